@@ -1,0 +1,50 @@
+# The two commands of the README are `make demo` and `make test`. Both set up everything in .venv by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+
+# Quiet and offline: nothing phones home, nothing asks a hub.
+export HF_HUB_OFFLINE := 1
+export DO_NOT_TRACK := 1
+export AWS_EC2_METADATA_DISABLED := true
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test fuzz lint format benchmarks clean
+
+help:            ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
+
+# The stamp is touched last: its existence means that the installation completed.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("DRSR needs Python 3.11 or newer; say which with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	@echo "installing into .venv (about two minutes the first time) ..."
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/installed    ## fetch the embedded language model, measure deletion harm, ingest and freeze the sample corpus
+	$(BIN)/drsr backbone fetch smollm2-135m
+	$(BIN)/drsr inspect drsr/offline/samples/request.json
+	$(BIN)/drsr harm
+	$(BIN)/drsr ingest
+	$(BIN)/drsr freeze
+	$(BIN)/drsr label --limit 2 --workers 2
+	$(BIN)/drsr status
+
+test: .venv/installed    ## all tests, as CI runs them
+	$(BIN)/drsr backbone fetch smollm2-135m
+	$(BIN)/python -m pytest
+
+fuzz: .venv/installed    ## ten thousand generated requests of both protocols through the core
+	DRSR_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz --timeout 3600
+
+lint: .venv/installed    ## ruff and strict mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/installed  ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:           ## remove what the commands made here; the fetched language model stays in its cache
+	rm -rf .venv var build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

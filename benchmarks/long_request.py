@@ -1,0 +1,48 @@
+"""A long request: cut from a real recorded session where there is one, else laid together from the samples."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from drsr.contracts import Tokenizer
+from drsr.history import read_history
+from drsr.offline import samples, sources
+from drsr.offline.locations import open_location
+from drsr.offline.trajectories import Trajectory
+from drsr.rendering import render
+from drsr.request import Request, read_request
+
+SESSION = "pi-coding-agent/large-session.jsonl"
+
+
+class LongRequest(NamedTuple):
+    name: str
+    request: Request
+
+
+def recorded_runs() -> Path:
+    """The folder with real recorded runs beside this repository; DRSR_TRAJECTORIES names another."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "trajectories"
+    return Path(os.environ.get("DRSR_TRAJECTORIES", beside))
+
+
+def long_request(tokenizer: Tokenizer, tokens: int) -> LongRequest:
+    """The last decision whose request has at most this many tokens."""
+    session = recorded_runs() / SESSION
+    if session.is_file():
+        found = [item for file in open_location(str(session)) for item in sources.read(file)]
+        whole = read_request(next(item for item in found if isinstance(item, Trajectory)).request)
+        name = f"real session {SESSION}"
+    else:
+        lines = gzip.decompress(samples.CORPUS.read_bytes()).splitlines()
+        runs = [json.loads(line)["request"]["messages"] for line in lines]
+        whole = read_request(runs[0][:2] + [message for run in runs for message in run[2:]])
+        name = "the sample corpus as one conversation"
+    rendering = render(whole, tokenizer)
+    decisions = [step.message for step in read_history(whole).steps]
+    fitting = [index for index in decisions if rendering.message_spans[index].start <= tokens]
+    return LongRequest(name, whole.with_messages(whole.messages[: fitting[-1]]))

@@ -1,0 +1,115 @@
+"""Our attention function: exact causal attention of a few new tokens over all keys so far, with something to watch.
+
+It is registered with transformers under the name "drsr" and differs from its SDPA function in three ways:
+- fewer queries than keys are aligned at the lower right, as a continuation needs it (SDPA's own `is_causal` aligns at
+  the upper left and would silently drop keys);
+- grouped key/value heads are used as they are, never repeated;
+- it can report the last query and all keys of a layer, from which the attention of that position follows at the price
+  of one row instead of the whole matrix.
+
+What belongs to one forward (its mask, who watches) travels in a context variable: two threads never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from drsr.errors import BackboneError
+
+IMPLEMENTATION = "drsr"
+"""The name under which transformers finds it."""
+
+Report = Callable[[int, torch.Tensor, torch.Tensor], None]
+"""Takes a layer (from 1), its last query [heads, head_dim] and its keys [kv_heads, length, head_dim]."""
+
+
+class _Forward:
+    """What the layers of one forward share."""
+
+    def __init__(self, layers: frozenset[int], report: Report | None) -> None:
+        self.layers = layers
+        self.report = report
+        self._mask: torch.Tensor | None = None
+
+    def mask(self, query: torch.Tensor, keys: int) -> torch.Tensor:
+        """0 where a query may look, -inf behind it. Made for the first layer; all others have the same shape."""
+        queries = query.shape[2]
+        if self._mask is None or self._mask.shape != (queries, keys) or self._mask.dtype != query.dtype:
+            self._mask = torch.zeros(queries, keys, dtype=query.dtype, device=query.device)
+            future = torch.full((queries, queries), float("-inf"), dtype=query.dtype, device=query.device)
+            self._mask[:, keys - queries :] = future.triu_(1)
+        return self._mask
+
+
+_forward: ContextVar[_Forward | None] = ContextVar("drsr_attention_forward", default=None)
+
+
+@contextmanager
+def one_forward(layers: frozenset[int] = frozenset(), report: Report | None = None) -> Iterator[None]:
+    """Around each forward of the model: the last query and the keys of these layers (from 1) are reported."""
+    token = _forward.set(_Forward(layers, report))
+    try:
+        yield
+    finally:
+        _forward.reset(token)
+
+
+def register() -> None:
+    """Make the function known to transformers. Doing it again changes nothing."""
+    # No mask function is registered with it: transformers then makes no mask, and the causal one below is the only one.
+    ALL_ATTENTION_FUNCTIONS.register(IMPLEMENTATION, causal_attention)
+
+
+def causal_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **settings: Any,
+) -> tuple[torch.Tensor, None]:
+    """The attention interface of transformers: query [1, heads, new, dim], key and value [1, kv_heads, length, dim].
+
+    The result is [1, new, heads, dim]. The queries are those of the last `new` positions.
+    """
+    _refuse_other_attention(attention_mask, settings)
+    forward = _forward.get() or _Forward(frozenset(), None)
+    layer = module.layer_idx + 1
+    if forward.report is not None and layer in forward.layers:
+        forward.report(layer, query[0, :, -1], key[0])
+    return _attend(forward, query, key, value, scaling).transpose(1, 2), None
+
+
+def _attend(
+    forward: _Forward, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
+) -> torch.Tensor:
+    new, length = query.shape[2], key.shape[2]
+    mask: torch.Tensor | None = None
+    if 1 < new < length:
+        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
+            mask = causal_lower_right(new, length)  # flash attention: no mask is ever materialised
+        else:
+            mask = forward.mask(query, length)
+    grouped = query.shape[1] != key.shape[1]
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=new == length, scale=scale, enable_gqa=grouped
+    )
+
+
+def _refuse_other_attention(attention_mask: torch.Tensor | None, settings: dict[str, Any]) -> None:
+    """A window, a soft cap, sinks or a padding mask would change the numbers, and are not computed here."""
+    asked = [name for name in ("sliding_window", "softcap", "s_aux", "position_bias") if settings.get(name) is not None]
+    asked += ["attention_mask"] if attention_mask is not None else []
+    asked += ["bidirectional attention"] if settings.get("is_causal") is False else []
+    asked += ["dropout"] if settings.get("dropout") else []
+    if asked:
+        raise BackboneError(f"plain causal attention is all that is supported, the model asks for {', '.join(asked)}")

@@ -1,0 +1,147 @@
+"""The named backbones: what each name means, and the functions that load one.
+
+smollm2-135m           the embedded default, a real 135M causal language model (embedded.py)
+hf:<repo>@<revision>   any causal language model of the Hugging Face hub (hub.py)
+path:<dir>             any causal language model saved by transformers
+scripted               a deterministic double without weights, for trying things out (scripted.py)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from drsr.backbone import embedded, hub
+from drsr.backbone.embedded import Report
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.model_folder import backbone_identity, read_window
+from drsr.backbone.scripted import WINDOW, ScriptedBackbone, ScriptedTokenizer
+from drsr.backbone.tokenizer import HfTokenizer
+from drsr.contracts import Backbone, Tokenizer
+from drsr.errors import BackboneError, InputError, MissingExtra, UnknownBackbone
+
+SCRIPTED = "scripted"
+PATH_PREFIX = "path:"
+PAPER_BACKBONE = "hf:Qwen/Qwen3.5-9B"
+KNOWN_NAMES = (embedded.NAME, "hf:<repo>@<revision>", "path:<dir>", SCRIPTED)
+
+
+class BackboneEntry(NamedTuple):
+    """One row of the list of backbones."""
+
+    name: str
+    what: str
+    where: str
+    """The folder with its files if it is on this machine, else where it comes from."""
+    fetched: bool | None
+    """None for a form of name that stands for many models."""
+    size: int | None
+    """Bytes on this machine, if it is on this machine."""
+    licence: str
+
+
+class TokenizerAndWindow(NamedTuple):
+    """What counting a backbone's tokens needs."""
+
+    tokenizer: Tokenizer
+    window: int
+    """The largest number of tokens in one sequence."""
+
+
+class Fetched(NamedTuple):
+    """What a fetch came to."""
+
+    name: str
+    where: str
+    size: int
+    """Bytes on this machine."""
+
+
+def load_backbone(name: str, device: str = "cpu", dtype: str = "float32") -> Backbone:
+    """Load a backbone by name. Never touches the network: what is not here is BackboneNotFetched."""
+    if name == SCRIPTED:
+        return ScriptedBackbone()
+    return FrozenLM.from_folder(_folder(name, tokenizer_only=False), name=name, device=device, dtype=dtype)
+
+
+def load_tokenizer(name: str) -> TokenizerAndWindow:
+    """Load only the tokenizer of a backbone, and how much it can read: quick, and without torch."""
+    if name == SCRIPTED:
+        return TokenizerAndWindow(ScriptedTokenizer(), WINDOW)
+    folder = _folder(name, tokenizer_only=True)
+    return TokenizerAndWindow(HfTokenizer.from_folder(folder), read_window(folder))
+
+
+def identity_of(name: str) -> str:
+    """The identity that the backbone will have when it is loaded: quick, and without torch."""
+    if name == SCRIPTED:
+        return ScriptedBackbone().identity
+    folder = _folder(name, tokenizer_only=False)
+    return backbone_identity(folder, HfTokenizer.from_folder(folder).identity)
+
+
+def fetch(name: str, *, source: Path | None = None, force: bool = False, report: Report = lambda line: None) -> Fetched:
+    """Bring a backbone onto this machine, if it is not there yet. `source` and `force` are for the embedded one."""
+    if name == embedded.NAME:
+        folder = embedded.fetch(source=source, force=force, report=report)
+        return Fetched(name, str(folder), _size(folder))
+    if source is not None or force:
+        raise InputError(f"a file or a second conversion is only for {embedded.NAME}, not for {name!r}")
+    if name == SCRIPTED:
+        return Fetched(name, "ships with drsr", 0)
+    folder = hub.fetch(name) if name.startswith(hub.PREFIX) else _folder(name, tokenizer_only=False)
+    return Fetched(name, str(folder), _size(folder))
+
+
+def list_backbones() -> list[BackboneEntry]:
+    """Every named backbone and every form of name, with whether it is on this machine."""
+    here = embedded.is_fetched()
+    return [
+        BackboneEntry(
+            embedded.NAME,
+            "the embedded default: SmolLM2-135M-Instruct, 30 layers, window 8,192",
+            str(embedded.folder()) if here else f"package index, {embedded.REQUIREMENT}",
+            here,
+            _size(embedded.folder()) if here else None,
+            embedded.LICENCE,
+        ),
+        _paper_entry(),
+        BackboneEntry(
+            SCRIPTED, "a deterministic double without weights, for tests", "ships with drsr", True, 0, "Apache-2.0"
+        ),
+        BackboneEntry("hf:<repo>@<revision>", "a causal LM of the hub", "Hugging Face hub", None, None, "its own"),
+        BackboneEntry("path:<dir>", "a causal LM saved by transformers", "this machine", None, None, "its own"),
+    ]
+
+
+def _paper_entry() -> BackboneEntry:
+    try:
+        folder: Path | None = hub.local_folder(PAPER_BACKBONE)
+    except (BackboneError, MissingExtra):
+        folder = None
+    return BackboneEntry(
+        PAPER_BACKBONE,
+        "the paper's backbone, 32 layers; wants a GPU",
+        str(folder) if folder else "Hugging Face hub",
+        folder is not None,
+        _size(folder) if folder else None,
+        "see its model card",
+    )
+
+
+def _folder(name: str, *, tokenizer_only: bool) -> Path:
+    """The folder that holds a backbone's files."""
+    if name == embedded.NAME:
+        return embedded.checked_folder(tokenizer_only=tokenizer_only)
+    if name.startswith(hub.PREFIX):
+        return hub.local_folder(name, tokenizer_only=tokenizer_only)
+    if name.startswith(PATH_PREFIX):
+        folder = Path(name.removeprefix(PATH_PREFIX)).expanduser()
+        if not folder.is_dir():
+            raise InputError("there is no such folder", where=str(folder), hint="path:<dir> names a model's folder")
+        return folder
+    raise UnknownBackbone(f"no backbone is called {name!r}", hint=f"known names: {', '.join(KNOWN_NAMES)}")
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())

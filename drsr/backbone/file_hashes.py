@@ -1,0 +1,80 @@
+"""SHA-256 of large files, remembered, so that loading a model a second time does not read 500 MB only to hash them.
+
+A hash is remembered under the file's real path together with its size, modification time, change time and inode. The
+change time is set by the kernel: a copy that preserves times, or an edit that puts the old time back, is still noticed.
+The memory lies in the cache folder, never beside the weights, which may be read-only or belong to another program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from drsr.backbone.cache_folder import cache_folder
+from drsr.errors import BackboneCorrupt
+
+_log = logging.getLogger(__name__)
+
+_SETTLED_NS = 2_000_000_000
+"""A file younger than this is hashed but not remembered: within one tick of a coarse clock it could change unseen."""
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remembered(path: Path, compute: Callable[[Path], str], *, what: str) -> str:
+    """`compute(path)`, or what it gave last time if the file has not changed since. `what` names the computation."""
+    memo_path = _memo_path(path)
+    state = _state(path)
+    hashes = _recall(memo_path, state)
+    if what in hashes:
+        return hashes[what]
+    started_ns = time.time_ns()
+    value = compute(path)
+    if _state(path) != state:
+        raise BackboneCorrupt("the file changed while it was being read", where=str(path), hint="try again")
+    if started_ns - max(state[1], state[2]) > _SETTLED_NS:
+        _remember(memo_path, {"path": str(path.resolve()), "state": state, "hashes": {**hashes, what: value}})
+    return value
+
+
+def _state(path: Path) -> list[int]:
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _memo_path(path: Path) -> Path:
+    return cache_folder() / "hashes" / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()}.json"
+
+
+def _recall(memo_path: Path, state: list[int]) -> dict[str, str]:
+    """What is remembered of a file in this state. An unreadable memory is no memory: the file is hashed again."""
+    try:
+        memo = json.loads(memo_path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(memo, dict) or memo.get("state") != state or not isinstance(memo.get("hashes"), dict):
+        return {}
+    return {str(what): str(value) for what, value in memo["hashes"].items()}
+
+
+def _remember(memo_path: Path, memo: dict[str, Any]) -> None:
+    try:
+        memo_path.parent.mkdir(parents=True, exist_ok=True)
+        # Replaced as a whole: another process sees the old memory or the new one, never half of it.
+        with tempfile.NamedTemporaryFile("w", dir=memo_path.parent, suffix=".partial", delete=False) as file:
+            json.dump(memo, file)
+        os.replace(file.name, memo_path)
+    except OSError as error:
+        # No number depends on it, only the time of the next load: a read-only cache must not stop a decision.
+        _log.warning("cannot remember the hash of %s: %s", memo["path"], error)

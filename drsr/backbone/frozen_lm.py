@@ -1,0 +1,156 @@
+"""Any causal language model that transformers loads, frozen: it is read, never trained.
+
+torch and transformers are imported when a model is loaded, not when this file is: the light install has neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.backbone.model_folder import backbone_identity, read_window
+from drsr.backbone.tokenizer import HfTokenizer
+from drsr.contracts import TokenIds
+from drsr.errors import BackboneCorrupt, BackboneError, MissingExtra, SettingsError, WindowExceeded
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+class FrozenLM:
+    """A frozen causal language model with its tokenizer, behind the contract `drsr.contracts.Backbone`."""
+
+    def __init__(self, model: Any, tokenizer: HfTokenizer, *, name: str, identity: str, window: int) -> None:
+        """`from_folder` is the usual way in. `model` is a transformers causal LM on its device and in its dtype."""
+        self._model = model.eval().requires_grad_(False)
+        self._tokenizer = tokenizer
+        self._name = name
+        self._identity = identity
+        self._window = window
+        self._vocabulary = int(self._model.get_input_embeddings().weight.shape[0])
+        if tokenizer.largest_id >= self._vocabulary:
+            raise BackboneError(
+                f"the tokenizer has ids up to {tokenizer.largest_id}, the model only {self._vocabulary} embeddings",
+                where=name,
+                hint="the files of two models seem to be mixed",
+            )
+
+    @classmethod
+    def from_folder(cls, folder: Path, *, name: str, device: str = "cpu", dtype: str = "float32") -> FrozenLM:
+        """Load config.json, safetensors and tokenizer.json of a folder. Nothing is fetched, no code of it is run."""
+        window = read_window(folder)
+        tokenizer = HfTokenizer.from_folder(folder)
+        identity = backbone_identity(folder, tokenizer.identity)
+        return cls(_load_model(folder, device, dtype), tokenizer, name=name, identity=identity, window=window)
+
+    @property
+    def model(self) -> Any:
+        """The torch module, in eval mode and without gradients."""
+        return self._model
+
+    @property
+    def name(self) -> str:
+        """The name it was loaded by."""
+        return self._name
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 over weights, settings and tokenizer. Device and dtype only round differently, and are not in it."""
+        return self._identity
+
+    @property
+    def window(self) -> int:
+        """The largest number of tokens in one sequence."""
+        return self._window
+
+    @property
+    def tokenizer(self) -> HfTokenizer:
+        return self._tokenizer
+
+    def logits(self, token_ids: TokenIds, positions: Sequence[int]) -> NDArray[np.float32]:
+        """Next-token logits after each of the given positions (0 is the first token): one row per position.
+
+        One forward over the whole sequence; the vocabulary projection, which is what costs memory, only at `positions`.
+        """
+        import torch
+
+        self._check(token_ids, positions)
+        if not len(positions):
+            return np.empty((0, self._vocabulary), dtype=np.float32)
+        device = self._model.device
+        sequence = torch.as_tensor(np.asarray(token_ids, dtype=np.int64)[None], device=device)
+        rows = torch.as_tensor(np.asarray(positions, dtype=np.int64), device=device)
+        with torch.inference_mode():
+            output = self._model(input_ids=sequence, logits_to_keep=rows, use_cache=False)
+            logits: NDArray[np.float32] = output.logits[0].float().cpu().numpy()
+        return logits
+
+    def _check(self, token_ids: TokenIds, positions: Sequence[int]) -> None:
+        """On a GPU an index out of range takes the whole process down, so it is found here."""
+        length = len(token_ids)
+        if length > self._window:
+            raise WindowExceeded(f"{length} tokens, the window holds {self._window}", where=self._name)
+        if length and not 0 <= int(np.min(token_ids)) <= int(np.max(token_ids)) < self._vocabulary:
+            raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
+        if len(positions) and not 0 <= min(positions) <= max(positions) < length:
+            raise IndexError(f"positions must be from 0 to {length - 1}, got {min(positions)} to {max(positions)}")
+
+
+def _load_model(folder: Path, device: str, dtype: str) -> Any:
+    if dtype not in DTYPES:
+        raise SettingsError(f"unknown dtype {dtype!r}", hint=f"one of {', '.join(DTYPES)}")
+    try:
+        import torch
+        from safetensors import SafetensorError
+        from transformers import AutoModelForCausalLM
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "transformers", "backbone", needed_for="a language model") from error
+    _check_device(device)
+    try:
+        with _without_progress_bars():
+            from_pretrained: Any = AutoModelForCausalLM.from_pretrained
+            model, found = from_pretrained(
+                folder,
+                dtype=getattr(torch, dtype),
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+    except SafetensorError as error:
+        raise BackboneCorrupt(f"the weights cannot be read ({error})", where=str(folder)) from error
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise BackboneError(f"transformers cannot load it: {error}", where=str(folder)) from error
+    # transformers fills what is missing with random numbers and goes on; every label would then be noise.
+    if found["missing_keys"] or found["mismatched_keys"]:
+        missing = sorted(map(str, found["missing_keys"] or found["mismatched_keys"]))
+        raise BackboneCorrupt(f"{len(missing)} tensors are missing, such as {missing[0]}", where=str(folder))
+    return model.to(device)
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise SettingsError(f"the device {device!r} cannot be used: {str(error).splitlines()[0]}") from error
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """transformers draws one for reading 500 MB from disk."""
+    import transformers
+
+    logging: Any = transformers.utils.logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,186 @@
+"""Every exception that DRSR raises on purpose.
+
+Our exception hierarchy:
+
+* DrsrError
+  x InputError                what the user handed in cannot be used; nothing was changed
+    + RequestError            not a readable OpenAI or Anthropic request
+      . RequestTooLarge       larger than any language model's window could take
+    + SettingsError           an environment variable, drsr.toml or command-line value is wrong
+    + FrameError              labelled examples that nothing may be fitted on or judged by
+      . SplitRefused          rows of the test split, or of another split than the one asked for
+      . FeaturesMissing       a labelled state without features
+      . ValueNotFinite        NaN or infinity among features or labels
+      . LabelersMixed         harms measured by different language models, rules or tolerances
+      . OneClassOnly          no unsafe example, or no safe one
+      . OneTrajectoryOnly     a single source trajectory
+    + LayoutMismatch          features laid out differently from what the scorer or the examples expect
+  x AlignmentError            token spans cannot be made exact; the request stays unchanged
+  x BackboneError             a language model cannot be used
+    + UnknownBackbone         no backbone has that name
+    + BackboneNotFetched      named, but its weights are not on this machine yet
+    + BackboneCorrupt         a file's hash is not the expected one
+    + WindowExceeded          more tokens than the model can read at once
+  x FeatureError              a candidate's features cannot be computed; a row of zeros never takes their place
+    + EmptySpan               a candidate without a token of its own
+    + OutsideView             a candidate the backbone does not see
+    + MisalignedSpan          token spans that do not fit the request, the view or the forward that was watched
+    + NonFiniteFeature        a column came out infinite or not a number
+  x ScorerError               a trained scorer cannot be used
+    + ScorerCorrupt           its file is missing, cut short, of another format or has another hash
+  x MissingExtra              a third-party package of an optional extra is not installed
+  x CatalogError              the catalog or the artifact store cannot be used as it is
+    + CatalogUnreachable      no such database, no permission, locked, or not answering
+    + CatalogRevisionMismatch the database is at another migration than this code
+    + ArtifactCorrupt         a stored file is missing, cut short or has another hash
+
+Expected outcomes are not exceptions: a request that cannot be pruned is an `Ineligible` with a reason.
+"""
+
+from __future__ import annotations
+
+
+class DrsrError(Exception):
+    """Base of all. `str(error)` says what is wrong; `where` says in which place; `hint` says what to do."""
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        advice = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{place}{self.what}{advice}"
+
+
+class InputError(DrsrError):
+    """What the user handed in cannot be used; nothing was changed."""
+
+
+class RequestError(InputError):
+    """Not a readable OpenAI or Anthropic request."""
+
+
+class RequestTooLarge(RequestError):
+    """Larger than any language model's window could take."""
+
+
+class SettingsError(InputError):
+    """An environment variable, drsr.toml or command-line value is wrong."""
+
+
+class FrameError(InputError):
+    """Labelled examples that nothing may be fitted on or judged by."""
+
+
+class SplitRefused(FrameError):
+    """Rows of the test split, or of another split than the one asked for."""
+
+
+class FeaturesMissing(FrameError):
+    """A labelled state without features."""
+
+
+class ValueNotFinite(FrameError):
+    """NaN or infinity among features or labels."""
+
+
+class LabelersMixed(FrameError):
+    """Harms measured by different language models, rules or tolerances."""
+
+
+class OneClassOnly(FrameError):
+    """No unsafe example, or no safe one."""
+
+
+class OneTrajectoryOnly(FrameError):
+    """A single source trajectory."""
+
+
+class LayoutMismatch(InputError):
+    """Features laid out differently from what the scorer or the examples expect."""
+
+
+class AlignmentError(DrsrError):
+    """Token spans cannot be made exact; the request stays unchanged."""
+
+    def __init__(self, what: str, *, where: str | None = None, content: int | None = None) -> None:
+        """`content` is the position of the text in the batch that was to be encoded."""
+        super().__init__(what, where=where if content is None else f"content {content}")
+        self.content = content
+
+
+class BackboneError(DrsrError):
+    """A language model cannot be used."""
+
+
+class UnknownBackbone(BackboneError, InputError):
+    """No backbone has that name."""
+
+
+class BackboneNotFetched(BackboneError, InputError):
+    """Named, but its weights are not on this machine yet."""
+
+
+class BackboneCorrupt(BackboneError):
+    """A file's hash is not the expected one."""
+
+
+class WindowExceeded(BackboneError):
+    """More tokens than the model can read at once."""
+
+
+class FeatureError(DrsrError):
+    """A candidate's features cannot be computed; a row of zeros never takes their place."""
+
+
+class EmptySpan(FeatureError):
+    """A candidate without a token of its own."""
+
+
+class OutsideView(FeatureError):
+    """A candidate the backbone does not see."""
+
+
+class MisalignedSpan(FeatureError):
+    """Token spans that do not fit the request, the view or the forward that was watched."""
+
+
+class NonFiniteFeature(FeatureError):
+    """A column came out infinite or not a number."""
+
+
+class ScorerError(DrsrError):
+    """A trained scorer cannot be used."""
+
+
+class ScorerCorrupt(ScorerError):
+    """Its file is missing, cut short, of another format or has another hash."""
+
+
+class MissingExtra(DrsrError):
+    """A third-party package of an optional extra is not installed."""
+
+    def __init__(self, package: str, extra: str, *, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the package {package!r}, which is not installed",
+            hint=f"pip install 'drsr[{extra}]'",
+        )
+
+
+class CatalogError(DrsrError):
+    """The catalog or the artifact store cannot be used as it is."""
+
+
+class CatalogUnreachable(CatalogError, InputError):
+    """No such database, no permission, locked, or not answering."""
+
+
+class CatalogRevisionMismatch(CatalogError, InputError):
+    """The database is at another migration than this code."""
+
+
+class ArtifactCorrupt(CatalogError):
+    """A stored file is missing, cut short or has another hash."""

@@ -1,0 +1,61 @@
+"""Content indicators: how much of a Block speaks of errors, success, paths, numbers and failed commands.
+
+Densities are per word, so that a long Block and a short one compare; 0 where there are no words. English words only:
+agents' tools speak English, and a word list that misses a language is a weak column, not a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from drsr.features.lexical import Passage, quotient
+
+_ERROR_WORDS = frozenset({
+    "abort", "aborted", "cannot", "conflict", "crash", "crashed", "denied", "exception", "expired", "fail", "failed",
+    "failing", "fails", "failure", "failures", "fatal", "forbidden", "illegal", "invalid", "missing", "panic",
+    "refused", "rejected", "segfault", "timeout", "traceback", "unable", "undefined", "unexpected", "unknown",
+    "unresolved", "unsupported", "warning", "wrong",
+})  # fmt: skip
+_ERROR_ENDINGS = ("error", "errors", "exception")
+"""Also `FileNotFoundError`, which is one word."""
+_SUCCESS_WORDS = frozenset({
+    "accepted", "complete", "completed", "confirmed", "created", "done", "finished", "fixed", "ok", "okay", "pass",
+    "passed", "passes", "passing", "ready", "resolved", "saved", "solved", "succeed", "succeeded", "succeeds",
+    "success", "successful", "successfully", "updated", "valid", "verified",
+})  # fmt: skip
+# Repetitions are bounded or cannot overlap: each expression is linear in the text, whatever a tool printed.
+_SYMBOL = re.compile(r"[^\w\s]")
+_RUN = re.compile(r"[^\s\"'`<>|,;()\[\]{}=]+")
+_PATH_START = re.compile(r"(?:\.{0,2}|~)/[^/]|[A-Za-z]:[/\\]")
+_PATH_END = re.compile(r"[/\\][^/\\]*\.\w{1,5}(?::\d{1,7}){0,2}[:.]?$")
+_NONZERO_EXIT = re.compile(
+    r"""\b(?:exit(?:ed)?(?:[ _-]with)?[ _-]?(?:code|status)|exited[ ]with|return[ _-]?code)  # exit code, returncode
+        ["']?\s{0,3}[:=]?\s{0,3}-?0{0,9}[1-9]""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def content_indicators(passage: Passage) -> dict[str, float]:
+    """The seven indicators that text alone gives, by column name."""
+    text, words = passage.text, passage.words
+    count = len(words)
+    return {
+        "error_density": quotient(sum(map(_is_error, words)), count),
+        "success_density": quotient(sum(word in _SUCCESS_WORDS for word in words), count),
+        "path_density": quotient(sum(map(_is_path, _RUN.findall(text))), count),
+        "numeric_density": quotient(sum(map(str.isdecimal, words)), count),
+        "nonzero_exit_density": quotient(len(_NONZERO_EXIT.findall(text)), count),
+        "symbol_density": quotient(len(_SYMBOL.findall(text)), len(text)),
+        "distinct_share": quotient(len(passage.distinct), count),
+    }
+
+
+def _is_error(word: str) -> bool:
+    return word in _ERROR_WORDS or word.endswith(_ERROR_ENDINGS)
+
+
+def _is_path(run: str) -> bool:
+    """Begins like a path, or ends in a file with an extension behind a separator. `and/or` and `12/05` do neither."""
+    if "/" not in run and "\\" not in run:
+        return False
+    return bool(_PATH_START.match(run) or _PATH_END.search(run))

@@ -1,0 +1,53 @@
+"""What the features need to know of a backbone: its layers and heads, and which layers are full attention."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from drsr.contracts import Backbone
+from drsr.errors import FeatureError
+
+
+class Geometry(NamedTuple):
+    """A causal language model's shape. Layers are numbered from 1."""
+
+    layers: int
+    heads: int
+    """Query heads of a full-attention layer."""
+    full_attention: tuple[int, ...]
+    """The layers whose attention reaches every earlier position, ascending; others measure another quantity."""
+
+
+def geometry_of(backbone: Backbone) -> Geometry:
+    """The geometry of a transformers model, from its settings."""
+    settings = _model(backbone).config.get_text_config()
+    layers = int(settings.num_hidden_layers)
+    kinds = getattr(settings, "layer_types", None)
+    if kinds is None:  # one kind of layer: full attention, unless a sliding window is on (Mistral)
+        sliding = getattr(settings, "sliding_window", None) is not None
+        kinds = ["sliding_attention" if sliding else "full_attention"] * layers
+    full_attention = tuple(layer for layer, kind in enumerate(kinds[:layers], start=1) if kind == "full_attention")
+    if not full_attention:
+        raise FeatureError(
+            f"no full-attention layer among {', '.join(sorted(set(kinds)))}",
+            where=backbone.name,
+            hint="attention features need a backbone with at least one layer that attends to every earlier position",
+        )
+    return Geometry(layers, int(settings.num_attention_heads), full_attention)
+
+
+def attention_scales(backbone: Backbone) -> dict[int, float]:
+    """For each layer what its attention scores are multiplied by before the softmax, where the model says so itself."""
+    modules = (module for module in _model(backbone).get_decoder().modules() if hasattr(module, "layer_idx"))
+    return {module.layer_idx + 1: float(module.scaling) for module in modules if getattr(module, "scaling", None)}
+
+
+def _model(backbone: Backbone) -> Any:
+    """The transformers model; a backbone without layers, such as the scripted double, has none."""
+    model = getattr(backbone, "model", None)
+    if model is None:
+        raise FeatureError(
+            f"the backbone {backbone.name!r} has no layers to read features from",
+            hint="features need a language model loaded by transformers: smollm2-135m, hf:REPO@REVISION or path:FOLDER",
+        )
+    return model

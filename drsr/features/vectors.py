@@ -1,0 +1,189 @@
+"""One forward over the view, one feature row per candidate (paper, Eq. candidate_feature).
+
+    features = candidate_features(backbone, state)      # a forward of its own
+
+    watch = FeatureWatch(backbone, state)               # or along with a forward that is made anyway
+    continuation.extend(tokens_of_the_view, watch=watch)
+    features = watch.features()
+
+Both give the columns in the layout's order, or a named error: a value that cannot be had is never made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.candidates import DecisionState
+from drsr.errors import FeatureError, MisalignedSpan, NonFiniteFeature
+from drsr.features.attention import head_statistics, with_summaries
+from drsr.features.geometry import Geometry, attention_scales, geometry_of
+from drsr.features.hidden import BlockStates, SpanStates, SpanSummary, hidden_relations, unit
+from drsr.features.layout import Layout
+from drsr.features.projection import projection_matrix
+from drsr.features.spans import candidate_spans, prefix_hash
+from drsr.features.structural import structural_features
+
+if TYPE_CHECKING:
+    import torch
+
+    from drsr.backbone.continuation import Continuation
+    from drsr.backbone.frozen_lm import FrozenLM
+
+
+class CandidateFeatures(NamedTuple):
+    """The features of one state."""
+
+    matrix: NDArray[np.float32]
+    """One row per candidate, in their order; one column per name of the layout, in its order. All finite."""
+    layout_hash: str
+    """Which columns these are."""
+    prefix_hash: str
+    """From exactly which tokens they were computed."""
+
+
+def candidate_features(
+    backbone: FrozenLM, state: DecisionState, continuation: Continuation | None = None
+) -> CandidateFeatures:
+    """Features from one forward over the view's tokens.
+
+    `continuation`, which must be empty and large enough, is where they are run; afterwards it stands at the pre-action
+    position and can be extended further.
+    """
+    watch = FeatureWatch(backbone, state)
+    token_ids = state.view.token_ids(state.rendering.token_ids)
+    if continuation is None:
+        from drsr.backbone.continuation import Continuation
+
+        continuation = Continuation(backbone, len(token_ids))
+    elif continuation.length:
+        raise FeatureError(
+            f"the continuation already holds {continuation.length} tokens",
+            hint="hand in an empty one; a Session is what goes on from an earlier decision",
+        )
+    continuation.extend(token_ids, watch=watch)
+    return watch.features()
+
+
+class FeatureWatch:
+    """Collects the features of one state while its view runs through a `Continuation`.
+
+    The view may come in several extends, one after another from its first token; the last of them must end at the
+    pre-action position. What runs behind that position is not looked at.
+    """
+
+    attention_layers: frozenset[int]
+
+    def __init__(
+        self,
+        backbone: FrozenLM,
+        state: DecisionState,
+        *,
+        start: int = 0,
+        known: Mapping[range, SpanSummary] | None = None,
+        extra: Iterable[range] = (),
+    ) -> None:
+        """A session goes on at `start`, `known` are the spans that it has seen before, `extra` those it wants kept."""
+        self.layout = layout_of(geometry_of(backbone))
+        self.attention_layers = frozenset(self.layout.attention_layers)
+        self._spans = candidate_spans(state)
+        self._known = known or {}
+        wanted = {span for spans in self._spans for span in spans}.union(extra) - self._known.keys()
+        self._position = len(state.view.token_ids(state.rendering.token_ids)) - 1
+        self._states = SpanStates(
+            sorted(wanted, key=lambda span: span.start), self._position, self.layout.geometry.layers, start=start
+        )
+        self._scales = attention_scales(backbone)
+        self._attention: dict[int, torch.Tensor] = {}
+        self._structural = structural_features(state)
+        self._prefix_hash = prefix_hash(state)
+        self._names = [candidate.block.name for candidate in state.candidates]
+
+    def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
+        """Called by the continuation: hidden states of some positions."""
+        self._states.add(layer, start, states)
+
+    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
+        """Called by the continuation: the last query of an extend. Only the pre-action position's counts."""
+        if keys.shape[1] != self._position + 1:
+            return
+        if query.shape[0] != self.layout.geometry.heads:
+            raise FeatureError(f"layer {layer} has {query.shape[0]} heads, the layout {self.layout.geometry.heads}")
+        self._attention[layer] = head_statistics(query, keys, self._scales.get(layer), self._spans)
+
+    def summaries(self) -> dict[range, SpanSummary]:
+        """What was kept of every span seen for the first time. They share memory: copy what is to stay."""
+        return {span: self._states.summary(span) for span in self._states.ranges}
+
+    def features(self) -> CandidateFeatures:
+        """The features, once the whole view has been watched."""
+        return CandidateFeatures(self.matrix(), self.layout.hash, self._prefix_hash)
+
+    def matrix(self) -> NDArray[np.float32]:
+        """[candidates, columns] in the layout's order."""
+        if not self._states.is_complete or self._attention.keys() != self.attention_layers:
+            raise MisalignedSpan(
+                f"what was watched does not end at the pre-action position {self._position}",
+                hint="extend over all tokens of the view; the last extend must end with the view's last token",
+            )
+        states = self._block_states()
+        rows = len(self._names)
+        groups = (
+            self._structural,
+            self._attention_columns(),
+            hidden_relations(states).reshape(rows, -1),
+            self._projected(states).reshape(rows, -1),
+        )
+        matrix = np.concatenate(groups, axis=1).astype(np.float32)
+        self._refuse_non_finite(matrix)
+        return matrix
+
+    def _block_states(self) -> BlockStates:
+        summaries = {**self._known, **self.summaries()}
+        totals = [sum(_array(summaries[span].total) for span in spans) for spans in self._spans]
+        counts = [sum(map(len, spans)) for spans in self._spans]
+        return BlockStates(
+            mean=np.stack([total / count for total, count in zip(totals, counts, strict=True)]),
+            first=np.stack([_array(summaries[spans[0]].first) for spans in self._spans]),
+            last=np.stack([_array(summaries[spans[-1]].last) for spans in self._spans]),
+            state=_array(self._states.state()),
+        )
+
+    def _attention_columns(self) -> NDArray[np.float64]:
+        by_layer = [_array(self._attention[layer]) for layer in self.layout.attention_layers]
+        return with_summaries(np.stack(by_layer, axis=1)).reshape(len(self._names), -1)
+
+    def _projected(self, states: BlockStates) -> NDArray[np.float64]:
+        """[candidates, semantic layers, 128]: the projected direction of the Block, then of the pre-action state."""
+        pairs = []
+        for layer in self.layout.semantic_layers:
+            matrix = projection_matrix(layer, states.state.shape[-1]).astype(np.float64)
+            block = unit(states.mean[:, layer - 1]) @ matrix
+            state = unit(states.state[layer - 1]) @ matrix
+            pairs.append(np.concatenate([block, np.broadcast_to(state, block.shape)], axis=1))
+        return np.stack(pairs, axis=1)
+
+    def _refuse_non_finite(self, matrix: NDArray[np.float32]) -> None:
+        wrong = np.argwhere(~np.isfinite(matrix))
+        if len(wrong):
+            row, column = wrong[0]
+            raise NonFiniteFeature(
+                f"{self.layout.names[column]} is {matrix[row, column]}, as are {len(wrong) - 1} more values",
+                where=f"Block {self._names[row]}",
+                hint="a model in half precision can overflow: load it with dtype float32 or bfloat16",
+            )
+
+
+@lru_cache(maxsize=8)
+def layout_of(geometry: Geometry) -> Layout:
+    """The layout of a geometry, built once: naming and hashing a thousand columns costs more than a short decision."""
+    return Layout(geometry)
+
+
+def _array(tensor: torch.Tensor) -> NDArray[np.float64]:
+    array: NDArray[np.float64] = tensor.cpu().double().numpy()
+    return array

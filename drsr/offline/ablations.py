@@ -1,0 +1,119 @@
+"""The full scorer, and what is taken away from it to see what each part is worth: configurations, not forks.
+
+A part of the set representation is zero (the dimension stays); a feature group alone means that the normaliser ignores
+all other columns; without abstention the risk gate is open; with a mismatched state the columns that relate a candidate
+to the decision come from another decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.errors import FrameError, SettingsError
+from drsr.offline.examples import FrameKind
+from drsr.scorer.set_representation import ALL_PARTS, Parts
+
+MISMATCH_SEED = 4_096
+"""Which states are exchanged: the same in every run."""
+STATE_GROUPS = ("attention", "hidden", "projection")
+"""Feature groups that relate a candidate to the pre-action state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """One configuration of training and selection."""
+
+    name: str
+    what: str
+    """For a table's reader."""
+    parts: Parts = ALL_PARTS
+    feature_groups: tuple[str, ...] | None = None
+    """The only groups whose columns are used; None is all."""
+    abstains: bool = True
+    """Whether selection has a risk gate."""
+    mismatched_state: bool = False
+    """Whether `prepare_frame` exchanges the state-related columns."""
+
+
+FULL = Ablation("full", "everything")
+ABLATIONS = {
+    ablation.name: ablation
+    for ablation in (
+        FULL,
+        Ablation("no-retained-context", "without what stays", parts=Parts(retained_context=False)),
+        Ablation("no-pair-pooling", "without pairs of deleted candidates", parts=Parts(pair_pooling=False)),
+        Ablation("no-abstention", "without a risk gate", abstains=False),
+        Ablation("structural-only", "structural features only", feature_groups=("structural",)),
+        Ablation("attention-only", "attention features only", feature_groups=("attention",)),
+        Ablation("hidden-only", "hidden-state relations only", feature_groups=("hidden",)),
+        Ablation("projection-only", "projections only", feature_groups=("projection",)),
+        Ablation("mismatched-state", "relations to another decision's state", mismatched_state=True),
+    )
+}
+
+
+def find_ablation(name: str) -> Ablation:
+    """The configuration of that name."""
+    if name not in ABLATIONS:
+        raise SettingsError(f"no ablation is called {name!r}", hint=f"use one of {', '.join(ABLATIONS)}")
+    return ABLATIONS[name]
+
+
+def used_columns(ablation: Ablation, column_groups: Sequence[str]) -> NDArray[np.bool_]:
+    """Which feature columns the configuration uses; `column_groups` names the group of each, in layout order."""
+    if ablation.feature_groups is None:
+        return np.ones(len(column_groups), dtype=np.bool_)
+    used = np.isin(np.asarray(column_groups), ablation.feature_groups)
+    if not used.any():
+        wanted = ", ".join(ablation.feature_groups)
+        raise SettingsError(f"ablation {ablation.name!r} keeps {wanted}, of which the layout has no column")
+    return used
+
+
+def prepare_frame(frame: FrameKind, ablation: Ablation, column_groups: Sequence[str]) -> FrameKind:
+    """The examples as the configuration sees them. Training prepares its frames; whoever scores prepares theirs."""
+    return mismatch_states(frame, column_groups, MISMATCH_SEED) if ablation.mismatched_state else frame
+
+
+def mismatch_states(frame: FrameKind, column_groups: Sequence[str], seed: int) -> FrameKind:
+    """The same candidates and labels, the state-related columns taken from a state of another trajectory.
+
+    The candidate at the same place of the partner gives them. Comparing this with the frame itself shows whether the
+    relation to the right decision carries the signal. To hold even the candidate's own tokens fixed, compute features
+    against the partner's pre-action state (`mismatched_partners` says which) and put them in by `with_features`.
+    """
+    columns = np.flatnonzero(np.isin(np.asarray(column_groups), STATE_GROUPS))
+    if len(columns) == 0:
+        raise SettingsError(f"a mismatched state needs columns of {', '.join(STATE_GROUPS)}; the layout has none")
+    features = frame.features.copy()
+    features[:, :, columns] = frame.features[mismatched_partners(frame, seed)][:, :, columns]
+    return with_features(frame, features)
+
+
+def with_features(frame: FrameKind, features: NDArray[np.float32]) -> FrameKind:
+    """The same examples with other feature values in the same layout."""
+    return replace(frame, features=features)
+
+
+def mismatched_partners(frame: FrameKind, seed: int) -> NDArray[np.int64]:
+    """For each state another one, of another trajectory and with as many candidates; a permutation, by seed."""
+    generator = np.random.default_rng(seed)
+    shuffled = generator.permutation(int(frame.state_trajectory.max()) + 1)[frame.state_trajectory]
+    partner = np.empty(len(frame.state_ids), dtype=np.int64)
+    for count in np.unique(frame.candidate_counts):
+        states = np.flatnonzero(frame.candidate_counts == count)
+        states = states[np.argsort(shuffled[states], kind="stable")]
+        # States of one trajectory stand together, so a shift by the longest run leads every state out of its own.
+        longest = int(np.bincount(frame.state_trajectory[states]).max())
+        if 2 * longest > len(states):
+            raise FrameError(
+                f"states with {count} candidates: too few of other trajectories to pair each with one",
+                where=frame.split,
+                hint="label more trajectories",
+            )
+        partner[states] = np.roll(states, longest)
+    return partner

@@ -1,0 +1,99 @@
+"""Who is at work on what, so that several workers share a stage and the items of a dead one are taken over.
+
+A claim is a courtesy, not a lock: two workers on one item would write the same rows once. A worker renews its claims
+every few seconds; one that has not for a minute, or whose process is gone from this host, has lost them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from sqlalchemy import Connection, delete, select, update
+
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.label_tables import Claim
+from drsr.offline.catalog.statements import insert_new
+
+LEASE_SECONDS = 60.0
+"""A claim that was not renewed for so long is free."""
+HEARTBEAT_SECONDS = 10.0
+
+
+def this_worker() -> str:
+    """Host, process id and the process's start: process ids are used again, the three together are not."""
+    return f"{socket.gethostname()}/{os.getpid()}/{_started(os.getpid())}"
+
+
+def is_gone(worker: str) -> bool:
+    """True only when the worker ran on this host and its process certainly no longer exists."""
+    host, pid, started = worker.rsplit("/", 2)
+    return host == socket.gethostname() and _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's own unit; `gone` when there is none, `unknown` without /proc."""
+    if not Path("/proc/self/stat").exists():
+        return "unknown"
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+    return "gone" if fields[0] in "ZX" else fields[19]
+
+
+class Claims:
+    """The claims of this worker on one stage, renewed by a thread while it is open."""
+
+    def __init__(self, catalog: Catalog, stage: str) -> None:
+        self._catalog = catalog
+        self._stage = stage
+        self._worker = this_worker()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> Claims:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        self._thread.join()
+        with self._catalog.writing() as connection:
+            connection.execute(delete(Claim).where(Claim.stage == self._stage, Claim.worker == self._worker))
+
+    def take(self, connection: Connection, item: str) -> bool:
+        """Claim an item inside the caller's write transaction; False while another living worker has it."""
+        now = datetime.datetime.now(datetime.UTC)
+        row = connection.execute(
+            select(Claim.worker, Claim.heartbeat_at).where(Claim.stage == self._stage, Claim.item == item)
+        ).one_or_none()
+        if row is None:
+            values = {"stage": self._stage, "item": item, "worker": self._worker, "heartbeat_at": now}
+            insert_new(connection, Claim, [values])
+            return True
+        holder, heartbeat_at = row
+        if holder != self._worker:
+            age = (now - heartbeat_at).total_seconds()
+            if age < LEASE_SECONDS and not is_gone(holder):
+                return False
+        mine = update(Claim).where(Claim.stage == self._stage, Claim.item == item)
+        connection.execute(mine.values(worker=self._worker, heartbeat_at=now))
+        return True
+
+    def release(self, connection: Connection, item: str) -> None:
+        """Give an item back, in the transaction that records what came of it."""
+        mine = (Claim.stage == self._stage, Claim.item == item, Claim.worker == self._worker)
+        connection.execute(delete(Claim).where(*mine))
+
+    def _renew(self) -> None:
+        while not self._closed.wait(HEARTBEAT_SECONDS):
+            with self._catalog.writing() as connection:
+                mine = update(Claim).where(Claim.stage == self._stage, Claim.worker == self._worker)
+                connection.execute(mine.values(heartbeat_at=datetime.datetime.now(datetime.UTC)))

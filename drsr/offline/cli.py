@@ -1,0 +1,15 @@
+"""The offline sub-commands of `drsr`: one file each under `commands/`, which import what they need when they run."""
+
+from __future__ import annotations
+
+import argparse
+
+from drsr.offline.commands import catalog, freeze, harm, ingest, label, plan, status
+from drsr.offline.sandbox import cli as sandbox
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
+    for command in (ingest, freeze, plan, label, status, catalog, harm):
+        command.add_command(commands)
+    sandbox.add_commands(commands)

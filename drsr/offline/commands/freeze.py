@@ -1,0 +1,54 @@
+"""`drsr freeze`: choose decision states and freeze their candidates, before any label exists."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "freeze",
+        help="choose decision states and freeze their candidates",
+        description="For every trajectory that is not frozen yet under this rule and tokenizer: up to three decision "
+        "states with three or four candidate Blocks each, chosen without looking at any outcome.",
+    )
+    parser.add_argument("--source", help="only trajectories of this source")
+    parser.add_argument("--backbone", help="whose tokens are counted (default: DRSR_BACKBONE, drsr.toml, smollm2-135m)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.backbone.catalogue import load_tokenizer
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.frozen import require_source
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.freeze import freeze
+    from drsr.offline.progress import progress
+    from drsr.settings import load_settings
+    from drsr.view import caps_for
+
+    settings = load_settings()
+    tokenizer, window = load_tokenizer(options.backbone or settings.backbone)
+    with open_catalog(settings.catalog_url) as catalog, progress("freeze", "trajectories") as report:
+        with catalog.reading() as connection:
+            require_source(connection, options.source)
+        summary = freeze(
+            catalog,
+            ArtifactStore(settings.artifact_root),
+            tokenizer,
+            caps_for(window),
+            source=options.source,
+            progress=report,
+        )
+    if options.json:
+        print(json.dumps(summary._asdict()))
+        return 0
+    if summary.frozen == 0:
+        print(f"nothing to freeze: all {summary.up_to_date:,} trajectories are frozen")
+        return 0
+    print(f"{summary.frozen:,} trajectories frozen: {summary.states:,} decision states")
+    for reason, count in summary.without_states.items():
+        print(f"  {count:,} without an eligible decision: {reason}")
+    return 0

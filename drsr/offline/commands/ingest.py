@@ -1,0 +1,81 @@
+"""`drsr ingest URI`: read recorded trajectories from anywhere into the catalog."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+FORMATS = (
+    "sandbox",
+    "tau_bench",
+    "tau2_bench",
+    "swe_agent",
+    "mini_swe_agent",
+    "moatless",
+    "openhands_v0",
+    "openhands_v0_events",
+    "openhands_sdk",
+    "inspect_log",
+    "otel",
+    "claude_code",
+    "codex",
+    "pi",
+    "anthropic_messages",
+    "openai_chat",
+)
+"""Names of all readers. Written here so that `--help` need not import them; a test compares."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "ingest",
+        help="read recorded trajectories into the catalog",
+        description="Reads a file, a folder, a glob, an archive or a bucket (any fsspec URI). The format of every file "
+        "is detected by content; what cannot be read is quarantined with a reason. What did not change is not read "
+        "again. Without a URI the bundled sample corpus is read. Example: drsr ingest s3://runs/2026-11/",
+    )
+    parser.add_argument("uri", nargs="?", metavar="URI", help="default: the bundled sample corpus")
+    parser.add_argument("--source", help="name of the origin (default: the first folder below the URI)")
+    parser.add_argument(
+        "--format", help=f"read everything as this format instead of detecting it: {', '.join(FORMATS)}"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.offline import samples
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.ingest import ingest
+    from drsr.offline.progress import progress
+    from drsr.settings import load_settings
+
+    settings = load_settings()
+    uri, source = options.uri, options.source
+    if uri is None:
+        uri, source = str(samples.CORPUS), source or "sandbox"
+    with open_catalog(settings.catalog_url, create=True) as catalog, progress("ingest", "files") as report:
+        summary = ingest(
+            catalog,
+            ArtifactStore(settings.artifact_root),
+            uri,
+            source=source,
+            reader=options.format,
+            progress=lambda so_far: report(so_far.files, None),
+        )
+    if options.json:
+        print(json.dumps(summary.to_json()))
+        return 0
+    if summary.files == summary.unchanged_files:
+        print(f"nothing new: all {summary.files:,} files are as they were")
+        return 0
+    print(
+        f"{summary.files:,} files, {summary.unchanged_files:,} of them unchanged: {summary.added:,} runs added, "
+        f"{summary.superseded:,} superseded, {summary.unchanged:,} as recorded ({summary.seconds:.1f} s)"
+    )
+    for reason, count in sorted(summary.quarantined.items()):
+        print(f"  quarantined: {count:,} {reason}")
+    if summary.quarantined:
+        print("  drsr status --quarantined shows each with what to do")
+    return 0

@@ -1,0 +1,141 @@
+"""`drsr label`: measure exact joint deletion harm for every deletion set of every state that has none yet."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.offline.labels import Selection
+    from drsr.settings import Settings
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "label",
+        help="measure exact deletion harm for every set of every frozen state",
+        description="Deletes each set of candidates, re-scores the same recorded next output, and writes the change of "
+        "its mean NLL. Works on what is missing; can be killed, repeated, and run on many machines at once. "
+        "Example: drsr label --workers 2 --where split=train --limit 100",
+    )
+    parser.add_argument("--source", help="only trajectories of this source")
+    parser.add_argument("--where", action="append", default=[], metavar="split=NAME", help="only this split")
+    parser.add_argument("--limit", type=int, metavar="N", help="stop after about N states")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, one thread each (default: 1)")
+    parser.add_argument("--labeler", default="default", metavar="NAME", help="name of this way of measuring")
+    parser.add_argument(
+        "--remeasure", type=int, metavar="SAMPLE", help="compute SAMPLE states again, directly; compare"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.backbone.catalogue import identity_of, load_tokenizer
+    from drsr.errors import SettingsError
+    from drsr.offline.catalog.frozen import require_source
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.freeze import freezing_rule
+    from drsr.offline.label import count_pending
+    from drsr.offline.labels import LabelerIdentity, Selection, find_labeler
+    from drsr.offline.states import rule_hash
+    from drsr.rendering import RENDERER_VERSION
+    from drsr.settings import load_settings
+    from drsr.view import caps_for
+
+    for name in ("limit", "workers", "remeasure"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise SettingsError(f"--{name} must be at least 1, not {value}")
+    settings = load_settings()
+    part = Selection.parsed(options.source, options.where)
+    tokenizer, window = load_tokenizer(settings.backbone)
+    caps = caps_for(window)
+    identity = LabelerIdentity(
+        settings.backbone,
+        identity_of(settings.backbone),
+        settings.dtype,
+        RENDERER_VERSION,
+        rule_hash(caps),
+        caps.target,
+    )
+    with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
+        require_source(connection, options.source)
+        labeler_id = find_labeler(connection, options.labeler, identity)
+        pending = count_pending(connection, freezing_rule(tokenizer, caps), labeler_id, part)
+    if options.remeasure is not None:
+        return _remeasure(options, settings, labeler_id)
+    if pending == 0:
+        print(json.dumps({"states": 0}) if options.json else "nothing to label: every frozen state is measured")
+        return 0
+    return _label(options, settings, part, pending)
+
+
+def _label(options: argparse.Namespace, settings: Settings, part: Selection, pending: int) -> int:
+    from drsr.offline.label_workers import LabelOrder, work_together
+    from drsr.offline.progress import progress
+
+    order = LabelOrder(
+        settings.catalog_url,
+        settings.artifact_root,
+        settings.backbone,
+        settings.device,
+        settings.dtype,
+        options.labeler,
+        part,
+        options.limit,
+    )
+    total = pending if options.limit is None else min(pending, options.limit)
+    with progress("label", "states") as report:
+        summary = work_together(
+            order, options.workers, lambda so_far: report(so_far["states"], max(total, so_far["states"]))
+        )
+    if options.json:
+        print(json.dumps(summary))
+        return 0
+    ratio = summary["tokens_naive"] / summary["tokens_processed"] if summary["tokens_processed"] else 1.0
+    print(
+        f"{summary['labelled']:,} states labelled with {summary['sets']:,} sets in {summary['seconds']:.0f} s\n"
+        f"  {summary['tokens_processed']:,} tokens instead of {summary['tokens_naive']:,}: {ratio:.1f} times fewer"
+    )
+    for reason, count in summary["excluded"].items():
+        print(f"  {count:,} states excluded: {reason}")
+    if summary.get("method") == "direct":
+        print(f"  each context was computed on its own: {summary['why']}")
+    return 0
+
+
+def _remeasure(options: argparse.Namespace, settings: Settings, labeler_id: int | None) -> int:
+    from drsr.backbone.catalogue import load_backbone
+    from drsr.errors import InputError
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.progress import progress
+    from drsr.offline.remeasure import AGREEMENT, remeasure
+    from drsr.view import caps_for
+
+    if labeler_id is None:
+        raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")
+    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
+    with open_catalog(settings.catalog_url) as catalog, progress("remeasure", "states") as report:
+        result = remeasure(
+            catalog,
+            ArtifactStore(settings.artifact_root),
+            backbone,
+            caps_for(backbone.window),
+            labeler_id,
+            options.remeasure,
+            progress=report,
+        )
+    agrees = result.largest_difference <= AGREEMENT and not result.mismatches
+    if options.json:
+        print(json.dumps(result._asdict() | {"agrees": agrees}))
+    else:
+        print(
+            f"{result.states:,} states, {result.sets:,} sets computed directly: largest difference in harm "
+            f"{result.largest_difference:.1e} (at most {AGREEMENT:.0e}), {result.changed_unsafe} verdicts changed"
+        )
+        for mismatch in result.mismatches:
+            print(f"  mismatch: {mismatch}")
+    return 0 if agrees else 1

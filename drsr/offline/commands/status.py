@@ -1,0 +1,112 @@
+"""`drsr status`: what the catalog holds, what is missing or stale, and the last runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.offline.catalog.frozen import FreezingRule
+    from drsr.offline.status import Status
+    from drsr.settings import Settings
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "status",
+        help="counts per stage, stale items, last runs",
+        description="Counts per source and stage for the configured backbone, what is stale, and the last runs. "
+        "Where the backbone is not fetched, what depends on its tokenizer is shown as unknown.",
+    )
+    parser.add_argument("--quarantined", action="store_true", help="list what could not be read, with the reasons")
+    parser.add_argument(
+        "--near-duplicates",
+        action="store_true",
+        help="only list trajectories of different splits that say nearly the same; exit code 1 if there are any",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.status import quarantined_items, read_status
+    from drsr.settings import load_settings
+    from drsr.tables import table
+
+    settings = load_settings()
+    if options.near_duplicates:
+        return _near_duplicates(settings, as_json=options.json)
+    rule = _rule(settings.backbone)
+    with open_catalog(settings.catalog_url) as catalog:
+        status = read_status(catalog, rule)
+        items = quarantined_items(catalog) if options.quarantined else []
+    if options.json:
+        shown = status.to_json() | ({"quarantined_items": [item._asdict() for item in items]} if items else {})
+        print(json.dumps(shown))
+        return 0
+    print(_text(status, settings.backbone))
+    if items:
+        print("\n" + table(("where", "reason", "what to do"), items))
+    return 0
+
+
+def _rule(backbone: str) -> FreezingRule | None:
+    """What freezing would go by now; None while the backbone's tokenizer is not on this machine."""
+    from drsr.backbone.catalogue import load_tokenizer
+    from drsr.errors import BackboneNotFetched
+    from drsr.offline.freeze import freezing_rule
+    from drsr.view import caps_for
+
+    try:
+        tokenizer, window = load_tokenizer(backbone)
+    except BackboneNotFetched:
+        return None
+    return freezing_rule(tokenizer, caps_for(window))
+
+
+def _near_duplicates(settings: Settings, *, as_json: bool) -> int:
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.near_duplicates import THRESHOLD, leaked_pairs
+    from drsr.tables import table
+
+    with open_catalog(settings.catalog_url) as catalog:
+        pairs = leaked_pairs(catalog, ArtifactStore(settings.artifact_root))
+    if as_json:
+        print(json.dumps({"threshold": THRESHOLD, "near_duplicates": [pair._asdict() for pair in pairs]}))
+    elif pairs:
+        rows = [(*pair[:4], f"{pair.jaccard:.3f}") for pair in pairs]
+        print(table(("trajectory", "split", "is like", "split", "jaccard"), rows))
+    else:
+        print(f"no two trajectories of different splits are alike (Jaccard index of {THRESHOLD} or more)")
+    return 1 if pairs else 0
+
+
+def _text(status: Status, backbone: str) -> str:
+    from drsr.tables import table
+
+    headers = ("source", "files", "trajectories", "superseded", "quarantined", "frozen", "states", "stale states")
+    rows = [["?" if value is None else value for value in source] for source in status.sources]
+    lines = [table(headers, rows)]
+    if status.splits:
+        lines.append("splits: " + ", ".join(f"{count:,} {split}" for split, count in status.splits.items()))
+    for reason, count in status.without_states.items():
+        lines.append(f"without an eligible decision: {count:,} {reason}")
+    if status.labels is None:
+        lines.append(
+            f"frozen, states and labels are unknown until the backbone is here: drsr backbone fetch {backbone}"
+        )
+    else:
+        waiting = sum(row.to_freeze for row in status.sources)
+        lines.append(f"waiting to be frozen: {waiting:,} trajectories" if waiting else "nothing waits to be frozen")
+        labelled, excluded, unlabelled = status.labels
+        lines.append(f"labels: {labelled:,} states labelled, {excluded:,} excluded, {unlabelled:,} waiting")
+    runs = [
+        (run["stage"], run["subject"] or "", run["started_at"], run["finished_at"] or "not finished")
+        for run in status.runs
+    ]
+    if runs:
+        lines += ["", table(("run", "subject", "started", "finished"), runs)]
+    return "\n".join(lines)

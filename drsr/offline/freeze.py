@@ -1,0 +1,137 @@
+"""The freeze stage: states and candidates of every trajectory that has none yet under this rule and tokenizer.
+
+Freezing is recorded before any label can exist: a label refers to the row of a frozen state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import drsr
+from drsr.candidates import RULE_VERSION, Candidate, IneligibleReason
+from drsr.contracts import Tokenizer
+from drsr.errors import AlignmentError, RequestError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.frozen import (
+    FreezingRule,
+    StateRecord,
+    UnfrozenTrajectory,
+    count_current,
+    count_unfrozen,
+    record_frozen,
+    unfrozen,
+)
+from drsr.offline.catalog.records import finish_run, start_run
+from drsr.offline.catalog.statements import storable_text
+from drsr.offline.states import FrozenState, FrozenTrajectory, freeze_trajectory, request_hash, rule_hash
+from drsr.offline.trajectories import Trajectory
+from drsr.rendering import RENDERER_VERSION, Rendering
+from drsr.view import Caps
+
+BATCH = 64
+"""Trajectories per transaction: a killed process loses at most the work on these."""
+
+UNREADABLE = "unreadable"
+
+Progress = Callable[[int, int], None]
+"""Called with trajectories done and trajectories in all."""
+
+
+class FreezeSummary(NamedTuple):
+    """What one run of the stage did."""
+
+    frozen: int
+    """Trajectories worked on."""
+    states: int
+    """States that they gave."""
+    without_states: dict[str, int]
+    """Trajectories that gave none, by reason."""
+    up_to_date: int
+    """Trajectories that were frozen before."""
+
+
+def freezing_rule(tokenizer: Tokenizer, caps: Caps) -> FreezingRule:
+    """All that frozen candidates depend on besides the trajectory."""
+    return FreezingRule(RULE_VERSION, rule_hash(caps), RENDERER_VERSION, tokenizer.identity)
+
+
+def freeze(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    tokenizer: Tokenizer,
+    caps: Caps,
+    *,
+    source: str | None = None,
+    progress: Progress = lambda done, total: None,
+) -> FreezeSummary:
+    """Freeze every current trajectory (of one source, if given) that is not frozen yet. Rerunning changes nothing."""
+    rule = freezing_rule(tokenizer, caps)
+    with catalog.reading() as connection:
+        waiting = count_unfrozen(connection, rule, source)
+        current = count_current(connection, source)
+    if waiting == 0:
+        return FreezeSummary(0, 0, {}, current)
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "freeze", source, drsr.__version__)
+    reasons: Counter[str] = Counter()
+    done, states, last = 0, 0, 0
+    while True:
+        with catalog.reading() as connection:
+            batch = unfrozen(connection, rule, source, after=last, limit=BATCH)
+        if not batch:
+            break
+        found = [_freeze_one(artifacts, item, tokenizer, caps) for item in batch]
+        with catalog.writing() as connection:
+            for item, result in zip(batch, found, strict=True):
+                why_none = None if result.why_none is None else storable_text(result.why_none)
+                record_frozen(connection, rule, item, result.eligible, why_none, [_record(s) for s in result.states])
+        last = batch[-1].id
+        done += len(batch)
+        states += sum(len(result.states) for result in found)
+        reasons.update(result.why_none.partition(":")[0] for result in found if result.why_none is not None)
+        progress(done, max(done, waiting))
+    summary = FreezeSummary(done, states, dict(sorted(reasons.items())), current - waiting)
+    with catalog.writing() as connection:
+        finish_run(connection, run_id, summary._asdict())
+    return summary
+
+
+def _freeze_one(
+    artifacts: ArtifactStore, item: UnfrozenTrajectory, tokenizer: Tokenizer, caps: Caps
+) -> FrozenTrajectory:
+    trajectory = Trajectory.from_json(artifacts.get(item.blob))
+    try:
+        return freeze_trajectory(trajectory, tokenizer, caps)
+    except RequestError as error:
+        return FrozenTrajectory(0, (), f"{UNREADABLE}: {error}")
+    except AlignmentError as error:
+        return FrozenTrajectory(0, (), f"{IneligibleReason.ALIGNMENT_FAILURE}: {error}")
+
+
+def _record(frozen: FrozenState) -> StateRecord:
+    state = frozen.state
+    return StateRecord(
+        decision_index=frozen.decision,
+        ordinal=frozen.ordinal,
+        quantile=frozen.quantile,
+        request_hash=request_hash(state.history.request),
+        candidates=[_candidate(candidate, state.rendering) for candidate in state.candidates],
+    )
+
+
+def _candidate(candidate: Candidate, rendering: Rendering) -> dict[str, Any]:
+    tokens = np.concatenate([rendering.token_ids[span.start : span.stop] for span in candidate.token_spans])
+    return {
+        "step_index": candidate.block.step,
+        "kind": candidate.block.kind.value,
+        "component_index": candidate.block.component,
+        "direct_saving": candidate.direct_saving,
+        "token_spans": [[span.start, span.stop] for span in candidate.token_spans],
+        "text_hash": hashlib.sha256(tokens.astype("<i4").tobytes()).hexdigest(),
+    }

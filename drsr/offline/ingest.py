@@ -1,0 +1,195 @@
+"""The stage `ingest`: read the trajectories at a location that are new or changed, and record them.
+
+    files of the location -> those that changed -> trajectories -> recorder -> artifact store and catalog
+
+A rerun after a kill skips the files whose stamp was recorded, reads the others from their start, and finds what was
+recorded of them unchanged. Every worker reads the files in one order; `catalog/versions.py` says what that decides.
+What the stage itself keeps, the catalog's file and the artifact folder, is not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, islice
+
+import drsr
+from drsr.errors import InputError
+from drsr.offline import sources
+from drsr.offline.artifacts import Artifact, ArtifactStore
+from drsr.offline.catalog import records
+from drsr.offline.catalog.engine import Catalog, sqlite_path
+from drsr.offline.catalog.records import ReadFile
+from drsr.offline.catalog.statements import storable
+from drsr.offline.catalog.versions import ReadTrajectory
+from drsr.offline.locations import SourceFile, open_location, redact
+from drsr.offline.lost_artifacts import LostArtifacts
+from drsr.offline.recording import IngestSummary, Progress, Recorder
+from drsr.offline.sources.reader import Reader
+from drsr.offline.splits import assign_split, group_key
+from drsr.offline.trajectories import Quarantined, Trajectory
+
+FILES_PER_LOOK_UP = 1_000
+"""Files whose stamps are looked up in one query."""
+RACY_SECONDS = 2.0
+"""A file changed so shortly before it was read may change again without its time of change showing it."""
+
+
+def ingest(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    uri: str,
+    *,
+    source: str | None = None,
+    reader: str | None = None,
+    progress: Progress | None = None,
+) -> IngestSummary:
+    """Read everything at a location that is new or changed.
+
+    `source` names the origin; by default it is the first folder below the location, or the location's own folder.
+    `reader` names the format; by default it is detected.
+    """
+    if not uri.strip():
+        raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
+    if source is not None and not source.strip():
+        raise InputError("the name of the source is empty", hint="leave --source out, or give it a name")
+    started = time.monotonic()
+    as_format = None if reader is None else sources.reader_named(reader)
+    readers = _readers_stamp(as_format)
+    chunks = _chunks(_files(uri, source, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
+    first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
+    with catalog.writing() as connection:
+        run_id = records.start_run(connection, "ingest", redact(uri), drsr.__version__)
+    lost = LostArtifacts(catalog, artifacts)
+    with Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
+        for files in chain([first], chunks):
+            changed = _changed(catalog, files, readers, lost)
+            recorder.summary.files += len(files)
+            recorder.summary.unchanged_files += len(files) - len(changed)
+            for file, read in changed:
+                _read(file, read, as_format, recorder, lost)
+    lost.restore()  # after the recorder, which takes the old keys for good
+    summary = recorder.summary
+    summary.seconds = time.monotonic() - started
+    with catalog.writing() as connection:
+        records.finish_run(connection, run_id, summary.to_json())
+    return summary
+
+
+def _own_places(catalog: Catalog, artifacts: ArtifactStore) -> tuple[str, ...]:
+    """What the names of our own files start with, on this machine: `drsr ingest .` must not read what it writes."""
+    places = [] if artifacts.local_root is None else [f"{artifacts.local_root}{os.sep}"]
+    database = sqlite_path(catalog.engine.url)
+    if database is not None:
+        places.append(str(database))
+    absolute = {os.path.abspath(place) + (os.sep if place.endswith(os.sep) else "") for place in places}
+    real = {os.path.realpath(place) + (os.sep if place.endswith(os.sep) else "") for place in places}
+    return tuple(sorted(absolute | real))
+
+
+def _is_own(location: str, places: tuple[str, ...]) -> bool:
+    for place in places:
+        rest = location.removeprefix(place)
+        if rest != location and (place.endswith(os.sep) or rest in ("", "-wal", "-shm", "-journal")):
+            return True
+    return False
+
+
+def _files(uri: str, source: str | None, own: tuple[str, ...]) -> Iterator[SourceFile]:
+    files = (file for file in open_location(uri) if not _is_own(file.location, own))
+    return sources.gather(files if source is None else (replace(file, source=source) for file in files))
+
+
+def _readers_stamp(reader: Reader | None) -> str:
+    """Changes whenever the same bytes might be read differently: files are then read again."""
+    tags = " ".join(one.tag for one in (sources.READERS if reader is None else (reader,)))
+    return f"{drsr.__version__}/{hashlib.sha256(tags.encode()).hexdigest()[:8]}"
+
+
+def _changed(
+    catalog: Catalog, files: list[SourceFile], readers: str, lost: LostArtifacts
+) -> list[tuple[SourceFile, ReadFile]]:
+    """Those files that must be read. One query for all of them."""
+    with catalog.reading() as connection:
+        known = records.known_stamps(connection, [storable(file.location) for file in files])
+    changed = []
+    for file in files:
+        source, location = storable(file.source), storable(file.location)
+        stamp = None if file.fingerprint is None else f"{readers} {file.fingerprint}"
+        if stamp is None or known.get((source, location)) != stamp or (source, location) in lost.files:
+            changed.append((file, ReadFile(source, location, stamp)))
+    return changed
+
+
+def _read(file: SourceFile, read: ReadFile, reader: Reader | None, recorder: Recorder, lost: LostArtifacts) -> None:
+    if not _has_settled(file):
+        read.stamp = None
+    recorder.begin(read)
+    try:
+        for item in sources.read(file, reader=reader):
+            if isinstance(item, Quarantined):
+                read.quarantine(item)
+            else:
+                _take(item, read, recorder, lost)
+    except InputError as error:
+        # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
+        read.quarantine(Quarantined(read.location, "unreadable", f"{error.what}; it will be tried again"))
+        read.stamp = None
+    recorder.end()
+
+
+def _has_settled(file: SourceFile) -> bool:
+    """False where a local file changed a moment ago. Object stores tell contents apart whenever they were written."""
+    for part in file.members or (file,):
+        try:
+            status = os.stat(part.location)
+        except OSError:
+            continue
+        if time.time() - max(status.st_mtime, status.st_ctime) < RACY_SECONDS:
+            return False
+    return True
+
+
+def _take(trajectory: Trajectory, read: ReadFile, recorder: Recorder, lost: LostArtifacts) -> None:
+    """Hand a trajectory to the recorder. No two of one file have the same external id."""
+    external_id = storable(trajectory.external_id)
+    try:
+        artifact = Artifact.of(trajectory.to_json())
+    except TypeError as error:
+        detail = f"the run cannot be written as JSON in UTF-8: {error}"
+        read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
+        return
+    group = storable(group_key(read.source, external_id, trajectory.task))
+    reward = trajectory.reward if trajectory.reward is not None and math.isfinite(trajectory.reward) else None
+    facts = {
+        "protocol": trajectory.protocol,
+        "reader": trajectory.reader,
+        "task": None if trajectory.task is None else storable(trajectory.task),
+        "domain": None if trajectory.domain is None else storable(trajectory.domain),
+        **sizes(trajectory),
+    }
+    content = ReadTrajectory(external_id, artifact.sha256, group, assign_split(group), facts, reward)
+    lost.offer(artifact)
+    recorder.add(content, artifact.data)
+
+
+def sizes(trajectory: Trajectory) -> dict[str, int]:
+    """How many messages, assistant messages and tool calls a trajectory has."""
+    messages = trajectory.request["messages"]
+    outputs = [message for message in messages if message["role"] == "assistant"]
+    if trajectory.protocol == "openai":
+        calls = sum([len(message.get("tool_calls") or ()) for message in outputs])
+    else:
+        contents = [message["content"] for message in outputs if isinstance(message["content"], list)]
+        calls = sum(block["type"] == "tool_use" for content in contents for block in content)
+    return {"messages": len(messages), "assistant_messages": len(outputs), "tool_calls": calls}
+
+
+def _chunks(files: Iterable[SourceFile], size: int) -> Iterator[list[SourceFile]]:
+    iterator = iter(files)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,218 @@
+"""The label stage: exact joint deletion harm for every frozen state that has none yet under this labeler.
+
+The unit of work is a trajectory: all its states share one radix tree, and are recorded in one transaction. A killed
+worker loses the trajectory it was at; whoever comes next measures all of it again, and gets the same numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+import drsr
+from drsr.errors import CatalogError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.frozen import FreezingRule, is_rule
+from drsr.offline.catalog.records import finish_run, start_run
+from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.claims import Claims
+from drsr.offline.freeze import freezing_rule
+from drsr.offline.harm import Exclusion, measure_states
+from drsr.offline.labels import (
+    LabelerIdentity,
+    MeasuredState,
+    Selection,
+    ensure_labeler,
+    pending_states,
+    record_measurements,
+)
+from drsr.offline.states import FrozenState, freeze_trajectory, request_hash, rule_hash
+from drsr.offline.target_nll import TargetNll
+from drsr.offline.trajectories import Trajectory as RecordedRun
+from drsr.rendering import RENDERER_VERSION, render_output
+from drsr.view import Caps
+
+DEFAULT_LABELER = "default"
+POLL_SECONDS = 0.5
+"""How often to look whether the items of other workers are done, or free again because the worker died."""
+
+
+@dataclass(slots=True)
+class LabelSummary:
+    """What one worker did."""
+
+    trajectories: int = 0
+    labelled: int = 0
+    """States with labels now."""
+    sets: int = 0
+    """Labels written."""
+    excluded: Counter[str] = field(default_factory=Counter)
+    """States without labels, by reason."""
+    tokens_processed: int = 0
+    """Tokens that went through the model."""
+    tokens_naive: int = 0
+    """Tokens that computing every context on its own would have taken."""
+    seconds: float = 0.0
+
+    @property
+    def states(self) -> int:
+        return self.labelled + self.excluded.total()
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in LabelSummary.__slots__} | {"states": self.states}
+
+
+Progress = Callable[[LabelSummary], None]
+
+
+class LabelRun(NamedTuple):
+    """Everything that one run of the stage is about."""
+
+    labeler: str
+    identity: LabelerIdentity
+    freezing: FreezingRule
+    caps: Caps
+    part: Selection
+    limit: int | None
+    """Stop after the trajectory with which this many states were reached."""
+
+
+class _Item(NamedTuple):
+    trajectory_id: int
+    blob: str
+
+
+def label_run(
+    scorer: TargetNll,
+    dtype: str,
+    caps: Caps,
+    *,
+    labeler: str = DEFAULT_LABELER,
+    part: Selection | None = None,
+    limit: int | None = None,
+) -> LabelRun:
+    """A run with a loaded language model."""
+    backbone = scorer.backbone
+    identity = LabelerIdentity(backbone.name, backbone.identity, dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
+    freezing = freezing_rule(backbone.tokenizer, caps)
+    return LabelRun(labeler, identity, freezing, caps, part or Selection(), limit)
+
+
+def count_pending(connection: Connection, freezing: FreezingRule, labeler_id: int | None, part: Selection) -> int:
+    """States that wait to be measured."""
+    columns = [func.count(DecisionState.id)]
+    count: int = connection.execute(pending_states(columns, freezing, labeler_id, part)).scalar_one()
+    return count
+
+
+def label(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    scorer: TargetNll,
+    run: LabelRun,
+    *,
+    progress: Progress = lambda summary: None,
+) -> LabelSummary:
+    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    started = time.monotonic()
+    summary = LabelSummary()
+    with catalog.writing() as connection:
+        labeler_id = ensure_labeler(connection, run.labeler, run.identity)
+        run_id = start_run(connection, "label", run.labeler, drsr.__version__)
+    with Claims(catalog, "label") as claims:
+        for item in _items(catalog, claims, run, labeler_id, summary):
+            measured = _measure(catalog, artifacts, scorer, item, run, summary)
+            with catalog.writing() as connection:
+                record_measurements(connection, labeler_id, measured)
+                claims.release(connection, _claimed(run, item))
+            summary.trajectories += 1
+            summary.seconds = time.monotonic() - started
+            progress(summary)
+    summary.seconds = time.monotonic() - started
+    with catalog.writing() as connection:
+        finish_run(connection, run_id, summary.to_json())
+    return summary
+
+
+def _items(catalog: Catalog, claims: Claims, run: LabelRun, labeler_id: int, summary: LabelSummary) -> Iterator[_Item]:
+    """Claimed trajectories, one at a time, until none is left that a living worker does not have.
+
+    One pass in the order of ids; then again over what others had claimed, until it is measured or its worker is dead.
+    """
+    cursor = 0
+    while run.limit is None or summary.states < run.limit:
+        with catalog.writing() as connection:
+            item = _next(connection, run, labeler_id, cursor)
+            taken = item is not None and claims.take(connection, _claimed(run, item))
+        if item is None and cursor == 0:
+            return
+        if item is None:
+            cursor = 0
+            time.sleep(POLL_SECONDS)
+            continue
+        cursor = item.trajectory_id
+        if taken:
+            yield item
+
+
+def _next(connection: Connection, run: LabelRun, labeler_id: int, cursor: int) -> _Item | None:
+    columns = [Trajectory.id, Trajectory.blob]
+    query = pending_states(columns, run.freezing, labeler_id, run.part).where(Trajectory.id > cursor)
+    row = connection.execute(query.order_by(Trajectory.id).limit(1)).first()
+    return None if row is None else _Item(*row)
+
+
+def _claimed(run: LabelRun, item: _Item) -> str:
+    return f"{run.labeler}/{item.trajectory_id}"
+
+
+def _measure(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    scorer: TargetNll,
+    item: _Item,
+    run: LabelRun,
+    summary: LabelSummary,
+) -> list[MeasuredState]:
+    tokenizer = scorer.backbone.tokenizer
+    frozen = freeze_trajectory(RecordedRun.from_json(artifacts.get(item.blob)), tokenizer, run.caps)
+    state_ids = _state_ids(catalog, item, frozen.states, run.freezing)
+    targets = [render_output(state.next_output, tokenizer) for state in frozen.states]
+    states = [state.state for state in frozen.states]
+    measured = measure_states(scorer, list(zip(states, targets, strict=True)))
+    summary.tokens_processed += measured.tokens_processed
+    summary.tokens_naive += measured.tokens_in_pairs
+    results = []
+    for state_id, state, target, result in zip(state_ids, states, targets, measured.results, strict=True):
+        context_tokens = len(state.view.token_ids(state.rendering.token_ids))
+        results.append(MeasuredState(state_id, target, context_tokens, result, measured.method))
+        if isinstance(result, Exclusion):
+            summary.excluded[result.reason] += 1
+        else:
+            summary.labelled += 1
+            summary.sets += len(result.harms)
+    return results
+
+
+def _state_ids(catalog: Catalog, item: _Item, states: tuple[FrozenState, ...], freezing: FreezingRule) -> list[int]:
+    """The rows of these states; what was frozen then must be what is measured now."""
+    query = select(DecisionState.id, DecisionState.decision_index, DecisionState.request_hash).where(
+        DecisionState.trajectory_id == item.trajectory_id,
+        is_rule(DecisionState, freezing),
+    )
+    with catalog.reading() as connection:
+        rows = {decision: (state_id, there) for state_id, decision, there in connection.execute(query)}
+    here = {state.decision: request_hash(state.state.history.request) for state in states}
+    if here != {decision: there for decision, (_, there) in rows.items()}:
+        raise CatalogError(
+            f"trajectory {item.trajectory_id} freezes to other states than the catalog has",
+            where=catalog.location,
+            hint="the rule changed without its version; put RULE_VERSION up and run drsr freeze",
+        )
+    return [rows[state.decision][0] for state in states]

@@ -1,0 +1,254 @@
+"""How well harms and unsafe scores are predicted (paper, appendix "Offline Prediction Metrics").
+
+Each number says what it groups by and what a tie counts. Sets of one trajectory are dependent, so intervals come from
+resampling whole trajectories with replacement (percentile bootstrap, seeded).
+
+    pair accuracy   pairs of sets of one state or one trajectory whose harms differ by the meaningful gap or more; equal
+                    predictions count one half; pooled over pairs, or the mean of trajectories that have a pair
+    Spearman        sets of one state and one cardinality, three or more; tied values share their mean rank; constant
+                    predictions count 0, constant harms leave the group out; mean over groups
+    AUROC           all sets; an unsafe and a safe set with equal scores count one half
+    Brier           all sets; mean squared difference between unsafe score and 0 or 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from drsr.offline.examples import ExampleFrame
+from drsr.offline.ranking_pairs import group_numbers, pairs_within
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+Scope = Literal["state", "trajectory"]
+SCOPES: tuple[Scope, ...] = ("state", "trajectory")
+
+SPEARMAN_MINIMUM = 3
+"""Two sets correlate by +1 or -1 whatever was predicted."""
+
+
+class PairCounts(NamedTuple):
+    """Meaningful pairs by trajectory: three arrays (trajectories)."""
+
+    pairs: Floats
+    correct: Floats
+    tied: Floats
+    """Pairs whose predictions are equal."""
+
+    @property
+    def credit(self) -> Floats:
+        return self.correct + 0.5 * self.tied
+
+    @property
+    def pooled(self) -> float:
+        """Accuracy over all pairs; NaN without one."""
+        return _ratio(self.credit.sum(), self.pairs.sum())
+
+    @property
+    def mean_of_trajectories(self) -> float:
+        """Mean accuracy of the trajectories that have a pair; NaN without one."""
+        some = self.pairs > 0
+        return _ratio((self.credit[some] / self.pairs[some]).sum(), some.sum())
+
+
+def count_pairs(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints, meaningful_gap: float) -> PairCounts:
+    """Count the pairs of rows of one group whose harms differ by `meaningful_gap` or more."""
+    first, second = pairs_within(group)
+    difference = harm[first] - harm[second]
+    kept = np.abs(difference) >= meaningful_gap
+    first, second = first[kept], second[kept]
+    agreement = np.sign(predicted[first] - predicted[second]) * np.sign(difference[kept])
+    trajectories = int(trajectory.max()) + 1
+    where = trajectory[first]
+    return PairCounts(
+        np.bincount(where, minlength=trajectories).astype(np.float64),
+        np.bincount(where[agreement > 0], minlength=trajectories).astype(np.float64),
+        np.bincount(where[agreement == 0], minlength=trajectories).astype(np.float64),
+    )
+
+
+class Correlations(NamedTuple):
+    """Spearman correlations of groups: their sum and number by trajectory."""
+
+    total: Floats
+    groups: Floats
+
+    @property
+    def mean(self) -> float:
+        return _ratio(self.total.sum(), self.groups.sum())
+
+
+def spearman_within(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints) -> Correlations:
+    """Rank correlation of predictions and harms within each group of three or more rows."""
+    trajectories = int(trajectory.max()) + 1
+    total, groups = np.zeros(trajectories), np.zeros(trajectories)
+    order = np.argsort(group, kind="stable")
+    _, starts, sizes = np.unique(group[order], return_index=True, return_counts=True)
+    for size in np.unique(sizes[sizes >= SPEARMAN_MINIMUM]):
+        members = order[starts[sizes == size][:, None] + np.arange(size)]
+        left = rankdata(predicted[members], axis=1) - (size + 1) / 2
+        right = rankdata(harm[members], axis=1) - (size + 1) / 2
+        scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
+        correlation = np.divide((left * right).sum(axis=1), scale, out=np.zeros(len(members)), where=scale > 0)
+        informative = (right != 0).any(axis=1)
+        where = trajectory[members[informative, 0]]
+        total += np.bincount(where, weights=correlation[informative], minlength=trajectories)
+        groups += np.bincount(where, minlength=trajectories)
+    return Correlations(total, groups)
+
+
+def auroc(score: Floats, unsafe: NDArray[np.bool_], weight: Floats | None = None) -> Floats:
+    """Chance that a random unsafe row scores above a random safe one, ties one half. NaN if a class is missing.
+
+    `weight` (..., rows) gives each row's multiplicity; the result has its leading shape.
+    """
+    weight = np.ones(len(score)) if weight is None else weight
+    order = np.argsort(score, kind="stable")
+    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
+    ordered = weight[..., order]
+    unsafe_weight = np.add.reduceat(ordered * unsafe[order], starts, axis=-1)
+    safe_weight = np.add.reduceat(ordered * ~unsafe[order], starts, axis=-1)
+    safe_below = np.cumsum(safe_weight, axis=-1) - 0.5 * safe_weight
+    won = (unsafe_weight * safe_below).sum(axis=-1)
+    possible = unsafe_weight.sum(axis=-1) * safe_weight.sum(axis=-1)
+    area: Floats = np.divide(won, possible, out=np.full_like(won, np.nan, subok=False), where=possible > 0)
+    return area
+
+
+def brier(score: Floats, unsafe: NDArray[np.bool_]) -> float:
+    """Mean squared difference between unsafe score and outcome."""
+    return float(np.mean((score - unsafe) ** 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """How intervals are made."""
+
+    replicates: int = 2_000
+    confidence: float = 0.95
+    seed: int = 20_260_101
+
+
+def draw_trajectories(trajectories: int, bootstrap: Bootstrap) -> Floats:
+    """How often each trajectory is drawn in each replicate: (replicates, trajectories)."""
+    generator = np.random.default_rng(bootstrap.seed)
+    chances = np.full(trajectories, 1 / trajectories)
+    return generator.multinomial(trajectories, chances, size=bootstrap.replicates).astype(np.float64)
+
+
+class Metric(NamedTuple):
+    """One number with its interval."""
+
+    name: str
+    grouping: str
+    """Which rows are compared, and how the comparisons are averaged."""
+    tie_rule: str
+    value: float
+    low: float
+    high: float
+    """Bounds of the bootstrap interval over trajectories; NaN where no replicate has a value."""
+    support: int
+    """How many pairs, groups or sets it rests on."""
+    trajectories: int
+    """How many trajectories these come from."""
+
+
+HALF = "a tie counts one half"
+
+
+def evaluate(
+    frame: ExampleFrame, predicted_harm: Floats, unsafe_score: Floats, meaningful_gap: float, bootstrap: Bootstrap
+) -> list[Metric]:
+    """Every metric for predictions on a frame's sets."""
+    trajectory = frame.trajectory
+    draws = draw_trajectories(int(trajectory.max()) + 1, bootstrap)
+    metrics = []
+    for scope in SCOPES:
+        group = grouping(frame, scope, equal_cardinality=True)
+        counts = count_pairs(predicted_harm, frame.harm, group, trajectory, meaningful_gap)
+        metrics += pair_metrics(counts, f"pairs of one {scope} and cardinality", draws, bootstrap)
+    correlations = spearman_within(predicted_harm, frame.harm, grouping(frame, "state", True), trajectory)
+    metrics.append(_spearman_metric(correlations, draws, bootstrap))
+    metrics.append(auroc_metric(unsafe_score, frame.unsafe, trajectory, "all sets", draws, bootstrap))
+    error = np.bincount(trajectory, weights=(unsafe_score - frame.unsafe) ** 2)
+    errors = _ratios(draws @ error, draws @ np.bincount(trajectory).astype(np.float64))
+    score, present = brier(unsafe_score, frame.unsafe), len(np.unique(trajectory))
+    metrics.append(Metric("Brier score", "all sets", "none", score, *_interval(errors, bootstrap), len(frame), present))
+    return metrics
+
+
+def grouping(frame: ExampleFrame, scope: Scope, equal_cardinality: bool) -> Ints:
+    """A group number for each set: by state or by trajectory, and by cardinality where asked."""
+    key = {"state": frame.state, "trajectory": frame.trajectory}[scope]
+    return group_numbers(key, frame.cardinality) if equal_cardinality else group_numbers(key)
+
+
+def pair_metrics(counts: PairCounts, pairs: str, draws: Floats, bootstrap: Bootstrap) -> list[Metric]:
+    """Pair accuracy pooled and as mean of trajectories, with intervals."""
+    some = counts.pairs > 0
+    accuracy = np.divide(counts.credit, counts.pairs, out=np.zeros_like(counts.pairs), where=some)
+    pooled = _ratios(draws @ counts.credit, draws @ counts.pairs)
+    mean = _ratios(draws @ accuracy, draws @ some.astype(np.float64))
+    total, trajectories = int(counts.pairs.sum()), int(some.sum())
+    name = "pair accuracy"
+    return [
+        Metric(name, f"{pairs}, pooled", HALF, counts.pooled, *_interval(pooled, bootstrap), total, trajectories),
+        Metric(
+            name,
+            f"{pairs}, mean of trajectories",
+            HALF,
+            counts.mean_of_trajectories,
+            *_interval(mean, bootstrap),
+            total,
+            trajectories,
+        ),
+    ]
+
+
+def auroc_metric(
+    score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, sets: str, draws: Floats, bootstrap: Bootstrap
+) -> Metric:
+    """Unsafe AUROC with its interval."""
+    # A few hundred replicates at a time: each needs one weight per row.
+    parts = np.array_split(draws, max(1, len(draws) * len(score) // 1_000_000))
+    areas = np.concatenate([auroc(score, unsafe, part[:, trajectory]) for part in parts])
+    area, present = float(auroc(score, unsafe)), len(np.unique(trajectory))
+    return Metric("unsafe AUROC", sets, HALF, area, *_interval(areas, bootstrap), len(score), present)
+
+
+def _spearman_metric(correlations: Correlations, draws: Floats, bootstrap: Bootstrap) -> Metric:
+    means = _ratios(draws @ correlations.total, draws @ correlations.groups)
+    return Metric(
+        "Spearman",
+        "sets of one state and cardinality, mean over groups",
+        "tied values share their mean rank",
+        correlations.mean,
+        *_interval(means, bootstrap),
+        int(correlations.groups.sum()),
+        int((correlations.groups > 0).sum()),
+    )
+
+
+def _interval(values: Floats, bootstrap: Bootstrap) -> tuple[float, float]:
+    """Percentiles of the replicates that have a value."""
+    values = values[np.isfinite(values)]
+    if len(values) == 0:
+        return float("nan"), float("nan")
+    outside = (1 - bootstrap.confidence) / 2
+    low, high = np.quantile(values, [outside, 1 - outside])
+    return float(low), float(high)
+
+
+def _ratios(numerator: Floats, denominator: Floats) -> Floats:
+    ratios: Floats = np.divide(numerator, denominator, out=np.full(len(numerator), np.nan), where=denominator > 0)
+    return ratios
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return float(numerator / denominator) if denominator else float("nan")

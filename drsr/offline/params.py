@@ -1,0 +1,172 @@
+"""The frozen numbers of `params.yaml` as dataclasses. A key too many, too few or of the wrong type is an error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+
+from drsr.errors import SettingsError
+
+PARAMS_FILE = "params.yaml"
+T = TypeVar("T")
+STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainParams:
+    """Block `train`; each number is explained where it stands."""
+
+    seeds: tuple[int, ...]
+    max_epochs: int
+    evaluate_every: int
+    patience: int
+    learning_rate: float
+    weight_decay: float
+    gradient_clip: float
+    harm_scale_floor: float
+    meaningful_gap: float
+    ranking_minimum_gap: float
+    ranking_full_gap: float
+    ranking_base_weight: float
+    ranking_weight: float
+    regression_weight: float
+    classification_weight: float
+    brier_weight: float
+    smooth_l1_beta: float
+    max_positive_weight: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "max_epochs", "evaluate_every", "patience", "learning_rate", "gradient_clip")
+        _positive(self, "harm_scale_floor", "meaningful_gap", "ranking_full_gap", "smooth_l1_beta")
+        _positive(self, "max_positive_weight")
+        _require(len(set(self.seeds)) == len(self.seeds) > 0, "train.seeds", "one different seed per member")
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedParams:
+    """Block `calibrate.certified`."""
+
+    max_unsafe_rate: float
+    confidence: float
+    max_cardinalities: tuple[int, ...]
+    uncertainty_coefficients: tuple[float, ...]
+    coverages: tuple[float, ...]
+    starts: int
+
+    def __post_init__(self) -> None:
+        _fraction(self, "max_unsafe_rate", "confidence")
+        _cardinalities("calibrate.certified", self.max_cardinalities)
+        _coefficients("calibrate.certified", self.uncertainty_coefficients)
+        rising = all(low < high for low, high in zip(self.coverages, self.coverages[1:], strict=False))
+        inside = bool(self.coverages) and self.coverages[0] > 0 and self.coverages[-1] <= 1
+        _require(rising and inside, "calibrate.certified.coverages", "rising numbers above 0, up to 1")
+        within = 1 <= self.starts <= len(self.coverages)
+        _require(within, "calibrate.certified.starts", "a number from 1 to the number of coverages")
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrateParams:
+    """Block `calibrate`."""
+
+    max_cardinalities: tuple[int, ...]
+    uncertainty_coefficients: tuple[float, ...]
+    removal_cap: float
+    max_unsafe_rate: float
+    max_mean_harm: float
+    certified: CertifiedParams
+
+    def __post_init__(self) -> None:
+        _fraction(self, "removal_cap", "max_unsafe_rate")
+        _cardinalities("calibrate", self.max_cardinalities)
+        _coefficients("calibrate", self.uncertainty_coefficients)
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The blocks that have a reader. Blocks of other stages are left to theirs."""
+
+    train: TrainParams
+    calibrate: CalibrateParams
+
+
+def load_params(path: Path = Path(PARAMS_FILE)) -> Params:
+    """Read the file; SettingsError names the first key that is wrong."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"cannot be read: {error}", where=str(path)) from None
+    try:
+        blocks = _mapping(document, "the file")
+        for name in blocks:
+            _require(name in STAGES, str(name), f"one of the stages {', '.join(STAGES)}")
+        return Params(
+            train=_block(TrainParams, _of(blocks, "train"), "train"),
+            calibrate=_block(CalibrateParams, _of(blocks, "calibrate"), "calibrate"),
+        )
+    except SettingsError as error:
+        raise SettingsError(error.what, where=str(path), hint=error.hint) from None
+
+
+def _block(kind: type[T], value: object, name: str) -> T:
+    values = _mapping(value, name)
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    unknown = sorted(set(map(str, values)) - set(names))
+    if unknown:
+        raise SettingsError(f"unknown key {name}.{unknown[0]}", hint=f"the keys are {', '.join(names)}")
+    kinds = get_type_hints(kind)
+    return kind(**{key: _value(kinds[key], _of(values, key, name), f"{name}.{key}") for key in names})
+
+
+def _value(kind: Any, value: object, name: str) -> Any:
+    if is_dataclass(kind):
+        return _block(kind, value, name)  # type: ignore[arg-type]
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise SettingsError(f"{name} must be a list, not {value!r}")
+        return tuple(_value(get_args(kind)[0], item, f"{name}[{place}]") for place, item in enumerate(value))
+    if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        _require(math.isfinite(value), name, "finite")
+        return float(value)
+    if type(value) is not kind:
+        hint = "write an exponent as 2.0e-3: YAML reads 2e-3 as text" if isinstance(value, str) else None
+        raise SettingsError(f"{name} must be of type {kind.__name__}, not {value!r}", hint=hint)
+    return value
+
+
+def _mapping(value: object, name: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise SettingsError(f"{name} must be a block of keys and values, not {value!r}")
+    return value
+
+
+def _of(values: dict[str, object], key: str, name: str | None = None) -> object:
+    if key not in values:
+        raise SettingsError(f"missing key {f'{name}.{key}' if name else key}")
+    return values[key]
+
+
+def _require(holds: bool, name: str, what: str) -> None:
+    if not holds:
+        raise SettingsError(f"{name} must be {what}")
+
+
+def _positive(block: object, *names: str) -> None:
+    for name in names:
+        _require(getattr(block, name) > 0, name, "above 0")
+
+
+def _fraction(block: object, *names: str) -> None:
+    for name in names:
+        _require(0 < getattr(block, name) < 1, name, "between 0 and 1")
+
+
+def _cardinalities(block: str, values: tuple[int, ...]) -> None:
+    _require(bool(values) and all(1 <= value <= 4 for value in values), f"{block}.max_cardinalities", "from 1 to 4")
+
+
+def _coefficients(block: str, values: tuple[float, ...]) -> None:
+    _require(bool(values) and min(values) >= 0, f"{block}.uncertainty_coefficients", "not negative")

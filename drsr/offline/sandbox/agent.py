@@ -1,0 +1,282 @@
+"""The scripted agent: a pure function of the request it is shown.
+
+An agent follows its family's plan, a list of moves. Where it stands is read from the request alone: the ids of its
+calls carry the number of the move that made them. What it knows is read from the request alone, too: a fact is looked
+up in the visible messages each time it is used. A fact that is no longer there is fetched again by repeating the move
+that revealed it; a fact that even then cannot be found makes the agent give up. So pruning a request has the
+consequences it would have for a model: nothing where noise was removed, more work or a failed task where evidence was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Generic, TypeVar
+
+from drsr.offline.sandbox.voice import FETCHING_AGAIN, GIVING_UP, Voice
+
+Json = dict[str, Any]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_CALL_ID = re.compile(r"^call_(\d+)_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call."""
+
+    tool: str
+    arguments: Json
+
+
+def call(tool: str, **arguments: Any) -> Call:
+    return Call(tool, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the agent says and does in one Step."""
+
+    text: str | None
+    calls: tuple[Call, ...] = ()
+    reasoning: str | None = None
+
+
+@dataclass(frozen=True)
+class Fact(Generic[T_co]):
+    """Something a task reveals: how to find it in what is visible, and which moves show it again."""
+
+    shown_by: str
+    """Names of the moves whose outputs it is read from, separated by blanks; `name.1` is a move's second call."""
+    find: Callable[[Mind], T_co | None]
+    """Reads it from visible messages only; None if it is not there."""
+
+
+def said(shown_by: str, *patterns: str) -> Fact[str]:
+    """A fact that stands in the text: group 1 of the first pattern that occurs in any visible message, newest first."""
+    return Fact(shown_by, lambda mind: mind.search(*patterns))
+
+
+@dataclass(frozen=True)
+class Move:
+    """One Step of a plan."""
+
+    name: str
+    make: Callable[[Mind], Message]
+    asks: bool = False
+    """True if it is a question: the user answers, and it counts as done once the answer is visible."""
+
+
+def move(make: Callable[[Mind], Message]) -> Move:
+    """Decorator: a function that makes a message, as a move of that name."""
+    return Move(make.__name__, make)
+
+
+def question(make: Callable[[Mind], Message]) -> Move:
+    """Decorator: the same for a question to the user."""
+    return Move(make.__name__, make, asks=True)
+
+
+class _Missing(Exception):
+    """A fact is not visible, but the named move would reveal it."""
+
+    def __init__(self, move: str) -> None:
+        self.move = move
+
+
+class _Lost(Exception):
+    """A fact cannot be found although every move that reveals it is visible."""
+
+
+class Mind:
+    """What the agent knows at one decision: the visible request and the plan, nothing else."""
+
+    def __init__(self, messages: Sequence[Json], plan: Sequence[Move]) -> None:
+        self._messages = messages
+        self._plan = {planned.name: number for number, planned in enumerate(plan)}
+        self._prompt = prompt_of(messages)
+        self._texts = _visible_texts(messages)
+        self._outputs = _visible_outputs(messages)
+        self._latest_output = str(messages[-1]["content"]) if messages[-1]["role"] == "tool" else ""
+        self._move = ""
+
+    def __call__(self, fact: Fact[T]) -> T:
+        """The fact's value; where it is not visible, the agent fetches it again or gives up instead of this move."""
+        value = fact.find(self)
+        if value is not None:
+            return value
+        for source in fact.shown_by.split():
+            if self.output(source) is None:
+                raise _Missing(source.split(".")[0])
+        raise _Lost
+
+    def prompt(self, pattern: str) -> str:
+        """Group 1 of a pattern in the task, which is always visible."""
+        found = re.search(pattern, self._prompt)
+        if found is None:
+            raise ValueError(f"the task does not say {pattern!r}: {self._prompt!r}")
+        return found[1]
+
+    def search(self, *patterns: str) -> str | None:
+        """Group 1 of the first pattern that occurs in a visible message behind the task, newest message first."""
+        for pattern in patterns:
+            for text in self._texts:
+                found = re.search(pattern, text, re.MULTILINE)
+                if found is not None:
+                    return found[1]
+        return None
+
+    def output(self, source: str) -> str | None:
+        """What a call returned, if that is visible: `name` is a move's first call, `name.1` its second.
+
+        None also for a move that this task's plan leaves out.
+        """
+        name, _, slot = source.partition(".")
+        return self._outputs.get((self._plan.get(name, -1), int(slot or 0)))
+
+    def say(self, texts: Sequence[str], *calls: Call, thinks: Sequence[str] = (), **facts: Fact[Any] | str) -> Message:
+        """A message with these calls. One of the texts goes with it, or none; `{name}` in it is a fact's value.
+
+        Nothing is fetched again for the sake of narration: a text whose facts are not visible is left out.
+        """
+        voice = Voice(self._prompt, self._move)
+        text, reasoning = self._filled(voice.text(texts), facts), self._filled(voice.thought(thinks), facts)
+        notes = voice.notes(self._latest_output, self._prompt)
+        return Message("\n".join(filter(None, (text, notes))) or None, calls, reasoning)
+
+    def tell(self, *texts: str, **facts: Fact[Any] | str) -> Message:
+        """A message without calls, a question or the final answer, for which every fact must be known."""
+        text = Voice(self._prompt, self._move).choose(texts)
+        values = {name: fact if isinstance(fact, str) else self(fact) for name, fact in facts.items()}
+        return Message(text.format(**values))
+
+    def made(self, planned: Move) -> Message:
+        """The message of a move, worded as it always is for this task."""
+        self._move = planned.name
+        return planned.make(self)
+
+    def _filled(self, text: str | None, facts: dict[str, Fact[Any] | str]) -> str | None:
+        """The text with its facts, None if one is not visible."""
+        if text is None:
+            return None
+        values = {
+            name: fact if isinstance(fact, str) else fact.find(self)
+            for name, fact in facts.items()
+            if f"{{{name}}}" in text
+        }
+        return None if None in values.values() else text.format(**values)
+
+
+def next_message(messages: Sequence[Json], plan_of: Callable[[Random], list[Move]]) -> Json:
+    """The agent's next assistant message in OpenAI chat form; `plan_of` makes the plan from the task's own dice."""
+    plan = plan_of(task_dice(messages))
+    mind = Mind(messages, plan)
+    number = min(_moves_done(messages, plan), len(plan) - 1)
+    try:
+        return _as_json(mind.made(plan[number]), number, again=False)
+    except _Missing as missing:
+        return _fetch_again(mind, plan, missing.move)
+    except _Lost:
+        return {"role": "assistant", "content": Voice(prompt_of(messages), "lost").choose(GIVING_UP)}
+
+
+def task_dice(messages: Sequence[Json]) -> Random:
+    """Dice that fall the same at every decision of one task, for whatever the task leaves to taste."""
+    return Random(f"plan\n{prompt_of(messages)}")
+
+
+def prompt_of(messages: Sequence[Json]) -> str:
+    """The task: the first message of the user."""
+    for message in messages:
+        if message["role"] == "user":
+            return str(message["content"])
+    raise ValueError("the request has no message of the user")
+
+
+def user_replies(messages: Sequence[Json]) -> list[str]:
+    """What the user said after the task."""
+    return [str(message["content"]) for message in messages if message["role"] == "user"][1:]
+
+
+def _moves_done(messages: Sequence[Json], plan: Sequence[Move]) -> int:
+    """How many moves lie behind: up to the latest one that is visible, by a call's id or by the user's answer."""
+    done = 0
+    for message in messages:
+        for made in message.get("tool_calls") or ():
+            found = _CALL_ID.match(made["id"])
+            done = max(done, int(found[1]) + 1 if found else 0)
+    questions = [number for number, planned in enumerate(plan) if planned.asks]
+    answered = questions[: len(user_replies(messages))]
+    return max([done, *(number + 1 for number in answered)])
+
+
+def _fetch_again(mind: Mind, plan: Sequence[Move], name: str) -> Json:
+    """Repeat the named move for its output; where that move lacks a fact itself, the move before it, and so on."""
+    numbers = {planned.name: number for number, planned in enumerate(plan)}
+    tried: set[str] = set()
+    while name not in tried:
+        tried.add(name)
+        try:
+            repeated = mind.made(plan[numbers[name]])
+        except _Missing as missing:
+            name = missing.move
+            continue
+        except _Lost:
+            break
+        if repeated.calls:
+            repeated = Message(Voice(name, "again").choose(FETCHING_AGAIN), repeated.calls)
+        return _as_json(repeated, numbers[name], again=True)
+    return {"role": "assistant", "content": Voice(name, "lost").choose(GIVING_UP)}
+
+
+def _as_json(message: Message, number: int, again: bool) -> Json:
+    """OpenAI chat form, with the move's number in the ids of its calls."""
+    result: Json = {"role": "assistant", "content": message.text}
+    if message.reasoning is not None:
+        result["reasoning_content"] = message.reasoning
+    if message.calls:
+        result["tool_calls"] = [
+            {
+                "id": f"call_{number:02d}_{slot}{'_again' if again else ''}",
+                "type": "function",
+                "function": {"name": made.tool, "arguments": json.dumps(made.arguments, ensure_ascii=False)},
+            }
+            for slot, made in enumerate(message.calls)
+        ]
+    return result
+
+
+def _visible_texts(messages: Sequence[Json]) -> list[str]:
+    """All texts behind the task, newest message first: outputs, arguments of calls, narration, answers of the user."""
+    texts: list[str] = []
+    prompt_seen = False
+    for message in messages:
+        if message["role"] == "user" and not prompt_seen:
+            prompt_seen = True
+            continue
+        if message["role"] in {"assistant", "tool", "user"}:
+            spoken = [message.get("content"), message.get("reasoning_content")]
+            spoken += [_argument_text(made["function"]["arguments"]) for made in message.get("tool_calls") or ()]
+            texts.append("\n".join(text for text in spoken if isinstance(text, str)))
+    return texts[::-1]
+
+
+def _argument_text(arguments: str) -> str:
+    """The values of a call's arguments, one after another: quotes and escapes of JSON would hide facts."""
+    values = [value if isinstance(value, str) else json.dumps(value) for value in json.loads(arguments).values()]
+    return "\n".join(values)
+
+
+def _visible_outputs(messages: Sequence[Json]) -> dict[tuple[int, int], str]:
+    """For each visible call, by move and slot, its newest output."""
+    outputs: dict[tuple[int, int], str] = {}
+    for message in messages:
+        if message["role"] == "tool":
+            found = _CALL_ID.match(message["tool_call_id"])
+            if found:
+                outputs[int(found[1]), int(found[2])] = str(message["content"])
+    return outputs

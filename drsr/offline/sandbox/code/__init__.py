@@ -1,0 +1,1 @@
+"""Code tasks: failing tests, crashes, renames, configuration, dependencies."""

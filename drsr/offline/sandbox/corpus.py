@@ -1,0 +1,166 @@
+"""All task families together: the corpus as a stream of trajectories, and the file that is committed.
+
+The file is gzipped JSONL, one object per line:
+
+    {"drsr_sandbox": 1, "id": ..., "task": "domain/family/instance", "domain": ..., "reward": ..., "request": {...}}
+
+`request` is an OpenAI chat request body with the whole conversation: `messages` and `tools`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from drsr.errors import InputError
+from drsr.offline.sandbox.agent import next_message
+from drsr.offline.sandbox.code import config_move, crash, failing_test, rename, version_conflict
+from drsr.offline.sandbox.family import Family
+from drsr.offline.sandbox.office import duplicate_customer, expenses, meeting, open_balance, reorder
+from drsr.offline.sandbox.recorder import Task, record
+from drsr.offline.sandbox.security import (
+    brute_force,
+    leaked_secret,
+    stolen_session,
+    tampered_file,
+    vulnerable_package,
+)
+from drsr.offline.sandbox.web import booking, broken_link, order, price_compare, support_ticket
+from drsr.offline.trajectories import Trajectory
+
+SEED = 11
+COUNT = 160
+"""The committed corpus: eight instances of each of the twenty families."""
+FORMAT_VERSION = 1
+SAMPLE_NUMBER, SAMPLE_STEPS = 54, 8
+"""The decision that is bundled as an example: which trajectory, after how many Steps. Its candidates are evidence,
+noise, and two Blocks with the same fact."""
+
+Json = dict[str, Any]
+
+# One family of each domain in turn, so that the first trajectories of a corpus are balanced, however few are taken.
+FAMILIES: tuple[Family, ...] = tuple(
+    module.FAMILY
+    for module in (
+        failing_test, open_balance, brute_force, order,
+        crash, meeting, leaked_secret, booking,
+        rename, reorder, tampered_file, support_ticket,
+        config_move, expenses, vulnerable_package, price_compare,
+        version_conflict, duplicate_customer, stolen_session, broken_link,
+    )
+)  # fmt: skip
+
+
+class Written(NamedTuple):
+    """A corpus that was written."""
+
+    trajectories: int
+    sha256: str
+    """Of the uncompressed JSONL."""
+    bytes: int
+    """Of the uncompressed JSONL."""
+
+
+class Difference(NamedTuple):
+    """The first place in which two corpora differ."""
+
+    line: int
+    """Counted from 1."""
+    recorded: str | None
+    """What recording gives, as one JSON line; None if it ended before."""
+    committed: str | None
+    """What the file has; None if it ended before."""
+
+
+def corpus_tasks(seed: int = SEED, count: int = COUNT) -> list[Task]:
+    """The tasks of a corpus, in order."""
+    return [Task(FAMILIES[n % len(FAMILIES)], seed, n // len(FAMILIES)) for n in range(count)]
+
+
+def record_corpus(seed: int = SEED, count: int = COUNT) -> Iterator[Trajectory]:
+    """Record the corpus, one trajectory after the other."""
+    for number, task in enumerate(corpus_tasks(seed, count)):
+        yield record(task, number)
+
+
+def agent(messages: Sequence[Json]) -> Json:
+    """The scripted agent for any sandbox request: the system prompt tells which family it belongs to."""
+    return next_message(messages, family_of(messages).plan)
+
+
+def family_of(messages: Sequence[Json]) -> Family:
+    """The family that a request belongs to."""
+    system = messages[0].get("content") if messages else None
+    for family in FAMILIES:
+        if family.system == system:
+            return family
+    raise InputError("not a request of the sandbox", hint="the first message must be a sandbox family's system prompt")
+
+
+def to_line(trajectory: Trajectory) -> bytes:
+    """One line of the corpus file, without its newline."""
+    return orjson.dumps(
+        {
+            "drsr_sandbox": FORMAT_VERSION,
+            "id": trajectory.external_id,
+            "task": trajectory.task,
+            "domain": trajectory.domain,
+            "reward": trajectory.reward,
+            "request": trajectory.request,
+        }
+    )
+
+
+def write_corpus(trajectories: Iterable[Trajectory], path: Path) -> Written:
+    """Write the corpus file; the same trajectories give the same bytes. An interrupted run leaves an old file alone."""
+    lines = [to_line(trajectory) + b"\n" for trajectory in trajectories]
+    data = b"".join(lines)
+    unfinished = path.with_name(f"{path.name}.part")
+    try:
+        # No time stamp and no file name in the header: both would make the bytes differ from run to run.
+        unfinished.write_bytes(gzip.compress(data, compresslevel=9, mtime=0))
+        os.replace(unfinished, path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise InputError(f"cannot be written: {error.strerror or error}", where=str(path)) from None
+    return Written(len(lines), hashlib.sha256(data).hexdigest(), len(data))
+
+
+def write_sample(path: Path, request_path: Path, output_path: Path) -> None:
+    """Write the bundled decision of the corpus file at `path`: the request, and the message that came next."""
+    request = orjson.loads(read_lines(path)[SAMPLE_NUMBER])["request"]
+    messages = request["messages"]
+    cut = [place for place, message in enumerate(messages) if message["role"] == "assistant"][SAMPLE_STEPS]
+    option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    request_path.write_bytes(orjson.dumps({"messages": messages[:cut], "tools": request["tools"]}, option=option))
+    output_path.write_bytes(orjson.dumps(messages[cut], option=option))
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of a corpus file."""
+    try:
+        return gzip.decompress(path.read_bytes()).splitlines()
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), hint="record it with `drsr sandbox record`") from None
+    except (OSError, EOFError) as error:
+        raise InputError(f"not a gzipped corpus: {error}", where=str(path)) from None
+
+
+def compare_corpus(trajectories: Iterable[Trajectory], path: Path) -> Difference | None:
+    """The first line in which a file differs from these trajectories, None if there is no difference."""
+    committed = read_lines(path)
+    recorded = 0
+    for recorded, trajectory in enumerate(trajectories, start=1):
+        line = to_line(trajectory)
+        there = committed[recorded - 1] if recorded <= len(committed) else None
+        if line != there:
+            return Difference(recorded, line.decode(), None if there is None else there.decode())
+    if recorded < len(committed):
+        return Difference(recorded + 1, None, committed[recorded].decode())
+    return None

@@ -1,0 +1,1 @@
+"""Office tasks: letters, calendars, stock, expenses, customer records."""

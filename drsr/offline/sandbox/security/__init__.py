@@ -1,0 +1,1 @@
+"""Security tasks: logs, secrets, checksums, advisories, sessions."""

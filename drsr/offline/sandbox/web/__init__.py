@@ -1,0 +1,1 @@
+"""Web tasks: shops, bookings, help desks, prices, broken links, on a site served on loopback."""

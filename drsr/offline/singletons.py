@@ -1,0 +1,84 @@
+"""Guessing a set's harm from its members' own harms: the rules that joint measurement is compared with.
+
+Measured singleton harms are exact; predicted ones come from a scorer. Aggregation sees nothing of the other members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.offline.examples import ExampleFrame
+from drsr.offline.metrics import Bootstrap, Metric, auroc_metric, count_pairs, draw_trajectories, grouping, pair_metrics
+from drsr.scorer.network import MAX_CANDIDATES
+
+Floats = NDArray[np.float64]
+
+RULES: dict[str, Callable[[Floats], Floats]] = {
+    "sum": lambda harms: np.nansum(harms, axis=1),
+    "mean": lambda harms: np.nanmean(harms, axis=1),
+    "max": lambda harms: np.nanmax(harms, axis=1),
+    "min": lambda harms: np.nanmin(harms, axis=1),
+}
+"""From (sets, 4) harms of the deleted candidates alone, NaN for those not deleted."""
+
+
+class SingletonRule(NamedTuple):
+    """How one rule does on sets of two or more."""
+
+    rule: str
+    metrics: list[Metric]
+
+
+def singleton_harms(frame: ExampleFrame, harm: Floats) -> Floats:
+    """The harm of each candidate alone, (states, 4), NaN where its singleton has no row.
+
+    `harm` is one value per set: the frame's own for measured singletons, a scorer's for predicted ones.
+    """
+    alone = np.full((len(frame.state_ids), MAX_CANDIDATES), np.nan)
+    single = np.flatnonzero(frame.cardinality == 1)
+    member = np.log2(frame.mask[single]).astype(np.int64)
+    alone[frame.state[single], member] = harm[single]
+    return alone
+
+
+def aggregate(frame: ExampleFrame, alone: Floats, rule: str) -> Floats:
+    """The rule's guess for every set; NaN where a member's own harm is unknown."""
+    deleted = (frame.mask[:, None] >> np.arange(MAX_CANDIDATES)) & 1 == 1
+    harms = np.where(deleted, alone[frame.state], np.nan)
+    guess = np.full(len(frame), np.nan)
+    known = ~(np.isnan(harms) & deleted).any(axis=1)
+    guess[known] = RULES[rule](harms[known])
+    return guess
+
+
+def evaluate_rules(
+    frame: ExampleFrame, harm: Floats, meaningful_gap: float, bootstrap: Bootstrap
+) -> list[SingletonRule]:
+    """Pair accuracy within a state, across and at equal cardinality, and unsafe AUROC of every rule.
+
+    Singletons themselves are left out: there the measured rules are right by definition.
+    """
+    alone = singleton_harms(frame, harm)
+    draws = draw_trajectories(int(frame.trajectory.max()) + 1, bootstrap)
+    table = []
+    for rule in RULES:
+        guess = aggregate(frame, alone, rule)
+        rows = np.flatnonzero((frame.cardinality > 1) & ~np.isnan(guess))
+        metrics = []
+        for equal, words in (
+            (False, "pairs of one state, any cardinality"),
+            (True, "pairs of one state and cardinality"),
+        ):
+            group = grouping(frame, "state", equal)[rows]
+            counts = count_pairs(guess[rows], frame.harm[rows], group, frame.trajectory[rows], meaningful_gap)
+            metrics.append(pair_metrics(counts, words, draws[:, : len(counts.pairs)], bootstrap)[0])
+        trajectory = frame.trajectory[rows]
+        metrics.append(
+            auroc_metric(guess[rows], frame.unsafe[rows], trajectory, "sets of two or more", draws, bootstrap)
+        )
+        table.append(SingletonRule(rule, metrics))
+    return table

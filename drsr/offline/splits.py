@@ -1,0 +1,32 @@
+"""Which split a trajectory belongs to: 80:10:10 by a salted stable hash of its group.
+
+A group is a task, where the source knows it: trials of one task never stand on both sides. The assignment depends on
+the group's key alone, so it is the same on every machine and does not move when data grows; the catalog keeps it from
+the moment a group is first seen (table `split_group`), so that it would not move if this file changed either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+Split = Literal["train", "validation", "test"]
+
+SALT = "drsr/splits/1"
+"""Changing it would assign every group seen from then on differently."""
+
+_TRAIN, _VALIDATION = 0.8, 0.1
+
+
+def group_key(source: str, external_id: str, task: str | None) -> str:
+    """What must stay together: all trajectories of a task, else the one trajectory."""
+    return f"task:{task}" if task is not None else f"trajectory:{source}/{external_id}"
+
+
+def assign_split(group: str) -> Split:
+    """The split of a group that was not seen before."""
+    digest = hashlib.sha256(f"{SALT}\0{group}".encode()).digest()
+    fraction = int.from_bytes(digest[:8], "big") / 2**64
+    if fraction < _TRAIN:
+        return "train"
+    return "validation" if fraction < _TRAIN + _VALIDATION else "test"

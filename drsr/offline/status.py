@@ -1,0 +1,214 @@
+"""What the catalog holds: counts per source and stage, what is missing or stale, and the last runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, and_, case, func, select
+
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.frozen import FreezingRule, is_rule
+from drsr.offline.catalog.label_tables import Labeler, StateMeasurement
+from drsr.offline.catalog.tables import (
+    DecisionState,
+    FrozenTrajectory,
+    QuarantinedItem,
+    Run,
+    Source,
+    SourceFile,
+    Trajectory,
+)
+
+LAST_RUNS = 5
+LABELER = "default"
+"""Whose labels are counted."""
+
+
+class SourceStatus(NamedTuple):
+    """One source."""
+
+    source: str
+    files: int
+    trajectories: int
+    """Current ones."""
+    superseded: int
+    """Older versions of them."""
+    quarantined: int
+    """Things in its files that could not be read."""
+    frozen: int | None
+    """Current trajectories with frozen candidates under this rule and tokenizer, whether they gave states or none.
+    None, as the two below, while the tokenizer is not known."""
+    states: int | None
+    """Decision states of these."""
+    stale_states: int | None
+    """States of superseded trajectories, or under another rule, renderer or tokenizer."""
+
+    @property
+    def to_freeze(self) -> int:
+        """Current trajectories that are not known to be frozen."""
+        return self.trajectories - (self.frozen or 0)
+
+
+class LabelStatus(NamedTuple):
+    """States of current trajectories under this rule and tokenizer, by what labeler `default` made of them."""
+
+    labelled: int
+    excluded: int
+    """Cannot be measured, for a reason that is recorded."""
+    waiting: int
+
+
+class Status(NamedTuple):
+    sources: list[SourceStatus]
+    splits: dict[str, int]
+    """Current trajectories by split."""
+    quarantined: dict[str, int]
+    """By reason."""
+    without_states: dict[str, int]
+    """Frozen trajectories without an eligible decision, by reason."""
+    labels: LabelStatus | None
+    """None while the tokenizer is not known."""
+    runs: list[dict[str, Any]]
+    """The last runs, newest first."""
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict() | {
+            "sources": [
+                {**row._asdict(), "to_freeze": None if row.frozen is None else row.to_freeze} for row in self.sources
+            ],
+            "labels": None if self.labels is None else self.labels._asdict(),
+        }
+
+
+def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
+    """Count everything. A handful of queries, whatever the catalog's size. Without a rule, freezing is not counted."""
+    with catalog.reading() as connection:
+        return Status(
+            sources=_sources(connection, rule),
+            splits=_counts(
+                connection,
+                select(Trajectory.split, func.count())
+                .where(Trajectory.superseded_by.is_(None))
+                .group_by(Trajectory.split),
+            ),
+            quarantined=_counts(
+                connection, select(QuarantinedItem.reason, func.count()).group_by(QuarantinedItem.reason)
+            ),
+            without_states={} if rule is None else _without_states(connection, rule),
+            labels=None if rule is None else _labels(connection, rule),
+            runs=_runs(connection),
+        )
+
+
+def _sources(connection: Connection, rule: FreezingRule | None) -> list[SourceStatus]:
+    current = Trajectory.superseded_by.is_(None)
+    files = _by_source(connection, SourceFile, func.count(), func.sum(SourceFile.quarantined))
+    trajectories = _by_source(
+        connection, Trajectory, func.sum(case((current, 1), else_=0)), func.sum(case((current, 0), else_=1))
+    )
+    frozen: Mapping[int, Sequence[int | None]] = {} if rule is None else _frozen(connection, rule)
+    nothing: Sequence[int | None] = (None, None, None) if rule is None else (0, 0, 0)
+    names = connection.execute(select(Source.id, Source.name).order_by(Source.name)).all()
+    return [
+        _row(name, files.get(source_id, (0, 0)), trajectories.get(source_id, (0, 0)), frozen.get(source_id, nothing))
+        for source_id, name in names
+    ]
+
+
+def _row(name: str, files: Sequence[int], trajectories: Sequence[int], frozen: Sequence[int | None]) -> SourceStatus:
+    (file_count, quarantined), (current, superseded) = files, trajectories
+    frozen_count, states, stale = frozen
+    return SourceStatus(name, file_count, current, superseded, quarantined, frozen_count, states, stale)
+
+
+def _frozen(connection: Connection, rule: FreezingRule) -> dict[int, tuple[int, ...]]:
+    """Frozen trajectories, their states, and stale states, by source."""
+    current = Trajectory.superseded_by.is_(None)
+    marker = and_(FrozenTrajectory.trajectory_id == Trajectory.id, is_rule(FrozenTrajectory, rule))
+    frozen = _by_source(connection, Trajectory, func.count(), joined=(FrozenTrajectory, marker), where=current)
+    fresh = and_(current, is_rule(DecisionState, rule))
+    states = _by_source(
+        connection,
+        Trajectory,
+        func.sum(case((fresh, 1), else_=0)),
+        func.sum(case((fresh, 0), else_=1)),
+        joined=(DecisionState, DecisionState.trajectory_id == Trajectory.id),
+    )
+    return {source: (*frozen.get(source, (0,)), *states.get(source, (0, 0))) for source in {*frozen, *states}}
+
+
+def _labels(connection: Connection, rule: FreezingRule) -> LabelStatus:
+    fresh = (Trajectory.superseded_by.is_(None), is_rule(DecisionState, rule), DecisionState.status == "frozen")
+    query = select(func.count()).select_from(DecisionState).join(Trajectory).where(*fresh)
+    states = int(connection.execute(query).scalar_one())
+    measured = (
+        select(StateMeasurement.outcome, func.count())
+        .join(Labeler, Labeler.id == StateMeasurement.labeler_id)
+        .join(DecisionState, DecisionState.id == StateMeasurement.state_id)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .where(*fresh, Labeler.name == LABELER)
+        .group_by(StateMeasurement.outcome)
+    )
+    outcomes = _counts(connection, measured)
+    labelled, excluded = outcomes.get("labelled", 0), outcomes.get("excluded", 0)
+    return LabelStatus(labelled, excluded, states - labelled - excluded)
+
+
+def _by_source(
+    connection: Connection, table: Any, *measures: Any, joined: tuple[Any, Any] | None = None, where: Any = None
+) -> dict[int, tuple[int, ...]]:
+    query = select(table.source_id, *measures).select_from(table).group_by(table.source_id)
+    if joined is not None:
+        query = query.join(joined[0], joined[1])
+    if where is not None:
+        query = query.where(where)
+    return {row[0]: tuple(int(value or 0) for value in row[1:]) for row in connection.execute(query)}
+
+
+def _counts(connection: Connection, query: Any) -> dict[str, int]:
+    return {str(key): int(count) for key, count in sorted(connection.execute(query).all())}
+
+
+def _without_states(connection: Connection, rule: FreezingRule) -> dict[str, int]:
+    """Reasons are counted by their first word: the details differ from one trajectory to the next."""
+    query = (
+        select(FrozenTrajectory.why_none)
+        .join(Trajectory, Trajectory.id == FrozenTrajectory.trajectory_id)
+        .where(
+            FrozenTrajectory.why_none.is_not(None), Trajectory.superseded_by.is_(None), is_rule(FrozenTrajectory, rule)
+        )
+    )
+    counts: dict[str, int] = {}
+    for (why,) in connection.execute(query):
+        reason = why.partition(":")[0]
+        counts[reason] = counts.get(reason, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _runs(connection: Connection) -> list[dict[str, Any]]:
+    columns = (Run.stage, Run.subject, Run.started_at, Run.finished_at, Run.counts)
+    query = select(*columns).order_by(Run.started_at.desc(), Run.id.desc()).limit(LAST_RUNS)
+    return [
+        {
+            "stage": stage,
+            "subject": subject,
+            "started_at": started_at.isoformat(timespec="seconds"),
+            "finished_at": finished_at.isoformat(timespec="seconds") if finished_at else None,
+            "counts": counts,
+        }
+        for stage, subject, started_at, finished_at, counts in connection.execute(query)
+    ]
+
+
+class QuarantinedRow(NamedTuple):
+    where: str
+    reason: str
+    detail: str
+
+
+def quarantined_items(catalog: Catalog) -> list[QuarantinedRow]:
+    """Everything that could not be read, with what to do about it."""
+    query = select(QuarantinedItem.location, QuarantinedItem.reason, QuarantinedItem.detail)
+    with catalog.reading() as connection:
+        return [QuarantinedRow(*row) for row in connection.execute(query.order_by(QuarantinedItem.location))]

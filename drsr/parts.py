@@ -1,0 +1,98 @@
+"""What one message is made of: typed parts, each knowing its place in the wire form.
+
+These are pure values. How a message is read from and written to a protocol's wire form is in `drsr/wire/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Json = Mapping[str, Any]
+"""One object of a parsed JSON document. Never changed once read."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+"""Who speaks, the same word for every protocol: OpenAI's `developer` is a system, `function` a tool."""
+
+Place = tuple[str | int, ...]
+"""Where a part stands inside its wire message: `("content", 2)`, `("tool_calls", 0)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Something written to be read."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What the model thought before it spoke, in the clear."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call."""
+
+    id: str
+    """What a result refers to. For a legacy `function_call`, which has none, `wire/openai_chat.py` makes one."""
+    name: str
+    arguments: Any
+    """A JSON value; a string that is no JSON object is kept as the string it is."""
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool answered to one call."""
+
+    call_id: str
+    text: str
+    opaque: bool
+    """True when it holds anything that is not text (an image, a document)."""
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Content that is not text: an image, a file, sound, encrypted reasoning, or a kind we do not know."""
+
+    kind: str
+    place: Place
+
+
+Part = Text | Reasoning | Call | Result | Opaque
+
+
+class PartRef(NamedTuple):
+    """One part of one message of a request."""
+
+    message: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a request."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    wire: Json
+    """The message as it came. Writing back an untouched message is the identity."""
+    demonstration: bool = False
+    """True for an example of another task that was put before the real one."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing in it says anything: no call, no result, no non-empty text."""
+        return not any(says_something(part) for part in self.parts)
+
+
+def says_something(part: Part) -> bool:
+    """False only for text or reasoning without a character."""
+    return bool(part.text) if isinstance(part, (Text, Reasoning)) else True

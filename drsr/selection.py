@@ -1,0 +1,103 @@
+"""Which deletion set to take, or why none (paper, Eq. feasible and Eq. selection_objective): a pure function of arrays.
+
+The feasible sets have at most K members, save something but not more than the removal cap, keep the request's protocol
+valid and have an unsafe score within the risk threshold. (That no set touches Recent2 holds already: candidates are
+older.) Of these the largest saving; on ties the lower unsafe score, the lower predicted harm, the earlier row.
+Calibration sweeps this same rule over thresholds, so it and the online decision cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionRule:
+    """The frozen numbers of a selection."""
+
+    max_cardinality: int
+    """K: most candidates deleted at once."""
+    removal_cap: float
+    """q_max: largest part of the full request's tokens that one deletion may save."""
+    risk_threshold: float
+    """tau: largest unsafe score of a feasible set. Minus infinity abstains always, plus infinity has no risk gate."""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.risk_threshold):
+            raise ValueError("a risk threshold that is not a number would neither pass nor refuse a set")
+
+
+class ProposedSets(NamedTuple):
+    """The deletion sets of one decision (or of many, row by row)."""
+
+    cardinality: NDArray[np.int64]
+    direct_saving: NDArray[np.int64]
+    """w(A) in tokens of the full request."""
+    protocol_safe: NDArray[np.bool_]
+    """Whether the rewritten request is valid."""
+    unsafe_score: NDArray[np.float64]
+    """U(A)."""
+    predicted_harm: NDArray[np.float64]
+
+
+class AbstentionReason(StrEnum):
+    """Why the request stays as it is: the first condition that left no set."""
+
+    NO_VALID_SET = "no_valid_set"
+    """No set within the cardinality limit saves tokens and keeps the protocol valid."""
+    OVER_REMOVAL_CAP = "over_removal_cap"
+    """Every valid set saves more than the removal cap allows."""
+    OVER_RISK_THRESHOLD = "over_risk_threshold"
+    """Every set within the cap has too high an unsafe score."""
+
+
+class Selection(NamedTuple):
+    """What was selected. Abstention is an outcome, not an error."""
+
+    chosen: int | None
+    """Row of the chosen set; None is abstention."""
+    reason: AbstentionReason | None
+    """Why none was chosen; None if one was."""
+    feasible: NDArray[np.bool_]
+    """Which rows were feasible."""
+
+
+def select(sets: ProposedSets, request_tokens: int, rule: SelectionRule) -> Selection:
+    """Choose among the sets of one decision. A score that is not a number is never within the threshold."""
+    valid = _valid(sets, rule.max_cardinality)
+    within_cap = valid & _within_cap(sets, request_tokens, rule.removal_cap)
+    feasible = within_cap & (sets.unsafe_score <= rule.risk_threshold)
+    rows = np.flatnonzero(feasible)
+    if len(rows) == 0:
+        return Selection(None, _reason(valid, within_cap), feasible)
+    keys = (rows, sets.predicted_harm[rows], sets.unsafe_score[rows], -sets.direct_saving[rows])
+    return Selection(int(rows[np.lexsort(keys)[0]]), None, feasible)
+
+
+def structurally_valid(
+    sets: ProposedSets, request_tokens: NDArray[np.int64] | int, max_cardinality: int, removal_cap: float
+) -> NDArray[np.bool_]:
+    """Which rows satisfy everything but the risk condition; `request_tokens` may differ by row."""
+    return _valid(sets, max_cardinality) & _within_cap(sets, request_tokens, removal_cap)
+
+
+def _valid(sets: ProposedSets, max_cardinality: int) -> NDArray[np.bool_]:
+    small = (sets.cardinality >= 1) & (sets.cardinality <= max_cardinality)
+    return small & (sets.direct_saving > 0) & sets.protocol_safe
+
+
+def _within_cap(sets: ProposedSets, request_tokens: NDArray[np.int64] | int, removal_cap: float) -> NDArray[np.bool_]:
+    within: NDArray[np.bool_] = sets.direct_saving <= removal_cap * np.asarray(request_tokens)
+    return within
+
+
+def _reason(valid: NDArray[np.bool_], within_cap: NDArray[np.bool_]) -> AbstentionReason:
+    if not valid.any():
+        return AbstentionReason.NO_VALID_SET
+    return AbstentionReason.OVER_RISK_THRESHOLD if within_cap.any() else AbstentionReason.OVER_REMOVAL_CAP

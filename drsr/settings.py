@@ -1,0 +1,86 @@
+"""Where the catalog and the artifacts are, and which language model to use.
+
+Each setting comes from, in this order: the environment (`DRSR_CATALOG_URL`, ...), `drsr.toml` in the working directory,
+the default. An empty environment variable counts as not set, because compose files write it so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from drsr.errors import SettingsError
+from drsr.redaction import redact
+
+SETTINGS_FILE = "drsr.toml"
+DTYPES = ("float32", "bfloat16", "float16")
+_DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """What every offline command needs to know before it starts. Printing it never shows a password."""
+
+    catalog_url: str
+    """SQLAlchemy URL of the database: `sqlite:///path` or `postgresql://user:password@host/name`."""
+    artifact_root: str
+    """fsspec URL or path of the folder that holds trajectories and arrays."""
+    backbone: str = "smollm2-135m"
+    """Name of the language model that measures harm and gives features."""
+    device: str = "cpu"
+    """Where it runs: `cpu`, `mps`, `cuda`, `cuda:1`."""
+    dtype: str = "float32"
+    """Number format of its weights: `float32`, `bfloat16` or `float16`."""
+
+    def __post_init__(self) -> None:
+        if not _DEVICE.fullmatch(self.device):
+            raise SettingsError(f"device {self.device!r} is unknown", hint="use cpu, mps, cuda or cuda:<number>")
+        if self.dtype not in DTYPES:
+            raise SettingsError(f"dtype {self.dtype!r} is unknown", hint=f"use one of {', '.join(DTYPES)}")
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{field.name}={redacted(getattr(self, field.name))!r}" for field in fields(self))
+        return f"Settings({shown})"
+
+
+def load_settings(directory: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings for a working directory and an environment, by default those of this process."""
+    directory = (directory or Path.cwd()).absolute()
+    environment = os.environ if environment is None else environment
+    names = [field.name for field in fields(Settings)]
+    values = {
+        "catalog_url": f"sqlite:///{directory / 'var' / 'catalog.sqlite'}",
+        "artifact_root": str(directory / "var" / "artifacts"),
+        **_from_file(directory / SETTINGS_FILE, names),
+        **{name: environment[_variable(name)] for name in names if environment.get(_variable(name))},
+    }
+    return Settings(**values)
+
+
+def redacted(url: str) -> str:
+    """The same URL as it may be shown: without user, password, query and fragment."""
+    return redact(url)
+
+
+def _variable(name: str) -> str:
+    return f"DRSR_{name.upper()}"
+
+
+def _from_file(path: Path, names: list[str]) -> dict[str, str]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot be read: {error}", where=str(path)) from None
+    unknown = sorted(set(values) - set(names))
+    if unknown:
+        raise SettingsError(f"unknown key {unknown[0]!r}", where=str(path), hint=f"the keys are {', '.join(names)}")
+    for name, value in values.items():
+        if not isinstance(value, str) or not value:
+            raise SettingsError(f"{name} must be a text that is not empty", where=str(path))
+    return values

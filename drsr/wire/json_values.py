@@ -1,0 +1,110 @@
+"""Untrusted JSON values, copied and checked in one pass, so that nothing behind this door meets a surprise."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Any
+
+from drsr.errors import RequestError, RequestTooLarge
+
+MAX_REQUEST_CHARACTERS = 8 * 1024 * 1024
+"""About two million tokens, more than windows take. A larger request is refused before it is tokenized, which takes
+some 190 bytes of memory per character."""
+
+VALUE_CHARACTERS = 8
+"""What every value counts besides its text: millions of empty ones take as much time and memory as a long text."""
+
+MAX_DEPTH = 200
+"""Deeper nesting than any tool schema has; keeps our own recursion far from the interpreter's limit."""
+
+MAX_INTEGER_BITS = 8_192
+"""Larger integers cannot be printed in decimal by a default interpreter."""
+
+
+class CheckedCopy:
+    """Copies JSON values: the caller's object stays the caller's. Counts the size of all that it copies."""
+
+    def __init__(self) -> None:
+        self.characters = 0
+
+    def __call__(self, value: Any, where: str, depth: int = 0) -> Any:
+        self._count(VALUE_CHARACTERS, where)
+        if isinstance(value, str):
+            return self._text(value, where)
+        if isinstance(value, dict):
+            self._check_depth(depth, where)
+            copied = {}
+            for key, item in value.items():
+                copied[self.key(key, where)] = self(item, where, depth + 1)
+            return copied
+        if isinstance(value, (list, tuple)):
+            self._check_depth(depth, where)
+            return [self(item, where, depth + 1) for item in value]
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            if value.bit_length() > MAX_INTEGER_BITS:
+                raise RequestError(f"an integer of {value.bit_length()} bits", where=where)
+            return value
+        if isinstance(value, float):
+            if not isfinite(value):
+                raise RequestError(f"the number {value}, which JSON does not have", where=where)
+            return value
+        raise RequestError(
+            f"a {type(value).__name__}, which is not a JSON value",
+            where=where,
+            hint="hand in plain dicts and lists; for an SDK object call its model_dump(exclude_none=True) first",
+        )
+
+    def key(self, key: Any, where: str) -> str:
+        """One key of an object."""
+        if not isinstance(key, str):
+            raise RequestError(f"an object's key is a {type(key).__name__}, not a string", where=where)
+        return self._text(key, where)
+
+    def _text(self, text: str, where: str) -> str:
+        self._count(len(text), where)
+        if not text.isascii():
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise RequestError(
+                    f"a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start} of a text",
+                    where=where,
+                    hint="the text was cut inside a character; decode it with errors='replace'",
+                ) from None
+        return text
+
+    def _count(self, characters: int, where: str) -> None:
+        self.characters += characters
+        if self.characters > MAX_REQUEST_CHARACTERS:
+            raise RequestTooLarge(
+                f"more than {MAX_REQUEST_CHARACTERS:,} characters in one request",
+                where=where,
+                hint="no language model's window is that large; shorten the message, or leave this request alone",
+            )
+
+    @staticmethod
+    def _check_depth(depth: int, where: str) -> None:
+        if depth > MAX_DEPTH:
+            raise RequestError(f"values nested deeper than {MAX_DEPTH} levels", where=where)
+
+
+def parse_json(data: bytes, where: str) -> Any:
+    """Parse one JSON document; NaN and Infinity, which Python would accept, are refused."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(data, parse_constant=refuse)
+    except RecursionError:
+        raise RequestError("not readable: values nested too deeply", where=where) from None
+    except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, and integers of thousands of digits
+        raise RequestError(f"not JSON: {error}", where=where, hint="expected one JSON document in UTF-8") from None
+
+
+def canonical_json(value: Any) -> str:
+    """Sorted keys, no needless spaces inside words, non-ASCII as it is: one text for one value."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

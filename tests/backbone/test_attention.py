@@ -1,0 +1,115 @@
+"""Our attention function against the formula written out, for fewer queries than keys and grouped heads."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from drsr.backbone.attention import causal_attention, one_forward
+from drsr.errors import BackboneError
+from tests.tiny_backbones import DEVICES
+
+LAYER = SimpleNamespace(layer_idx=3)
+
+
+def tensors(new: int, length: int, heads: int, kv_heads: int, dim: int, device: str) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(new * 1000 + length)
+    shapes = [(1, heads, new, dim), (1, kv_heads, length, dim), (1, kv_heads, length, dim)]
+    return [torch.randn(shape, generator=generator).to(device) for shape in shapes]
+
+
+def written_out(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
+    """Position by position and head by head: query i of the new ones stands at position length - new + i."""
+    new, length = query.shape[2], key.shape[2]
+    group = query.shape[1] // key.shape[1]
+    result = torch.empty(1, new, query.shape[1], query.shape[3], device=query.device)
+    for head in range(query.shape[1]):
+        for i in range(new):
+            seen = length - new + i + 1
+            keys, values = key[0, head // group, :seen], value[0, head // group, :seen]
+            weights = torch.softmax(scale * (keys @ query[0, head, i]), dim=0)
+            result[0, i, head] = weights @ values
+    return result
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("new", "length", "heads", "kv_heads", "dim"),
+    [(1, 1, 2, 2, 8), (1, 9, 4, 2, 8), (5, 5, 4, 2, 8), (3, 11, 9, 3, 64), (40, 97, 4, 1, 16), (2, 7, 4, 2, 256)],
+)
+def test_equals_the_formula(new: int, length: int, heads: int, kv_heads: int, dim: int, device: str) -> None:
+    query, key, value = tensors(new, length, heads, kv_heads, dim, device)
+    with one_forward():
+        result, weights = causal_attention(LAYER, query, key, value, None, scaling=0.3)
+    assert weights is None
+    torch.testing.assert_close(result, written_out(query, key, value, 0.3), atol=2e-6, rtol=1e-5)
+
+
+def test_forwards_of_different_shapes_do_not_share_a_mask() -> None:
+    with one_forward():
+        for new, length in [(3, 8), (3, 9), (4, 9)]:
+            query, key, value = tensors(new, length, 2, 1, 8, "cpu")
+            result, _ = causal_attention(LAYER, query, key, value, None, scaling=1.0)
+            torch.testing.assert_close(result, written_out(query, key, value, 1.0), atol=2e-6, rtol=1e-5)
+
+
+def test_works_outside_of_any_forward() -> None:
+    query, key, value = tensors(3, 8, 2, 1, 8, "cpu")
+    result, _ = causal_attention(LAYER, query, key, value, None, scaling=1.0)
+    torch.testing.assert_close(result, written_out(query, key, value, 1.0), atol=2e-6, rtol=1e-5)
+
+
+def test_reports_the_last_query_and_all_keys_of_chosen_layers() -> None:
+    query, key, value = tensors(3, 8, 4, 2, 8, "cpu")
+    reported: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+    with one_forward(frozenset({4}), lambda *report: reported.append(report)):
+        causal_attention(LAYER, query, key, value, None)
+        causal_attention(SimpleNamespace(layer_idx=4), query, key, value, None)  # layer 5: nobody asked
+    ((layer, last, keys),) = reported
+    assert layer == 4
+    assert torch.equal(last, query[0, :, -1])
+    assert torch.equal(keys, key[0])
+    causal_attention(LAYER, query, key, value, None)  # and none after the forward
+    assert len(reported) == 1
+
+
+def test_a_report_reaches_only_the_thread_that_asked() -> None:
+    query, key, value = tensors(2, 5, 2, 2, 8, "cpu")
+    reported: dict[str, list[int]] = {"one": [], "other": []}
+    both_inside = threading.Barrier(2)
+
+    def forward(name: str, layer: int) -> None:
+        with one_forward(frozenset({layer}), lambda layer, *_: reported[name].append(layer)):
+            both_inside.wait(timeout=30)
+            for index in range(6):
+                causal_attention(SimpleNamespace(layer_idx=index), query, key, value, None)
+            both_inside.wait(timeout=30)
+
+    threads = [threading.Thread(target=forward, args=arguments) for arguments in [("one", 2), ("other", 5)]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reported == {"one": [2], "other": [5]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sliding_window": 128}, "sliding_window"),
+        ({"softcap": 50.0}, "softcap"),
+        ({"s_aux": torch.zeros(2)}, "s_aux"),
+        ({"position_bias": torch.zeros(2)}, "position_bias"),
+        ({"is_causal": False}, "bidirectional"),
+        ({"dropout": 0.1}, "dropout"),
+        ({"attention_mask": torch.zeros(1, 1, 2, 5)}, "attention_mask"),
+    ],
+)
+def test_refuses_what_would_change_the_numbers(settings: dict[str, Any], said: str) -> None:
+    query, key, value = tensors(2, 5, 2, 2, 8, "cpu")
+    with pytest.raises(BackboneError, match=said):
+        causal_attention(LAYER, query, key, value, settings.pop("attention_mask", None), **settings)

@@ -1,0 +1,324 @@
+"""A continued state against one forward over the whole sequence, for every architecture and device."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drsr.backbone import continuation
+from drsr.backbone.continuation import Continuation, why_not_continuable
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.contracts import TokenIds
+from drsr.errors import BackboneError, WindowExceeded
+from tests.tiny_backbones import ARCHITECTURES, DEVICES, as_backbone, fresh_backbone, tiny_backbone
+from tests.tiny_models import VOCABULARY, Architecture
+
+TOLERANCE = {"llama": 1e-6, "qwen3": 1e-6, "qwen3_5": 2e-5}
+"""Of the mean difference between logits of size 1 to 5. A wrong state is off by 0.1 and more."""
+AT_ONE_PLACE = 100
+"""How much larger the difference may be at one place: random recurrent layers are wildly sensitive at some tokens."""
+
+every_model = pytest.mark.parametrize(
+    ("architecture", "device"), [(name, device) for name in ARCHITECTURES for device in DEVICES]
+)
+
+
+def tokens(count: int, seed: int = 0) -> TokenIds:
+    return np.random.default_rng(seed).integers(0, VOCABULARY, count).astype(np.int32)
+
+
+def logits(state: Continuation, hidden: torch.Tensor) -> np.ndarray:
+    return state.head(hidden).cpu().numpy()
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    difference = np.abs(found - expected)
+    assert difference.mean() <= tolerance
+    assert difference.max() <= tolerance * AT_ONE_PLACE
+
+
+def assert_continues(
+    state: Continuation, backbone: FrozenLM, before: TokenIds, new: TokenIds, tolerance: float
+) -> None:
+    """Extending by `new` gives what one forward over everything gives at those positions."""
+    hidden = state.extend(new)
+    whole = np.concatenate([before, new])
+    expected = backbone.logits(whole, range(len(before), len(whole)))
+    assert hidden.shape[0] == len(new)
+    assert state.length == len(whole)
+    assert_close(logits(state, hidden), expected, tolerance)
+
+
+class Recorder:
+    """A watch that keeps copies of everything."""
+
+    def __init__(self, *attention_layers: int) -> None:
+        self.attention_layers = frozenset(attention_layers)
+        self.states: dict[int, list[tuple[int, torch.Tensor]]] = {}
+        self.rows: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+
+    def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
+        self.states.setdefault(layer, []).append((start, states.clone()))
+
+    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
+        self.rows.setdefault(layer, []).append((query.clone(), keys.clone()))
+
+
+@every_model
+def test_pieces_give_what_one_forward_gives(architecture: Architecture, device: str) -> None:
+    backbone = tiny_backbone(architecture, device)
+    state = Continuation(backbone, 300, query_chunk=64)
+    sequence = tokens(300)
+    cuts = [0, 1, 2, 5, 66, 67, 195, 300]  # single tokens, pieces around a chunk, several chunks
+    for start, stop in itertools.pairwise(cuts):
+        assert_continues(state, backbone, sequence[:start], sequence[start:stop], TOLERANCE[architecture])
+
+
+@every_model
+def test_branches_are_independent(architecture: Architecture, device: str) -> None:
+    """A tree of depth three, each mark used twice and from different depths."""
+    backbone = tiny_backbone(architecture, device)
+    tolerance = TOLERANCE[architecture]
+    state = Continuation(backbone, 200, query_chunk=48)
+    prefix, one, other, leaf = tokens(70, 1), tokens(50, 2), tokens(60, 3), tokens(20, 4)
+    start = state.mark()
+    state.extend(prefix)
+    branch = state.mark()
+    for middle in (one, other, one):
+        state.rewind(branch)
+        assert state.length == 70
+        assert_continues(state, backbone, prefix, middle, tolerance)
+        deep = state.mark()
+        for end in (leaf, leaf[::-1].copy()):
+            state.rewind(deep)
+            assert_continues(state, backbone, np.concatenate([prefix, middle]), end, tolerance)
+    state.rewind(start)
+    assert_continues(state, backbone, tokens(0), other, tolerance)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(2, 50), st.sampled_from(ARCHITECTURES))
+def test_any_cut_and_any_chunk(lengths: list[int], chunk: int, architecture: Architecture) -> None:
+    backbone = tiny_backbone(architecture)
+    sequence = tokens(sum(lengths), seed=7)
+    state = Continuation(backbone, len(sequence), query_chunk=chunk)
+    position = 0
+    rows = []
+    for length in lengths:
+        rows.append(state.extend(sequence[position : position + length]))
+        position += length
+    expected = backbone.logits(sequence, range(len(sequence)))
+    assert_close(logits(state, torch.cat(rows)), expected, TOLERANCE[architecture])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_marks_of_what_was_taken_back_are_refused(architecture: Architecture) -> None:
+    state = Continuation(tiny_backbone(architecture), 50)
+    state.extend(tokens(10))
+    early = state.mark()
+    state.extend(tokens(10))
+    late = state.mark()
+    state.rewind(late)
+    state.rewind(early)
+    state.extend(tokens(30, seed=5))
+    with pytest.raises(ValueError, match="taken back"):
+        state.rewind(late)
+    other = Continuation(tiny_backbone(architecture), 50)
+    other.extend(tokens(20))
+    with pytest.raises(ValueError, match="another continuation"):
+        other.rewind(early)
+    state.rewind(early)
+    assert state.length == 10
+
+
+def test_more_than_fits_is_refused() -> None:
+    backbone = tiny_backbone("llama")
+    with pytest.raises(WindowExceeded, match=str(backbone.window)):
+        Continuation(backbone, backbone.window + 1)
+    state = Continuation(backbone, 10)
+    state.extend(tokens(8))
+    for refused in (tokens(3), tokens(0)):
+        with pytest.raises(ValueError, match="capacity is 10"):
+            state.extend(refused)
+    assert state.length == 8
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_after_an_error_the_state_is_as_before(architecture: Architecture) -> None:
+    backbone = tiny_backbone(architecture)
+
+    class Failing(Recorder):
+        def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
+            if start >= 60:  # in the third forward of the extend
+                raise MemoryError("planted")
+
+    state = Continuation(backbone, 200, query_chunk=20)
+    before, new = tokens(30, 1), tokens(70, 2)
+    state.extend(before)
+    with pytest.raises(MemoryError, match="planted"):
+        state.extend(tokens(90, 3), Failing())
+    assert state.length == 30
+    assert_continues(state, backbone, before, new, TOLERANCE[architecture])
+
+
+@every_model
+def test_a_watch_sees_every_layer_as_transformers_defines_it(architecture: Architecture, device: str) -> None:
+    backbone = tiny_backbone(architecture, device)
+    sequence = tokens(90)
+    with torch.inference_mode():
+        ids = torch.as_tensor(sequence[None].astype(np.int64), device=device)
+        expected = backbone.model(input_ids=ids, output_hidden_states=True).hidden_states
+    state = Continuation(backbone, 90, query_chunk=32)
+    state.extend(sequence[:25])
+    watch = Recorder()
+    final = state.extend(sequence[25:], watch)
+    assert sorted(watch.states) == list(range(1, len(expected)))
+    for layer, pieces in watch.states.items():
+        assert [start for start, _ in pieces] == [25, 57, 89]
+        seen = torch.cat([states for _, states in pieces])
+        torch.testing.assert_close(seen, expected[layer][0, 25:], atol=1e-4, rtol=0)
+    last = torch.cat([states for _, states in watch.states[len(expected) - 1]])
+    assert torch.equal(last, final)
+    assert watch.rows == {}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_watch_gets_what_attention_weights_follow_from(architecture: Architecture) -> None:
+    """Softmax of the reported query over the reported keys equals the last row of the eager attention matrix."""
+    backbone = tiny_backbone(architecture)
+    full = [n for n, kind in enumerate(continuation._layer_types(backbone.model), start=1) if kind == "full_attention"]
+    sequence = tokens(90)
+    eager = fresh_backbone(architecture).model
+    eager.set_attn_implementation("eager")
+    with torch.inference_mode():
+        expected = eager(torch.as_tensor(sequence[None].astype(np.int64)), output_attentions=True).attentions
+    assert len(expected) == len(full)
+    state = Continuation(backbone, 90, query_chunk=32)
+    state.extend(sequence[:25])
+    watch = Recorder(full[0], full[-1])
+    state.extend(sequence[25:], watch)
+    assert sorted(watch.rows) == [full[0], full[-1]]
+    for layer, reports in watch.rows.items():
+        ((query, keys),) = reports  # once, though the extend took three forwards
+        assert keys.shape[1] == 90
+        grouped = keys.repeat_interleave(query.shape[0] // keys.shape[0], dim=0)
+        scores = torch.einsum("hd,hld->hl", query, grouped) * query.shape[-1] ** -0.5
+        torch.testing.assert_close(scores.softmax(-1), expected[full.index(layer)][0, :, -1], atol=2e-5, rtol=0)
+
+
+def test_the_model_itself_is_left_alone() -> None:
+    backbone = fresh_backbone("llama")
+    before = backbone.model.config._attn_implementation
+    sequence = tokens(40)
+    expected = backbone.logits(sequence, range(40))
+    state = Continuation(backbone, 40)
+    state.extend(sequence, Recorder(1))
+    assert backbone.model.config._attn_implementation == before != state._model.config._attn_implementation
+    ours, theirs = dict(state._model.named_parameters()), dict(backbone.model.named_parameters())
+    assert {name: weight.data_ptr() for name, weight in ours.items()} == {
+        name: weight.data_ptr() for name, weight in theirs.items()
+    }
+    assert np.array_equal(backbone.logits(sequence, range(40)), expected)
+    assert Continuation(backbone, 40)._model is state._model
+
+
+def test_nothing_keeps_a_model_alive() -> None:
+    backbone = fresh_backbone("qwen3")
+    Continuation(backbone, 10).extend(tokens(5))
+    model = weakref.ref(backbone.model)
+    del backbone
+    gc.collect()
+    assert model() is None
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_two_used_in_turns(architecture: Architecture) -> None:
+    backbone = tiny_backbone(architecture)
+    states = [Continuation(backbone, 100), Continuation(backbone, 120)]
+    sequences = [tokens(90, 1), tokens(90, 2)]
+    for start in range(0, 90, 30):
+        for state, sequence in zip(states, sequences, strict=True):
+            piece = sequence[start : start + 30]
+            assert_continues(state, backbone, sequence[:start], piece, TOLERANCE[architecture])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_two_threads(architecture: Architecture) -> None:
+    """Each thread gets the numbers it gets alone, and its watch sees its own tokens only."""
+    backbone = fresh_backbone(architecture)  # fresh: both threads also race to make the shared modules
+
+    def run(seed: int, found: dict[int, Any]) -> None:
+        watch = Recorder(4)
+        state = Continuation(backbone, 60, query_chunk=10)
+        hidden = state.extend(tokens(30, seed))
+        hidden = torch.cat([hidden, state.extend(tokens(30, seed + 10), watch)])
+        found[seed] = (hidden, watch)
+
+    together: dict[int, Any] = {}
+    threads = [threading.Thread(target=run, args=(seed, together)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone: dict[int, Any] = {}
+    for seed in range(3):
+        run(seed, alone)
+        assert torch.equal(together[seed][0], alone[seed][0])
+        (report,), (expected,) = together[seed][1].rows[4], alone[seed][1].rows[4]
+        assert torch.equal(report[0], expected[0])
+        assert torch.equal(report[1], expected[1])
+        starts = [start for start, _ in together[seed][1].states[1]]
+        assert starts == [30, 40, 50]
+
+
+def small(config_class: Any, **settings: Any) -> Any:
+    config = config_class(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        **settings,
+    )
+    automatic: Any = transformers.AutoModelForCausalLM
+    return automatic.from_config(config)
+
+
+def test_what_cannot_be_continued_exactly_is_refused() -> None:
+    window = as_backbone(small(transformers.MistralConfig, sliding_window=16))
+    reason = why_not_continuable(window)
+    assert reason is not None
+    assert "sliding_attention" in reason
+    with pytest.raises(BackboneError, match="sliding_attention"):
+        Continuation(window, 10)
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+    stretched = as_backbone(small(transformers.LlamaConfig, rope_parameters=rope))
+    assert "rotary" in str(why_not_continuable(stretched))
+    assert why_not_continuable(tiny_backbone("qwen3_5")) is None
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_half_precision(architecture: Architecture, dtype: str) -> None:
+    backbone = tiny_backbone(architecture, "cpu", dtype)
+    state = Continuation(backbone, 80, query_chunk=16)
+    state.extend(tokens(40))
+    branch = state.mark()
+    state.extend(tokens(40, 1))
+    state.rewind(branch)
+    hidden = state.extend(tokens(40, 2))
+    assert hidden.dtype == getattr(torch, dtype)
+    expected = backbone.logits(np.concatenate([tokens(40), tokens(40, 2)]), range(40, 80))
+    found = state.head(hidden).float().numpy()
+    assert np.abs(found - expected).mean() < 0.1 < np.abs(expected).mean()

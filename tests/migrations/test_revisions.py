@@ -1,0 +1,225 @@
+"""The migrations: one line of them, forth and back with rows present, and in agreement with the models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, inspect, select, text
+
+from drsr.errors import CatalogError, CatalogRevisionMismatch, InputError
+from drsr.offline.catalog import migrations
+from drsr.offline.catalog.engine import connect
+from drsr.offline.catalog.logical_content import content_hash_of_catalog
+from drsr.offline.catalog.migrations import (
+    REVISION,
+    VERSION_TABLE,
+    RevisionChange,
+    alembic_config,
+    check_catalog,
+    downgrade_catalog,
+    open_catalog,
+    script_location,
+    upgrade_catalog,
+)
+from drsr.offline.catalog.tables import Source, Table, Trajectory
+from tests.offline.catalog.read_runs import part, record_parts, run
+
+INITIAL = "0001"
+
+
+def revisions() -> list[str]:
+    """All of them, oldest first."""
+    return [script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()][::-1]
+
+
+def test_there_is_one_line_of_revisions_and_the_code_is_at_its_end() -> None:
+    assert ScriptDirectory.from_config(alembic_config()).get_heads() == [REVISION]
+    assert revisions()[0] == INITIAL
+
+
+def test_every_revision_is_in_the_notes() -> None:
+    notes = (script_location() / "NOTES.md").read_text()
+    headings = [line.split()[1] for line in notes.splitlines() if line.startswith("## ")]
+    assert headings == revisions()[::-1]
+
+
+def test_models_and_migrations_agree(catalog_url: str) -> None:
+    check = check_catalog(catalog_url)
+    assert check.differences == []
+    assert check.passed
+
+
+def test_checks_keys_and_indexes_agree_as_well(database: str, empty_url: str, catalog_url: str, tmp_path: Path) -> None:
+    """Alembic does not compare checks, nor conditions of indexes; so all is compared with what the models create."""
+    other = f"sqlite:///{tmp_path}/models.sqlite" if database == "sqlite" else empty_url
+    with connect(other, create=True) as by_models, connect(catalog_url, create=False) as by_migrations:
+        Table.metadata.create_all(by_models.engine)
+        expected = described(by_models.engine)
+        assert expected["trajectory"]["check"]
+        assert described(by_migrations.engine) == expected
+
+
+def described(engine: Engine) -> dict[str, Any]:
+    """All that can be told of every table but Alembic's own."""
+    inspector = inspect(engine)
+    return {
+        table: {
+            "columns": [(c["name"], str(c["type"]), c["nullable"]) for c in inspector.get_columns(table)],
+            "primary": plain(inspector.get_pk_constraint(table)),
+            "check": plain(inspector.get_check_constraints(table)),
+            "unique": plain(inspector.get_unique_constraints(table)),
+            "foreign": plain(inspector.get_foreign_keys(table)),
+            "indexes": plain(inspector.get_indexes(table)),
+        }
+        for table in inspector.get_table_names()
+        if table != VERSION_TABLE
+    }
+
+
+def plain(value: Any) -> Any:
+    """Lists in a fixed order, and SQL as text."""
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        parts = [plain(part) for part in value]
+        return sorted(parts, key=lambda part: str(part["name"])) if parts and isinstance(parts[0], dict) else parts
+    return value if isinstance(value, str | int | None) else str(value)
+
+
+def test_down_and_up_again_with_rows_present(catalog_url: str) -> None:
+    """Step by step down to the first revision and up again; rows of the first tables survive it."""
+    with open_catalog(catalog_url) as catalog:
+        record_parts(catalog, part("f", run("r", "one", reward=1.0)), part("g", run("q", "two")))
+        record_parts(catalog, part("f", run("r", "three")))
+        with catalog.reading() as connection:
+            before = content_hash_of_catalog(connection)
+    for revision in revisions()[-2::-1]:  # nothing is lost, so nobody has to confirm it
+        assert downgrade_catalog(catalog_url, revision).after == revision
+    for revision in revisions()[1:]:
+        assert upgrade_catalog(catalog_url, revision).after == revision
+    with open_catalog(catalog_url) as catalog, catalog.reading() as connection:
+        assert content_hash_of_catalog(connection) == before
+
+
+def test_down_to_nothing_and_up_again(catalog_url: str) -> None:
+    with open_catalog(catalog_url) as catalog:
+        record_parts(catalog, part("f", run("r", "one", reward=1.0)))
+        record_parts(catalog, part("f", run("r", "two")))
+    with pytest.raises(InputError, match="would delete rows: .*2 of trajectory.*nothing was changed") as refusal:
+        downgrade_catalog(catalog_url, "base")
+    assert "--yes" in str(refusal.value)
+    with open_catalog(catalog_url) as catalog, catalog.reading() as connection:
+        assert len(connection.execute(select(Trajectory.id)).all()) == 2
+    assert downgrade_catalog(catalog_url, "base", may_lose_rows=True) == RevisionChange(REVISION, None)
+    with connect(catalog_url, create=False) as catalog:
+        assert inspect(catalog.engine).get_table_names() == [VERSION_TABLE]
+    assert upgrade_catalog(catalog_url) == RevisionChange(None, REVISION)
+    assert check_catalog(catalog_url).passed
+
+
+def test_an_empty_database_is_made_a_catalog_when_asked_to(empty_url: str) -> None:
+    with open_catalog(empty_url, create=True) as catalog, catalog.reading() as connection:
+        assert connection.execute(select(Source)).all() == []
+    assert check_catalog(empty_url).passed
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_an_empty_database_is_refused_otherwise(empty_url: str) -> None:
+    with pytest.raises(CatalogRevisionMismatch, match="the catalog is empty") as refusal:
+        open_catalog(empty_url)
+    assert "drsr catalog upgrade" in str(refusal.value)
+
+
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize(
+    ("revision", "hint"), [("0000", "drsr catalog upgrade"), ("9999", "pip install --upgrade drsr")]
+)
+def test_a_catalog_at_another_revision_is_refused(catalog_url: str, create: bool, revision: str, hint: str) -> None:
+    with connect(catalog_url, create=False) as catalog, catalog.writing() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+    with pytest.raises(CatalogRevisionMismatch, match=f"at revision {revision}") as refusal:
+        open_catalog(catalog_url, create=create)
+    assert hint in str(refusal.value)
+    assert not check_catalog(catalog_url).passed
+    with pytest.raises(CatalogRevisionMismatch, match="does not know that revision"):
+        upgrade_catalog(catalog_url)
+
+
+def test_a_difference_is_told(catalog_url: str) -> None:
+    with connect(catalog_url, create=False) as catalog, catalog.writing() as connection:
+        connection.execute(text("DROP TABLE trajectory_reward"))
+    check = check_catalog(catalog_url)
+    assert not check.passed
+    assert check.differences == ["table trajectory_reward is missing from the database"]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_every_kind_of_difference_is_told_in_words(catalog_url: str) -> None:
+    with connect(catalog_url, create=False) as catalog, catalog.writing() as connection:
+        for statement in (
+            "ALTER TABLE run DROP COLUMN subject",
+            "ALTER TABLE run ADD COLUMN mood TEXT",
+            "ALTER TABLE run ALTER COLUMN code_version DROP NOT NULL",
+            "DROP INDEX ix_run_started_at",
+            "ALTER TABLE trajectory_reward DROP CONSTRAINT fk_trajectory_reward_trajectory_id",
+            "CREATE TABLE diary (day TEXT)",
+        ):
+            connection.execute(text(statement))
+    assert sorted(check_catalog(catalog_url).differences) == [
+        "column run.code_version: its nullable is True in the database, False in this version of drsr",
+        "column run.mood is in the database, but unknown to this version",
+        "column run.subject is missing from the database",
+        "fk fk_trajectory_reward_trajectory_id of table trajectory_reward is missing from the database",
+        "index ix_run_started_at of table run is missing from the database",
+        "table diary is in the database, but unknown to this version",
+    ]
+
+
+@pytest.mark.parametrize("revision", ["0099", "nonsense"])
+def test_a_revision_that_does_not_exist_is_refused_with_those_that_do(catalog_url: str, revision: str) -> None:
+    with pytest.raises(CatalogRevisionMismatch, match=f"cannot go from revision {REVISION} to '{revision}'") as refusal:
+        downgrade_catalog(catalog_url, revision)
+    assert f"the revisions are base, {', '.join(revisions())}" in str(refusal.value)
+
+
+def test_another_application_s_revision_in_the_same_database_does_not_matter(empty_url: str) -> None:
+    with connect(empty_url, create=True) as catalog, catalog.writing() as connection:
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        connection.execute(text("INSERT INTO alembic_version VALUES ('theirs')"))
+    open_catalog(empty_url, create=True).close()
+    with connect(empty_url, create=False) as catalog, catalog.reading() as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "theirs"
+
+
+def test_an_upgrade_that_fails_leaves_nothing(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise CatalogError("after all tables were made")
+
+    monkeypatch.setattr(migrations, "_check_foreign_keys", fail)
+    with pytest.raises(CatalogError, match="after all tables were made"):
+        upgrade_catalog(empty_url)
+    with connect(empty_url, create=False) as catalog:
+        assert inspect(catalog.engine).get_table_names() == []
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_migration_that_breaks_a_reference_is_undone(catalog_url: str) -> None:
+    """Foreign keys are off while tables are copied on SQLite, so they are checked before the commit."""
+    with connect(catalog_url, create=False, foreign_keys=False) as catalog, catalog.writing() as connection:
+        connection.execute(text("INSERT INTO trajectory_reward VALUES (99, 1.0)"))
+    with pytest.raises(CatalogError, match="break a reference of table trajectory_reward"):
+        upgrade_catalog(catalog_url)
+
+
+def test_an_installed_package_carries_the_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "site-packages" / "drsr" / "offline"
+    (installed / "catalog").mkdir(parents=True)
+    monkeypatch.setattr(migrations, "__file__", str(installed / "catalog" / "migrations.py"))
+    with pytest.raises(CatalogError, match="missing from this installation"):
+        script_location()
+    (installed / "migrations").mkdir()
+    (installed / "migrations" / "env.py").write_text("")
+    assert script_location() == installed / "migrations"

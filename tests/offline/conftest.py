@@ -1,0 +1,71 @@
+"""Fixtures: a catalog on both databases, an artifact store, and a bucket."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from moto.server import ThreadedMotoServer
+
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.migrations import open_catalog
+from tests.offline.databases import DATABASES, fresh_database
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest) -> str:
+    """The kind of database; a test that uses any of the fixtures below runs once per kind."""
+    return str(request.param)
+
+
+@pytest.fixture
+def empty_url(database: str, tmp_path: Path) -> Iterator[str]:
+    """URL of a database without tables."""
+    with fresh_database(database, tmp_path, migrated=False) as url:
+        yield url
+
+
+@pytest.fixture
+def catalog_url(database: str, tmp_path: Path) -> Iterator[str]:
+    """URL of a database at this code's revision, without rows."""
+    with fresh_database(database, tmp_path, migrated=True) as url:
+        yield url
+
+
+@pytest.fixture
+def catalog(catalog_url: str) -> Iterator[Catalog]:
+    with open_catalog(catalog_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(str(tmp_path / "artifacts"))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of an empty bucket on a real S3 server that lives for one test."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    filesystem = fsspec.filesystem("s3", skip_instance_cache=True)
+    # The instances that are kept know the server of the test before.
+    type(filesystem).clear_instance_cache()
+    name = f"bucket-{secrets.token_hex(8)}"  # the server keeps its buckets for as long as the process lives
+    filesystem.mkdir(name)
+    yield f"s3://{name}"
+    type(filesystem).clear_instance_cache()
+    server.stop()

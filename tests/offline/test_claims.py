@@ -1,0 +1,64 @@
+"""Claims: one living worker per item, and the items of a dead one taken over."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy import select, update
+
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.label_tables import Claim
+from drsr.offline.claims import LEASE_SECONDS, Claims, is_gone, this_worker
+
+
+def test_this_process_is_not_gone_and_an_ended_one_is() -> None:
+    assert not is_gone(this_worker())
+    code = "from drsr.offline.claims import this_worker; print(this_worker())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert is_gone(ended)
+    host, pid, _ = this_worker().rsplit("/", 2)
+    assert is_gone(f"{host}/{pid}/1"), "the same number, but another process had it before"
+    assert not is_gone(f"elsewhere/{os.getpid()}/1"), "nobody can tell from here"
+
+
+def claim_of(catalog: Catalog, worker: str, seconds_ago: float) -> None:
+    """As if another worker had claimed item a so long ago."""
+    with Claims(catalog, "label") as claims, catalog.writing() as connection:
+        assert claims.take(connection, "a")
+        then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds_ago)
+        connection.execute(update(Claim).values(worker=worker, heartbeat_at=then))
+
+
+@pytest.mark.parametrize(
+    ("worker", "seconds_ago", "taken"),
+    [
+        ("elsewhere/7/1", 1.0, False),
+        ("elsewhere/7/1", LEASE_SECONDS + 1, True),
+        ("{host}/{pid}/1", 1.0, True),
+        ("{me}", 1.0, True),
+    ],
+)
+def test_an_item_is_free_when_its_worker_is_dead_or_silent(
+    catalog: Catalog, worker: str, seconds_ago: float, taken: bool
+) -> None:
+    host, pid, _ = this_worker().rsplit("/", 2)
+    claim_of(catalog, worker.format(host=host, pid=pid, me=this_worker()), seconds_ago)
+    with Claims(catalog, "label") as claims, catalog.writing() as connection:
+        assert claims.take(connection, "a") is taken
+        assert claims.take(connection, "b") is True
+
+
+def test_claims_end_with_the_worker(catalog: Catalog) -> None:
+    with Claims(catalog, "label") as claims:
+        with catalog.writing() as connection:
+            assert claims.take(connection, "a")
+            assert claims.take(connection, "b")
+            claims.release(connection, "a")
+        with catalog.reading() as connection:
+            assert [row.item for row in connection.execute(select(Claim.item))] == ["b"]
+    with catalog.reading() as connection:
+        assert connection.execute(select(Claim.item)).all() == []

@@ -1,0 +1,119 @@
+"""Killed anywhere, or eight at once: the catalog is the one of an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.offline.chat_files import change_corpus, chat, write_corpus, write_json
+from tests.offline.databases import fresh_database
+
+KILLS = 30
+LABEL_KILLS = 20
+ROOT = Path(__file__).parents[2]
+
+CHANGES: tuple[Callable[[Path], object], ...] = (write_corpus, change_corpus)
+"""What is done to the corpus before each half of a round."""
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def ask() -> Iterator[Ask]:
+    """Ask the process that forks workers; see `forked_stages.py`."""
+    command = [sys.executable, "-m", "tests.offline.forked_stages"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def answer(do: str, **order: Any) -> dict[str, Any]:
+            print(json.dumps({"do": do} | order), file=process.stdin, flush=True)
+            line = process.stdout.readline()  # type: ignore[union-attr]
+            assert line, "the process ended; its own words are above"
+            found: dict[str, Any] = json.loads(line)
+            return found
+
+        yield answer
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+
+
+def fresh(database: str, tmp_path: Path, number: int) -> Any:
+    folder = tmp_path / str(number)
+    folder.mkdir()
+    return fresh_database(database, folder, migrated=False)
+
+
+def test_killed_at_random_moments_the_catalog_is_the_undisturbed_one(ask: Ask, database: str, tmp_path: Path) -> None:
+    """From an empty database each time, so that creating the tables is killed as well.
+
+    In the second half of a round two files have changed: what was read of them is superseded under fire.
+    """
+    corpus = tmp_path / "runs"
+    undisturbed = []
+    with fresh(database, tmp_path, 0) as url:
+        order = {"catalog": url, "artifacts": str(tmp_path / "0" / "artifacts"), "corpus": str(corpus)}
+        for change in CHANGES:
+            change(corpus)
+            undisturbed.append(ask("run", **order))
+    assert undisturbed[0]["content"] != undisturbed[1]["content"]
+    kills, round_number = [0, 0], 0
+    while sum(kills) < KILLS or not all(kills):
+        round_number += 1
+        with fresh(database, tmp_path, round_number) as url:
+            order = {"catalog": url, "artifacts": str(tmp_path / str(round_number) / "artifacts")}
+            for half, change in enumerate(CHANGES):
+                change(corpus)
+                seconds = undisturbed[half]["seconds"]
+                killed = ask("kill", corpus=str(corpus), seed=2 * round_number + half, seconds=seconds, **order)
+                assert killed["content"] == undisturbed[half]["content"]
+                kills[half] += killed["kills"]
+
+
+def test_eight_processes_at_once_record_everything_once(ask: Ask, database: str, tmp_path: Path) -> None:
+    corpus = str(write_corpus(tmp_path / "runs"))
+    with fresh(database, tmp_path, 0) as url:
+        alone = ask("run", catalog=url, artifacts=str(tmp_path / "alone"), corpus=corpus)
+    with fresh(database, tmp_path, 1) as url:
+        order = {"catalog": url, "artifacts": str(tmp_path / "shared"), "corpus": corpus}
+        eight = ask("together", workers=8, **order)
+    assert eight["exits"] == [0] * 8
+    assert eight["content"] == alone["content"]
+
+
+def test_both_databases_say_the_same(ask: Ask, tmp_path: Path) -> None:
+    corpus = str(write_corpus(tmp_path / "runs"))
+    contents = set()
+    for number, database in enumerate(("sqlite", "postgresql")):
+        with fresh(database, tmp_path, number) as url:
+            order = {"catalog": url, "artifacts": str(tmp_path / "artifacts"), "corpus": corpus}
+            contents.add(ask("run", **order)["content"])
+    assert len(contents) == 1
+
+
+def test_labellers_killed_at_random_moments_leave_the_undisturbed_labels(
+    ask: Ask, database: str, tmp_path: Path
+) -> None:
+    """Four workers, twenty kills: every state is measured, none twice, and the numbers are those of one worker."""
+    corpus = tmp_path / "runs"
+    for seed in range(12):
+        write_json(corpus / f"{seed}.json", chat(seed, steps=4 + seed % 5))
+    with fresh(database, tmp_path, 0) as url:
+        order = {"catalog": url, "artifacts": str(tmp_path / "alone"), "corpus": str(corpus), "label": True}
+        undisturbed = ask("run", **order)
+    kills, round_number = 0, 0
+    while kills < LABEL_KILLS:
+        round_number += 1
+        with fresh(database, tmp_path, round_number) as url:
+            order["catalog"], order["artifacts"] = url, str(tmp_path / f"artifacts-{round_number}")
+            seconds = undisturbed["seconds"]
+            killed = ask("massacre", workers=4, kills=LABEL_KILLS - kills, seed=round_number, seconds=seconds, **order)
+        assert killed["content"] == undisturbed["content"]
+        assert set(killed["exits"]) <= {0}
+        kills += killed["kills"]

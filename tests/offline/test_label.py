@@ -1,0 +1,188 @@
+"""The label stage on both databases, with the scripted double for a language model: what is written, and only once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from drsr.backbone.scripted import ScriptedBackbone
+from drsr.errors import SettingsError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.label_tables import Claim, Interaction, Label, StateMeasurement
+from drsr.offline.catalog.logical_content import content_hash_of_catalog
+from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
+from drsr.offline.freeze import freeze
+from drsr.offline.harm import HARM_TOLERANCE, measure_harm
+from drsr.offline.ingest import ingest
+from drsr.offline.label import count_pending, label, label_run
+from drsr.offline.labels import Selection, find_labeler
+from drsr.offline.plan import make_plan, price
+from drsr.offline.remeasure import remeasure
+from drsr.offline.states import freeze_trajectory
+from drsr.offline.target_nll import TargetNll
+from drsr.offline.trajectories import Trajectory as RecordedRun
+from drsr.rendering import render_output
+from drsr.view import Caps
+from tests.offline.chat_files import chat, write_json
+
+BACKBONE = ScriptedBackbone()
+CAPS = Caps(10_000, 1_000)
+
+
+@pytest.fixture(scope="module")
+def scorer() -> TargetNll:
+    return TargetNll(BACKBONE)
+
+
+@pytest.fixture
+def frozen(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> Catalog:
+    """Three runs: one too short, one with a single eligible decision, one with three states."""
+    for seed, steps in enumerate((3, 5, 8)):
+        write_json(tmp_path / "runs" / f"{seed}.json", chat(seed, steps=steps))
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="runs")
+    freeze(catalog, artifacts, BACKBONE.tokenizer, CAPS)
+    return catalog
+
+
+def run(catalog: Catalog, artifacts: ArtifactStore, scorer: TargetNll, **options: Any) -> Any:
+    return label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS, **options))
+
+
+def test_every_set_of_every_state_is_measured_on_the_real_rewrite(
+    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll
+) -> None:
+    summary = run(frozen, artifacts, scorer)
+    with frozen.reading() as connection:
+        states = connection.execute(
+            select(DecisionState.id, DecisionState.decision_index, DecisionState.candidates, Trajectory.blob).join(
+                Trajectory, Trajectory.id == DecisionState.trajectory_id
+            )
+        ).all()
+        labels = connection.execute(select(Label)).all()
+        measured = {row.state_id: row for row in connection.execute(select(StateMeasurement))}
+    assert summary.labelled == len(states) == len(measured) == 4
+    for state_id, decision, candidates, blob in states:
+        mine = {row.mask: row for row in labels if row.state_id == state_id}
+        assert sorted(mine) == list(range(1, 2**candidates))
+        found = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), BACKBONE.tokenizer, CAPS)
+        state = next(state for state in found.states if state.decision == decision)
+        target = render_output(state.next_output, BACKBONE.tokenizer)
+        assert measured[state_id].target_tokens == len(target)
+        for direct in measure_harm(BACKBONE, state.state, target):
+            row = mine[direct.deletion_set.mask]
+            assert row.harm == pytest.approx(direct.harm, abs=1e-9)
+            assert row.harm == row.deleted_nll - measured[state_id].intact_nll
+            assert row.unsafe == (row.harm > HARM_TOLERANCE)
+            assert row.direct_saving == direct.deletion_set.direct_saving
+            assert row.cardinality == row.mask.bit_count()
+
+
+def test_interactions_are_residuals_of_the_labels(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:
+    run(frozen, artifacts, scorer)
+    with frozen.reading() as connection:
+        harms = {(row.state_id, row.mask): row.harm for row in connection.execute(select(Label))}
+        residuals = {(row.state_id, row.mask): row.residual for row in connection.execute(select(Interaction))}
+    assert set(residuals) == {key for key in harms if key[1].bit_count() > 1}
+    for (state, mask), residual in residuals.items():
+        singles = sum(harms[state, 1 << bit] for bit in range(4) if mask & (1 << bit))
+        assert residual == pytest.approx(harms[state, mask] - singles, abs=1e-12)
+
+
+def test_labelling_again_changes_nothing(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:
+    run(frozen, artifacts, scorer)
+    with frozen.reading() as connection:
+        before = content_hash_of_catalog(connection)
+    assert run(frozen, artifacts, scorer).states == 0
+    with frozen.reading() as connection:
+        assert content_hash_of_catalog(connection) == before
+        assert connection.execute(select(func.count()).select_from(Claim)).scalar_one() == 0
+
+
+def test_parts_of_the_work_add_up_to_the_whole(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:
+    first = run(frozen, artifacts, scorer, limit=1)
+    assert 1 <= first.states <= 3, "whole trajectories: the states of one share their tree"
+    nothing = run(frozen, artifacts, scorer, part=Selection(source="elsewhere"))
+    assert nothing.states == 0
+    with frozen.reading() as connection:
+        split = connection.execute(select(Trajectory.split).order_by(Trajectory.id.desc())).scalars().first()
+    run(frozen, artifacts, scorer, part=Selection(split=split))
+    run(frozen, artifacts, scorer)
+    plan = label_run(scorer, "float32", CAPS)
+    with frozen.reading() as connection:
+        labeler_id = find_labeler(connection, "default", plan.identity)
+        assert count_pending(connection, plan.freezing, labeler_id, Selection()) == 0
+
+
+def test_another_backbone_needs_another_labeler(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:
+    run(frozen, artifacts, scorer)
+    changed = label_run(scorer, "float32", CAPS)
+    changed = changed._replace(identity=changed.identity._replace(backbone_identity="f" * 64))
+    with pytest.raises(SettingsError, match="name a new labeler"):
+        label(frozen, artifacts, scorer, changed)
+    other = label(frozen, artifacts, scorer, changed._replace(labeler="other"))
+    assert other.states > 0, "under its own name it measures everything anew"
+
+
+def test_superseded_trajectories_are_not_measured(
+    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "runs" / "2.json", chat(2, steps=4), long_ago=False)
+    ingest(frozen, artifacts, str(tmp_path / "runs"), source="runs")
+    run(frozen, artifacts, scorer)
+    with frozen.reading() as connection:
+        stale = select(DecisionState.id).join(Trajectory).where(Trajectory.superseded_by.is_not(None))
+        assert connection.execute(stale).all() != []
+        measured = select(StateMeasurement.state_id).where(StateMeasurement.state_id.in_(stale))
+        assert connection.execute(measured).all() == []
+
+
+def test_a_target_that_cannot_be_measured_is_an_exclusion(
+    catalog: Catalog, artifacts: ArtifactStore, scorer: TargetNll, tmp_path: Path
+) -> None:
+    body = chat(1, steps=9)
+    body["messages"][-1]["content"] = "too long " * 2_000
+    write_json(tmp_path / "runs" / "x.json", body)
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="runs")
+    freeze(catalog, artifacts, BACKBONE.tokenizer, Caps(10_000, 100))
+    plan = label_run(scorer, "float32", Caps(10_000, 100))
+    summary = label(catalog, artifacts, scorer, plan)
+    with catalog.reading() as connection:
+        rows = connection.execute(select(StateMeasurement).where(StateMeasurement.outcome == "excluded")).all()
+    assert sum(summary.excluded.values()) == len(rows)
+    assert summary.excluded == {"target_too_long": 1}
+    assert [row.reason for row in rows] == ["target_too_long"]
+
+
+def test_remeasuring_finds_agreement_and_a_changed_label(
+    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll
+) -> None:
+    run(frozen, artifacts, scorer)
+    agreed = remeasure(frozen, artifacts, BACKBONE, CAPS, 1, sample=100)
+    assert agreed.states == 4
+    assert agreed.largest_difference < 1e-9
+    assert agreed.mismatches == ()
+    with frozen.writing() as connection:
+        connection.execute(update(Label).where(Label.mask == 1).values(harm=Label.harm + 0.5))
+    assert remeasure(frozen, artifacts, BACKBONE, CAPS, 1, sample=100).largest_difference == pytest.approx(0.5)
+
+
+def test_the_plan_counts_what_the_run_then_does(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:
+    plan = make_plan(frozen, artifacts, BACKBONE.tokenizer, CAPS, None, Selection())
+    assert plan.to_freeze == 0
+    assert plan.label.why == {"never measured": plan.label.states}
+    with frozen.reading() as connection:
+        states = connection.execute(select(DecisionState.candidates)).scalars().all()
+        assert connection.execute(select(func.count()).select_from(Candidate)).scalar_one() == sum(states)
+    assert plan.label.sets == sum(2**candidates - 1 for candidates in states)
+    assert plan.label.tokens_shared < plan.label.tokens_naive
+    cost = price(scorer, plan.label, workers=2)
+    assert cost.minutes == pytest.approx(plan.label.tokens_shared / cost.tokens_per_second / 120)
+    summary = run(frozen, artifacts, scorer)
+    assert summary.states == plan.label.states
+    assert summary.tokens_naive == plan.label.tokens_naive
+    after = make_plan(frozen, artifacts, BACKBONE.tokenizer, CAPS, 1, Selection())
+    assert after.label.states == 0

@@ -1,0 +1,170 @@
+"""Metrics against scikit-learn, scipy and the definitions written out; intervals against known coverage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from drsr.offline.metrics import (
+    SCOPES,
+    Bootstrap,
+    auroc,
+    brier,
+    count_pairs,
+    draw_trajectories,
+    evaluate,
+    grouping,
+    spearman_within,
+)
+from tests.offline.frames import make_frame, make_scored, make_test_frame, params
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from([0.0, 0.1, 0.1, 0.3]), st.floats(-1, 1, width=16)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(rows=ROWS, gap=st.sampled_from([0.02, 0.5]))
+def test_pair_accuracy_is_the_double_loop(rows: list[tuple[int, int, float, float]], gap: float) -> None:
+    group, trajectory, predicted, harm = (np.array(column) for column in zip(*rows, strict=True))
+    trajectory = group % 2
+    found = count_pairs(predicted, harm, group, trajectory, gap)
+    accuracies: dict[int, list[float]] = {}
+    for i in range(len(rows)):
+        for j in range(i):
+            if group[i] == group[j] and abs(harm[i] - harm[j]) >= gap:
+                product = (predicted[i] - predicted[j]) * (harm[i] - harm[j])
+                credit = 0.5 if product == 0 else float(product > 0)
+                accuracies.setdefault(int(trajectory[i]), []).append(credit)
+    everything = [credit for credits in accuracies.values() for credit in credits]
+    if not everything:
+        assert math.isnan(found.pooled)
+        assert math.isnan(found.mean_of_trajectories)
+        return
+    assert found.pairs.sum() == len(everything)
+    assert found.pooled == pytest.approx(np.mean(everything))
+    assert found.mean_of_trajectories == pytest.approx(np.mean([np.mean(credits) for credits in accuracies.values()]))
+
+
+def test_pooled_and_mean_of_trajectories_differ() -> None:
+    harm = np.array([0.0, 0.1, 0.2, 0.0, 0.1])
+    predicted = np.array([0.0, 1.0, 2.0, 1.0, 0.0])
+    trajectory = np.array([0, 0, 0, 1, 1])
+    counts = count_pairs(predicted, harm, trajectory, trajectory, 0.02)
+    assert counts.pooled == 0.75
+    assert counts.mean_of_trajectories == 0.5
+
+
+def test_the_gap_is_inclusive() -> None:
+    counts = count_pairs(
+        np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.02, 0.0399]), np.zeros(3, int), np.zeros(3, int), 0.02
+    )
+    assert counts.pairs.tolist() == [2.0]
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), levels=st.sampled_from([3, 10, 10_000]))
+def test_auroc_and_brier_are_scikit_learns(seed: int, levels: int) -> None:
+    generator = np.random.default_rng(seed)
+    unsafe = generator.random(60) < 0.4
+    unsafe[:2] = [True, False]
+    score = np.round(generator.random(60) * levels) / levels
+    assert auroc(score, unsafe) == pytest.approx(roc_auc_score(unsafe, score))
+    assert brier(score, unsafe) == pytest.approx(brier_score_loss(unsafe, score))
+    weight = generator.integers(0, 4, (5, 60)).astype(float)
+    weight[:, :2] = 1
+    expected = [roc_auc_score(unsafe, score, sample_weight=row) for row in weight]
+    np.testing.assert_allclose(auroc(score, unsafe, weight), expected)
+
+
+def test_auroc_without_a_class_is_not_a_number() -> None:
+    assert math.isnan(auroc(np.array([0.1, 0.2]), np.array([True, True])))
+
+
+@given(seed=st.integers(0, 10_000), levels=st.sampled_from([2, 1000]))
+def test_spearman_is_scipys(seed: int, levels: int) -> None:
+    generator = np.random.default_rng(seed)
+    group = generator.integers(0, 4, 16)
+    harm, predicted = np.round(generator.random((2, 16)) * levels) / levels
+    found = spearman_within(predicted, harm, group, group)
+    expected = np.zeros(4)
+    counted = np.zeros(4)
+    for number in range(4):
+        h, p = harm[group == number], predicted[group == number]
+        if len(h) < 3 or len(set(h)) == 1:
+            continue
+        counted[number] = 1
+        expected[number] = 0.0 if len(set(p)) == 1 else spearmanr(h, p).statistic
+    width = len(found.total)
+    np.testing.assert_allclose(found.total, expected[:width], atol=1e-12)
+    np.testing.assert_array_equal(found.groups, counted[:width])
+
+
+def test_the_report_names_grouping_and_ties_and_brackets_the_value() -> None:
+    frame = make_test_frame(25)
+    scored = make_scored(frame)
+    report = evaluate(
+        frame, scored.predicted_harm, scored.unsafe_mean, params().train.meaningful_gap, Bootstrap(replicates=400)
+    )
+    names = [(metric.name, metric.grouping) for metric in report]
+    assert names == [
+        ("pair accuracy", "pairs of one state and cardinality, pooled"),
+        ("pair accuracy", "pairs of one state and cardinality, mean of trajectories"),
+        ("pair accuracy", "pairs of one trajectory and cardinality, pooled"),
+        ("pair accuracy", "pairs of one trajectory and cardinality, mean of trajectories"),
+        ("Spearman", "sets of one state and cardinality, mean over groups"),
+        ("unsafe AUROC", "all sets"),
+        ("Brier score", "all sets"),
+    ]
+    for metric in report:
+        assert metric.low < metric.value < metric.high
+        assert metric.high - metric.low < 0.3
+        assert metric.tie_rule
+    assert report[5].value == pytest.approx(roc_auc_score(frame.unsafe, scored.unsafe_mean))
+    assert report[0].support < report[2].support  # a state's pairs are among its trajectory's
+    again = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, 0.02, Bootstrap(replicates=400))
+    assert again == report
+
+
+def test_groupings() -> None:
+    frame = make_frame("train", 3)
+    for scope in SCOPES:
+        for equal in (True, False):
+            group = grouping(frame, scope, equal)
+            key = frame.state if scope == "state" else frame.trajectory
+            same = group[:, None] == group
+            expected = key[:, None] == key
+            if equal:
+                expected &= frame.cardinality[:, None] == frame.cardinality
+            np.testing.assert_array_equal(same, expected)
+
+
+def test_whole_trajectories_are_drawn() -> None:
+    draws = draw_trajectories(7, Bootstrap(replicates=500, seed=1))
+    assert draws.shape == (500, 7)
+    assert (draws.sum(axis=1) == 7).all()
+    assert abs(draws.mean() - 1) < 1e-9
+    np.testing.assert_array_equal(draws, draw_trajectories(7, Bootstrap(replicates=500, seed=1)))
+
+
+def test_intervals_widen_when_trajectories_repeat_themselves() -> None:
+    """Ten copies of one state per trajectory carry no more information than one: the interval must not shrink."""
+    generator = np.random.default_rng(0)
+    trajectories, widths = 40, []
+    base_harm, base_score = generator.normal(size=(2, trajectories, 6))
+    for copies in (1, 10):
+        harm, score = (np.repeat(base, copies, axis=0).ravel() for base in (base_harm, base_harm + base_score))
+        group = np.repeat(np.arange(trajectories * copies), 6)
+        trajectory = np.repeat(np.arange(trajectories), 6 * copies)
+        counts = count_pairs(score, harm, group, trajectory, 0.02)
+        draws = draw_trajectories(trajectories, Bootstrap(replicates=1_000))
+        values = (draws @ counts.credit) / (draws @ counts.pairs)
+        widths.append(np.quantile(values, 0.975) - np.quantile(values, 0.025))
+    assert widths[1] == pytest.approx(widths[0], rel=1e-6)

@@ -1,0 +1,89 @@
+"""What `drsr status` counts, on both databases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from drsr.backbone.scripted import ScriptedBackbone
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.records import finish_run, start_run
+from drsr.offline.freeze import freeze, freezing_rule
+from drsr.offline.ingest import ingest
+from drsr.offline.label import label, label_run
+from drsr.offline.status import LAST_RUNS, LabelStatus, SourceStatus, quarantined_items, read_status
+from drsr.offline.target_nll import TargetNll
+from drsr.offline.trajectories import Quarantined
+from drsr.view import Caps
+from tests.offline.catalog.read_runs import part, record_parts, run
+from tests.offline.chat_files import chat, write_json
+
+BACKBONE = ScriptedBackbone()
+CAPS = Caps(10_000, 1_000)
+RULE = freezing_rule(BACKBONE.tokenizer, CAPS)
+
+
+def test_an_empty_catalog_counts_nothing(catalog: Catalog) -> None:
+    status = read_status(catalog, RULE)
+    assert status == ([], {}, {}, {}, LabelStatus(0, 0, 0), [])
+
+
+def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) -> None:
+    bad = part("c", source="unreadable")
+    bad.file.quarantine(Quarantined("c", "binary", "no text"))
+    record_parts(
+        catalog, part("a", run("r", "one"), run("q", "one", split="test")), part("b", run("r", "two"), source="t")
+    )
+    record_parts(catalog, part("a", run("r", "three")), bad)
+    status = read_status(catalog, RULE)
+    assert status.sources == [
+        SourceStatus("s", 1, 2, 1, 0, 0, 0, 0),
+        SourceStatus("t", 1, 1, 0, 0, 0, 0, 0),
+        SourceStatus("unreadable", 1, 0, 0, 1, 0, 0, 0),
+    ]
+    assert [row.to_freeze for row in status.sources] == [2, 1, 0]
+    assert status.splits == {"train": 2, "test": 1}
+    assert status.quarantined == {"binary": 1}
+    assert quarantined_items(catalog) == [("c", "binary", "no text")]
+
+
+def test_what_depends_on_the_tokenizer_is_unknown_without_it(catalog: Catalog) -> None:
+    record_parts(catalog, part("a", run("r", "one")))
+    status = read_status(catalog, None)
+    assert status.sources == [SourceStatus("s", 1, 1, 0, 0, None, None, None)]
+    shown = json.loads(json.dumps(status.to_json()))
+    assert (shown["labels"], shown["sources"][0]["to_freeze"]) == (None, None)
+
+
+def test_labels_are_counted_for_the_current_states(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+    """Labels of other labelers, and of states that became stale, do not count."""
+    path = write_json(tmp_path / "runs" / "a.json", chat(1, steps=8))
+    write_json(tmp_path / "runs" / "b.json", chat(2, steps=8))
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    freeze(catalog, artifacts, BACKBONE.tokenizer, CAPS)
+    states = read_status(catalog, RULE).sources[0].states
+    assert states
+    assert read_status(catalog, RULE).labels == (0, 0, states)
+    scorer = TargetNll(BACKBONE)
+    label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS, labeler="another"))
+    assert read_status(catalog, RULE).labels == (0, 0, states)
+    label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS))
+    assert read_status(catalog, RULE).labels == (states, 0, 0)
+    write_json(path, chat(1, steps=9))
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    freeze(catalog, artifacts, BACKBONE.tokenizer, CAPS)
+    (row,) = read_status(catalog, RULE).sources
+    assert row.stale_states
+    assert read_status(catalog, RULE).labels == (states - row.stale_states, 0, row.stale_states)
+
+
+def test_the_latest_runs_come_first(catalog: Catalog) -> None:
+    with catalog.writing() as connection:
+        for number in range(LAST_RUNS + 2):
+            run_id = start_run(connection, "ingest", f"run {number}", "1")
+        finish_run(connection, run_id, {"added": 1})
+    status = read_status(catalog, RULE)
+    assert [shown["subject"] for shown in status.runs] == [f"run {number}" for number in range(LAST_RUNS + 1, 1, -1)]
+    assert status.runs[0]["counts"] == {"added": 1}
+    assert json.loads(json.dumps(status.to_json()))["runs"][1]["finished_at"] is None

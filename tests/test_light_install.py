@@ -1,0 +1,73 @@
+"""`pip install drsr` brings numpy and safetensors and nothing else, and that is enough to parse and enumerate."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+WORKS_WITHOUT_MORE = """
+import sys, json
+import drsr
+from drsr.backbone.scripted import ScriptedTokenizer
+request = drsr.read_request(json.loads(open(sys.argv[1]).read()))
+state = drsr.freeze(request, ScriptedTokenizer(), 50_000)
+sets = drsr.deletion_sets(state, 3)
+loaded = {name.split(".")[0] for name in sys.modules}
+heavy = sorted(loaded & {"torch", "transformers", "sqlalchemy", "orjson", "fsspec"})
+print(json.dumps({"sets": len(sets), "savings": [found.direct_saving for found in sets], "heavy": heavy}))
+"""
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty virtual environment into which only the wheel was installed."""
+    folder = tmp_path_factory.mktemp("light")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)], check=True
+    )
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    python = folder / "venv" / "bin" / "python"
+    (wheel,) = folder.glob("drsr-*.whl")
+    pip_there = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    subprocess.run([*pip_there, "--constraint", str(ROOT / "constraints.txt"), str(wheel)], check=True)
+    return python
+
+
+def run(python: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "DRSR_"))}
+    return subprocess.run([str(python), *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def test_the_light_install(light: Path, tmp_path: Path) -> None:
+    listed = run(light, "-m", "pip", "--disable-pip-version-check", "list", "--format=json", cwd=tmp_path)
+    names = {row["name"] for row in json.loads(listed.stdout)}
+    assert names - {"pip", "setuptools", "wheel"} == {"drsr", "numpy", "safetensors"}
+
+    sample = ROOT / "drsr" / "offline" / "samples" / "request.json"
+    worked = run(light, "-W", "error", "-c", WORKS_WITHOUT_MORE, str(sample), cwd=tmp_path)
+    assert worked.returncode == 0, worked.stderr
+    seen = json.loads(worked.stdout)
+    assert seen["sets"] in (7, 14)
+    assert min(seen["savings"]) > 0
+    assert seen["heavy"] == []
+
+    inspected = run(light, "-m", "drsr", "inspect", str(sample), "--backbone", "scripted", cwd=tmp_path)
+    assert inspected.returncode == 0, inspected.stderr
+    assert "deletion sets" in inspected.stdout
+
+    helped = run(light, "-m", "drsr", "--help", cwd=tmp_path)
+    assert helped.returncode == 0, helped.stderr
+    assert "harm" in helped.stdout  # offline commands are listed, and say which extra they need:
+
+    without_extra = run(light, "-m", "drsr", "harm", "--backbone", "smollm2-135m", cwd=tmp_path)
+    assert without_extra.returncode == 2
+    assert "pip install 'drsr[" in without_extra.stderr
+    assert "Traceback" not in without_extra.stderr
