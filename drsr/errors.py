@@ -14,7 +14,9 @@ Our exception hierarchy:
       . LabelersMixed         harms measured by different language models, rules or tolerances
       . OneClassOnly          no unsafe example, or no safe one
       . OneTrajectoryOnly     a single source trajectory
-    + LayoutMismatch          features laid out differently from what the scorer or the examples expect
+    + LayoutMismatch          features laid out differently from what the scorer, the view or the examples expect
+    + FeatureViewError        no such feature view, or one that another language model was read for
+      . NotOnline             a column that nobody can know before the decision
   x AlignmentError            token spans cannot be made exact; the request stays unchanged
   x BackboneError             a language model cannot be used
     + UnknownBackbone         no backbone has that name
@@ -100,7 +102,15 @@ class OneTrajectoryOnly(FrameError):
 
 
 class LayoutMismatch(InputError):
-    """Features laid out differently from what the scorer or the examples expect."""
+    """Features laid out differently from what the scorer, the view or the examples expect."""
+
+
+class FeatureViewError(InputError):
+    """No such feature view, or one that another language model was read for."""
+
+
+class NotOnline(FeatureViewError):
+    """A column that nobody can know before the decision."""
 
 
 class AlignmentError(DrsrError):

@@ -1,0 +1,24 @@
+"""The feature store: views are registered, materialized, and read back, the same numbers offline and online.
+
+    materialize(catalog, artifacts, backbone, run)                           what is missing or stale, several workers
+    get_training_frame(catalog, artifacts, split="train", purpose="train")   candidates, sets, labels and splits, joined
+    get_online_features(request, backbone)                                   the same columns for a request of right now
+
+This is the door; each of these lives in a file of its own.
+"""
+
+from __future__ import annotations
+
+from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, ViewIdentity, find_view, get_view, register_view
+from drsr.offline.training_frames import Purpose, get_training_frame
+
+__all__ = [
+    "DEFAULT_VIEW",
+    "Purpose",
+    "RegisteredView",
+    "ViewIdentity",
+    "find_view",
+    "get_training_frame",
+    "get_view",
+    "register_view",
+]
