@@ -23,6 +23,7 @@ from drsr.errors import (
     SettingsError,
     SplitRefused,
 )
+from drsr.features.vectors import CandidateFeatures
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog import feature_tables
 from drsr.offline.catalog.engine import Catalog
@@ -30,7 +31,7 @@ from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead
 from drsr.offline.catalog.label_tables import Labeler
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.examples import ExampleFrame, TrainingFrame, assemble
-from drsr.offline.feature_records import FeatureExclusion, PreparedFeatures, prepare_features
+from drsr.offline.feature_records import FeatureExclusion, FeaturizedState, prepare_features
 from drsr.offline.feature_store import get_training_frame, register_view
 from drsr.offline.splits import Split
 from drsr.offline.training_frames import labeler_hash
@@ -108,7 +109,7 @@ def test_the_test_split_is_read_by_evaluation_alone(catalog: Catalog, artifacts:
     store_examples(catalog, artifacts, "test", rows)
     for purpose in ("train", "calibrate"):
         with pytest.raises(SplitRefused, match=f"cannot be read to {purpose}"):
-            get_training_frame(catalog, artifacts, split="test", purpose=purpose)  # type: ignore[call-overload]
+            get_training_frame(catalog, artifacts, split="test", purpose=purpose)
     assert reads(catalog) == [], "a refusal leaves nothing behind"
     frame = get_training_frame(catalog, artifacts, split="test", purpose="evaluate")
     assert type(frame) is ExampleFrame
@@ -186,7 +187,7 @@ def test_recording_twice_changes_nothing(catalog: Catalog, artifacts: ArtifactSt
     view = store_examples(catalog, artifacts, "train", rows, files=1)
     ids = state_ids(catalog)
     computed = [featurized_row(ids, state, rows) for state in rows.states]
-    changed = computed[0]._replace(result=computed[0].result._replace(matrix=computed[0].result.matrix + 1))  # type: ignore[union-attr]
+    changed = with_result(computed[0], matrix=features_of(computed[0]).matrix + 1)
     record(catalog, view, prepare_features(artifacts, view, "train", computed))
     record(catalog, view, prepare_features(artifacts, view, "train", [changed, *computed[1:]]))
     with catalog.reading() as connection:
@@ -280,10 +281,7 @@ class TestDamagedFiles:
             other = register_view(connection, "other", identity(**changes), columns(6))
         computed = [featurized_row(state_ids(catalog), state, rows) for state in rows.states]
         if "layout_hash" in changes:
-            computed = [
-                state._replace(result=state.result._replace(layout_hash="8" * 64))  # type: ignore[union-attr]
-                for state in computed
-            ]
+            computed = [with_result(state, layout_hash="8" * 64) for state in computed]
         prepared = prepare_features(artifacts, other, "train", computed)
         assert prepared.blob is not None
         self.point_to(catalog, prepared.blob)
@@ -299,11 +297,10 @@ class TestDamagedFiles:
         self.stored(catalog, artifacts)
         rows = made_up("train")
         computed = [featurized_row(state_ids(catalog), state, rows) for state in rows.states]
-        short = [state._replace(result=state.result._replace(matrix=state.result.matrix[:-1])) for state in computed]  # type: ignore[union-attr]
+        short = [with_result(state, matrix=features_of(state).matrix[:-1]) for state in computed]
         with catalog.reading() as connection:
             view = register_view_again(connection)
         prepared = prepare_features(artifacts, view, "train", short)
-        assert isinstance(prepared, PreparedFeatures)
         assert prepared.blob is not None
         self.point_to(catalog, prepared.blob)
         self.refused(catalog, artifacts, ArtifactCorrupt, "has not one row for each")
@@ -311,6 +308,15 @@ class TestDamagedFiles:
     def point_to(self, catalog: Catalog, blob: str) -> None:
         with catalog.writing() as connection:
             connection.execute(update(FeatureFile).values(blob=blob))
+
+
+def features_of(state: FeaturizedState) -> CandidateFeatures:
+    assert isinstance(state.result, CandidateFeatures)
+    return state.result
+
+
+def with_result(state: FeaturizedState, **changes: Any) -> FeaturizedState:
+    return state._replace(result=features_of(state)._replace(**changes))
 
 
 def register_view_again(connection: Any) -> Any:
