@@ -15,6 +15,8 @@ from tests.offline.chat_files import change_corpus, chat, write_corpus, write_js
 from tests.offline.databases import fresh_database
 
 KILLS = 30
+KILLS_AT_A_TIME = 8
+"""Most kills of one half of a round."""
 LABEL_KILLS = 20
 ROOT = Path(__file__).parents[2]
 
@@ -39,9 +41,12 @@ def ask() -> Iterator[Ask]:
             found: dict[str, Any] = json.loads(line)
             return found
 
-        yield answer
-        process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        try:
+            yield answer
+            process.stdin.close()
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()  # a test that failed may have left it at work, and leaving the block waits for it
 
 
 def fresh(database: str, tmp_path: Path, number: int) -> Any:
@@ -67,11 +72,16 @@ def test_killed_at_random_moments_the_catalog_is_the_undisturbed_one(ask: Ask, d
     while sum(kills) < KILLS or not all(kills):
         round_number += 1
         with fresh(database, tmp_path, round_number) as url:
-            order = {"catalog": url, "artifacts": str(tmp_path / str(round_number) / "artifacts")}
+            where = {
+                "catalog": url,
+                "artifacts": str(tmp_path / str(round_number) / "artifacts"),
+                "corpus": str(corpus),
+            }
             for half, change in enumerate(CHANGES):
                 change(corpus)
                 seconds = undisturbed[half]["seconds"]
-                killed = ask("kill", corpus=str(corpus), seed=2 * round_number + half, seconds=seconds, **order)
+                seed = 2 * round_number + half
+                killed = ask("kill", kills=KILLS_AT_A_TIME, seed=seed, seconds=seconds, **where)
                 assert killed["content"] == undisturbed[half]["content"]
                 kills[half] += killed["kills"]
 
