@@ -1,26 +1,46 @@
 """DRSR: which old history Blocks can be deleted from an agent's next request, learned from exactly measured harm.
 
-    from drsr import read_request, freeze, deletion_sets
+    from drsr import load_policy
+
+    policy = load_policy("policies/2026.11.16")
+    decision = policy.prune(messages, tools=tools)
 
 Nothing here needs more than numpy and safetensors. Everything that may know the future is in `drsr.offline`.
 """
 
 from drsr.candidates import Candidate, DecisionState, Ineligible, IneligibleReason, freeze
+from drsr.decision import Reason
 from drsr.deletion_sets import DeletionSet, deletion_sets
-from drsr.errors import AlignmentError, BackboneError, DrsrError, InputError, MissingExtra, RequestError
+from drsr.errors import (
+    AlignmentError,
+    BackboneError,
+    DrsrError,
+    InputError,
+    MissingExtra,
+    PolicyCorrupt,
+    PolicyError,
+    PolicyMismatch,
+    RequestError,
+)
 from drsr.history import Block, BlockKind, History, Step, delete, read_history
+from drsr.policy import Decision, Policy, load_policy
+from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
+from drsr.prices import Prices
 from drsr.protocol import Violation, ViolationKind, violations
+from drsr.pruning_session import PruningSession
+from drsr.receipt_file import ReceiptFile
 from drsr.rendering import Rendering, render
 from drsr.request import Request, read_request
-
-__version__ = "0.1.0"
+from drsr.version import __version__
 
 __all__ = [
     "AlignmentError",
     "BackboneError",
+    "BackboneNumbers",
     "Block",
     "BlockKind",
     "Candidate",
+    "Decision",
     "DecisionState",
     "DeletionSet",
     "DrsrError",
@@ -29,6 +49,15 @@ __all__ = [
     "IneligibleReason",
     "InputError",
     "MissingExtra",
+    "Policy",
+    "PolicyCorrupt",
+    "PolicyError",
+    "PolicyMismatch",
+    "PolicyNumbers",
+    "Prices",
+    "PruningSession",
+    "Reason",
+    "ReceiptFile",
     "Rendering",
     "Request",
     "RequestError",
@@ -39,6 +68,7 @@ __all__ = [
     "delete",
     "deletion_sets",
     "freeze",
+    "load_policy",
     "read_history",
     "read_request",
     "render",

@@ -17,6 +17,7 @@ Our exception hierarchy:
     + LayoutMismatch          features laid out differently from what the scorer, the view or the examples expect
     + FeatureViewError        no such feature view, or one that another language model was read for
       . NotOnline             a column that nobody can know before the decision
+    + ReceiptError            a decision's receipt is not there, or does not hold what was asked for
   x AlignmentError            token spans cannot be made exact; the request stays unchanged
   x BackboneError             a language model cannot be used
     + UnknownBackbone         no backbone has that name
@@ -30,6 +31,9 @@ Our exception hierarchy:
     + NonFiniteFeature        a column came out infinite or not a number
   x ScorerError               a trained scorer cannot be used
     + ScorerCorrupt           its file is missing, cut short, of another format or has another hash
+  x PolicyError               a frozen policy cannot be used
+    + PolicyCorrupt           one of its files is missing, cut short, not readable or has another hash
+    + PolicyMismatch          made for another backbone, feature layout, renderer or candidate rule
   x MissingExtra              a third-party package of an optional extra is not installed
   x CatalogError              the catalog or the artifact store cannot be used as it is
     + CatalogUnreachable      no such database, no permission, locked, or not answering
@@ -168,6 +172,22 @@ class ScorerError(DrsrError):
 
 class ScorerCorrupt(ScorerError):
     """Its file is missing, cut short, of another format or has another hash."""
+
+
+class PolicyError(DrsrError):
+    """A frozen policy cannot be used."""
+
+
+class PolicyCorrupt(PolicyError):
+    """One of its files is missing, cut short, not readable or has another hash."""
+
+
+class PolicyMismatch(PolicyError):
+    """Made for another backbone, feature layout, renderer or candidate rule."""
+
+
+class ReceiptError(InputError):
+    """A decision's receipt is not there, or does not hold what was asked for."""
 
 
 class MissingExtra(DrsrError):

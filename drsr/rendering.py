@@ -157,6 +157,13 @@ def render(request: Request, tokenizer: Tokenizer) -> Rendering:
     )
 
 
+def common_prefix(one: TokenIds, other: TokenIds) -> int:
+    """How many tokens two contexts begin with together."""
+    length = min(len(one), len(other))
+    different = np.flatnonzero(one[:length] != other[:length])
+    return int(different[0]) if len(different) else length
+
+
 def render_output(message: Message, tokenizer: Tokenizer) -> TokenIds:
     """The tokens of one assistant message behind the generation prompt: what it says, and the end of its turn."""
     pieces = _Pieces(tokenizer)

@@ -80,6 +80,62 @@ def select(sets: ProposedSets, request_tokens: int, rule: SelectionRule) -> Sele
     return Selection(int(rows[np.lexsort(keys)[0]]), None, feasible)
 
 
+class Verdict(StrEnum):
+    """What became of one set, and why: the first condition that it failed, or what the chosen one had before it."""
+
+    CHOSEN = "chosen"
+    TOO_MANY_BLOCKS = "too_many_blocks"
+    SAVES_NOTHING = "saves_nothing"
+    BREAKS_PROTOCOL = "breaks_protocol"
+    OVER_REMOVAL_CAP = "over_removal_cap"
+    OVER_RISK_THRESHOLD = "over_risk_threshold"
+    SAVES_LESS = "saves_less"
+    """Feasible, but another one saves more."""
+    HIGHER_UNSAFE_SCORE = "higher_unsafe_score"
+    """Feasible and saves as much as the chosen one."""
+    HIGHER_PREDICTED_HARM = "higher_predicted_harm"
+    """Feasible, with the chosen one's saving and unsafe score."""
+    LISTED_LATER = "listed_later"
+    """Equal to the chosen one in everything."""
+    NOT_WORTH_REWRITING = "not_worth_rewriting"
+    """In a session: it would save less money than re-writing the cached prefix costs."""
+    NOT_SCORED = "not_scored"
+    """It did not come to a selection."""
+
+
+def verdicts(sets: ProposedSets, request_tokens: int, rule: SelectionRule, selection: Selection) -> list[Verdict]:
+    """For each set why it was chosen or not."""
+    within_cap = _within_cap(sets, request_tokens, rule.removal_cap)
+    found = []
+    for row in range(len(sets.direct_saving)):
+        if row == selection.chosen:
+            found.append(Verdict.CHOSEN)
+        elif sets.cardinality[row] > rule.max_cardinality:
+            found.append(Verdict.TOO_MANY_BLOCKS)
+        elif sets.direct_saving[row] <= 0:
+            found.append(Verdict.SAVES_NOTHING)
+        elif not sets.protocol_safe[row]:
+            found.append(Verdict.BREAKS_PROTOCOL)
+        elif not within_cap[row]:
+            found.append(Verdict.OVER_REMOVAL_CAP)
+        elif not selection.feasible[row] or selection.chosen is None:
+            found.append(Verdict.OVER_RISK_THRESHOLD)
+        else:
+            found.append(_beaten(sets, row, selection.chosen))
+    return found
+
+
+def _beaten(sets: ProposedSets, row: int, chosen: int) -> Verdict:
+    """Why another feasible set came first."""
+    if sets.direct_saving[row] != sets.direct_saving[chosen]:
+        return Verdict.SAVES_LESS
+    if sets.unsafe_score[row] != sets.unsafe_score[chosen]:
+        return Verdict.HIGHER_UNSAFE_SCORE
+    if sets.predicted_harm[row] != sets.predicted_harm[chosen]:
+        return Verdict.HIGHER_PREDICTED_HARM
+    return Verdict.LISTED_LATER
+
+
 def structurally_valid(
     sets: ProposedSets, request_tokens: NDArray[np.int64] | int, max_cardinality: int, removal_cap: float
 ) -> NDArray[np.bool_]:

@@ -26,6 +26,7 @@ from drsr.features.geometry import geometry_of
 from drsr.features.hidden import SpanSummary
 from drsr.features.spans import block_spans
 from drsr.features.vectors import CandidateFeatures, FeatureWatch
+from drsr.rendering import common_prefix
 
 SMALLEST_CAPACITY = 1_024
 """Tokens that a session has room for at least. One that outgrows its room gets twice what it needs, by a full pass."""
@@ -185,13 +186,6 @@ class SessionCache:
     def _evict(self) -> None:
         while self._idle and self.nbytes > self._max_bytes:
             del self._idle[0]
-
-
-def common_prefix(one: TokenIds, other: TokenIds) -> int:
-    """How many tokens two contexts begin with together."""
-    length = min(len(one), len(other))
-    different = np.flatnonzero(one[:length] != other[:length])
-    return int(different[0]) if len(different) else length
 
 
 def _pieces(state: DecisionState, start: int) -> Iterator[range]:

@@ -17,7 +17,8 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.candidates import DecisionState
 from drsr.errors import NonFiniteFeature
 from drsr.features.vectors import candidate_features
-from drsr.session import MAX_COPIES, Session, SessionCache, common_prefix
+from drsr.rendering import common_prefix
+from drsr.session import MAX_COPIES, Session, SessionCache
 from tests.features.states import run_messages, state_of
 from tests.tiny_backbones import ARCHITECTURES, fresh_backbone, tiny_backbone
 from tests.tiny_models import Architecture

@@ -1,0 +1,103 @@
+"""What a call costs where the provider caches prefixes, and when deleting old history is worth re-writing its cache.
+
+A provider that has seen the beginning of a request reads it from its cache at a fraction of the price. Deleting
+something old changes everything behind it, which must then be written to the cache again:
+
+    keep      cached * cached_input + (tokens - cached) * cache_write
+    delete    first_changed * cached_input + (tokens - saving - first_changed) * cache_write    (once)
+              and saving * cached_input less in every later call
+
+All of it is arithmetic on token counts: no clock, no state.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from drsr.errors import SettingsError
+
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Per million tokens, in any one currency."""
+
+    input: float
+    """Input that is neither read from a cache nor written to one."""
+    cached_input: float
+    """Input that is read from the cache."""
+    cache_write: float
+    """Input that is written to the cache; the same as `input` where a provider asks nothing extra for it."""
+    output: float
+    cache_minimum: int = 0
+    """Requests with fewer tokens are not cached at all, and prefixes shorter than this are not read from the cache."""
+    cache_lifetime: float | None = None
+    """Seconds after which an unused prefix is forgotten; None: it outlives every pause."""
+
+    def __post_init__(self) -> None:
+        for name in ("input", "cached_input", "cache_write", "output", "cache_minimum", "cache_lifetime"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise SettingsError(f"the price setting {name} must be a number from 0 on, not {value!r}")
+
+    @classmethod
+    def parse(cls, text: str) -> Prices:
+        """From `INPUT,CACHED,WRITE,OUTPUT`, such as `3,0.3,3.75,15`."""
+        try:
+            given = [float(part) for part in text.split(",")]
+        except ValueError:
+            given = []
+        if len(given) != 4:
+            raise SettingsError(
+                f"prices must be four numbers, not {text!r}",
+                hint="input, cached input, cache write and output, per million tokens: 3,0.3,3.75,15",
+            )
+        return cls(given[0], given[1], given[2], given[3])
+
+    def input_cost(self, tokens: int, cached: int) -> float:
+        """What a request of so many tokens costs of which the provider has the first `cached` in its cache."""
+        if tokens < self.cache_minimum:
+            return tokens * self.input / MILLION
+        read = self.readable(cached)
+        return (read * self.cached_input + (tokens - read) * self.cache_write) / MILLION
+
+    def output_cost(self, tokens: int) -> float:
+        return tokens * self.output / MILLION
+
+    def readable(self, cached: int) -> int:
+        """How much of a common prefix is read from the cache."""
+        return cached if cached >= self.cache_minimum else 0
+
+    def to_json(self) -> dict[str, float | None]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Weighed(NamedTuple):
+    """What a deletion would change in money."""
+
+    extra_now: float
+    """What this call costs more for it; negative where it is cheaper at once."""
+    saved_later: float
+    """What all later calls together are expected to cost less."""
+
+    @property
+    def worth_it(self) -> bool:
+        return self.saved_later > self.extra_now
+
+
+def weigh(
+    prices: Prices, *, tokens: int, cached: int, first_changed: int, saving: int, remaining_calls: int
+) -> Weighed:
+    """Weigh one deletion.
+
+    `tokens` is the length of the request without it, of which the first `cached` tokens are in the provider's cache;
+    the deletion takes away `saving` tokens, the first of them at position `first_changed`. After this call
+    `remaining_calls` more are expected, each of which carries the whole request again.
+    """
+    keep = prices.input_cost(tokens, cached)
+    delete = prices.input_cost(tokens - saving, min(cached, first_changed))
+    carried = prices.input_cost(tokens, tokens) - prices.input_cost(tokens - saving, tokens - saving)
+    return Weighed(extra_now=delete - keep, saved_later=remaining_calls * carried)
