@@ -10,8 +10,11 @@ import datetime
 import os
 import socket
 import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, delete, select, update
 
@@ -22,6 +25,25 @@ from drsr.offline.catalog.statements import insert_new
 LEASE_SECONDS = 60.0
 """A claim that was not renewed for so long is free."""
 HEARTBEAT_SECONDS = 10.0
+POLL_SECONDS = 0.5
+"""How often to look whether the items of other workers are done, or free again because the worker died."""
+
+
+class Item(Protocol):
+    """Something to work on. Items have an order, so that a worker goes through them once before it comes back."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the order, from 1."""
+        ...
+
+    @property
+    def claimed_as(self) -> str:
+        """What its claim says."""
+        ...
+
+
+AnyItem = TypeVar("AnyItem", bound=Item)
 
 
 def this_worker() -> str:
@@ -91,6 +113,29 @@ class Claims:
         """Give an item back, in the transaction that records what came of it."""
         mine = (Claim.stage == self._stage, Claim.item == item, Claim.worker == self._worker)
         connection.execute(delete(Claim).where(*mine))
+
+    def items(
+        self, following: Callable[[Connection, int], AnyItem | None], enough: Callable[[], bool]
+    ) -> Iterator[AnyItem]:
+        """Claimed items, one at a time, until none is left that a living worker does not have, or it is enough.
+
+        `following` gives the first unfinished item behind a number. One pass in their order; then again over what
+        others had claimed, until it is done or its worker is dead.
+        """
+        cursor = 0
+        while not enough():
+            with self._catalog.writing() as connection:
+                item = following(connection, cursor)
+                taken = item is not None and self.take(connection, item.claimed_as)
+            if item is None and cursor == 0:
+                return
+            if item is None:
+                cursor = 0
+                time.sleep(POLL_SECONDS)
+                continue
+            cursor = item.number
+            if taken:
+                yield item
 
     def _renew(self) -> None:
         while not self._closed.wait(HEARTBEAT_SECONDS):

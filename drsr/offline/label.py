@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func
 
 import drsr
-from drsr.errors import CatalogError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.frozen import FreezingRule, is_rule
+from drsr.offline.catalog.frozen import FreezingRule
 from drsr.offline.catalog.records import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.claims import Claims
 from drsr.offline.freeze import freezing_rule
+from drsr.offline.frozen_rows import TrajectoryItem, load_states
 from drsr.offline.harm import Exclusion, measure_states
 from drsr.offline.labels import (
     LabelerIdentity,
@@ -32,15 +32,12 @@ from drsr.offline.labels import (
     pending_states,
     record_measurements,
 )
-from drsr.offline.states import FrozenState, freeze_trajectory, request_hash, rule_hash
+from drsr.offline.states import rule_hash
 from drsr.offline.target_nll import TargetNll
-from drsr.offline.trajectories import Trajectory as RecordedRun
 from drsr.rendering import RENDERER_VERSION, render_output
 from drsr.view import Caps
 
 DEFAULT_LABELER = "default"
-POLL_SECONDS = 0.5
-"""How often to look whether the items of other workers are done, or free again because the worker died."""
 
 
 @dataclass(slots=True)
@@ -83,11 +80,6 @@ class LabelRun(NamedTuple):
     """Stop after the trajectory with which this many states were reached."""
 
 
-class _Item(NamedTuple):
-    trajectory_id: int
-    blob: str
-
-
 def label_run(
     scorer: TargetNll,
     dtype: str,
@@ -126,11 +118,14 @@ def label(
         labeler_id = ensure_labeler(connection, run.labeler, run.identity)
         run_id = start_run(connection, "label", run.labeler, drsr.__version__)
     with Claims(catalog, "label") as claims:
-        for item in _items(catalog, claims, run, labeler_id, summary):
+        for item in claims.items(
+            lambda connection, cursor: _next(connection, run, labeler_id, cursor),
+            enough=lambda: run.limit is not None and summary.states >= run.limit,
+        ):
             measured = _measure(catalog, artifacts, scorer, item, run, summary)
             with catalog.writing() as connection:
                 record_measurements(connection, labeler_id, measured)
-                claims.release(connection, _claimed(run, item))
+                claims.release(connection, item.claimed_as)
             summary.trajectories += 1
             summary.seconds = time.monotonic() - started
             progress(summary)
@@ -140,79 +135,35 @@ def label(
     return summary
 
 
-def _items(catalog: Catalog, claims: Claims, run: LabelRun, labeler_id: int, summary: LabelSummary) -> Iterator[_Item]:
-    """Claimed trajectories, one at a time, until none is left that a living worker does not have.
-
-    One pass in the order of ids; then again over what others had claimed, until it is measured or its worker is dead.
-    """
-    cursor = 0
-    while run.limit is None or summary.states < run.limit:
-        with catalog.writing() as connection:
-            item = _next(connection, run, labeler_id, cursor)
-            taken = item is not None and claims.take(connection, _claimed(run, item))
-        if item is None and cursor == 0:
-            return
-        if item is None:
-            cursor = 0
-            time.sleep(POLL_SECONDS)
-            continue
-        cursor = item.trajectory_id
-        if taken:
-            yield item
-
-
-def _next(connection: Connection, run: LabelRun, labeler_id: int, cursor: int) -> _Item | None:
-    columns = [Trajectory.id, Trajectory.blob]
+def _next(connection: Connection, run: LabelRun, labeler_id: int, cursor: int) -> TrajectoryItem | None:
+    columns = [Trajectory.id, Trajectory.blob, Trajectory.split]
     query = pending_states(columns, run.freezing, labeler_id, run.part).where(Trajectory.id > cursor)
     row = connection.execute(query.order_by(Trajectory.id).limit(1)).first()
-    return None if row is None else _Item(*row)
-
-
-def _claimed(run: LabelRun, item: _Item) -> str:
-    return f"{run.labeler}/{item.trajectory_id}"
+    return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{run.labeler}/{row.id}")
 
 
 def _measure(
     catalog: Catalog,
     artifacts: ArtifactStore,
     scorer: TargetNll,
-    item: _Item,
+    item: TrajectoryItem,
     run: LabelRun,
     summary: LabelSummary,
 ) -> list[MeasuredState]:
     tokenizer = scorer.backbone.tokenizer
-    frozen = freeze_trajectory(RecordedRun.from_json(artifacts.get(item.blob)), tokenizer, run.caps)
-    state_ids = _state_ids(catalog, item, frozen.states, run.freezing)
-    targets = [render_output(state.next_output, tokenizer) for state in frozen.states]
-    states = [state.state for state in frozen.states]
+    rows = load_states(catalog, artifacts, item, tokenizer, run.caps, run.freezing)
+    targets = [render_output(row.frozen.next_output, tokenizer) for row in rows]
+    states = [row.frozen.state for row in rows]
     measured = measure_states(scorer, list(zip(states, targets, strict=True)))
     summary.tokens_processed += measured.tokens_processed
     summary.tokens_naive += measured.tokens_in_pairs
     results = []
-    for state_id, state, target, result in zip(state_ids, states, targets, measured.results, strict=True):
+    for row, state, target, result in zip(rows, states, targets, measured.results, strict=True):
         context_tokens = len(state.view.token_ids(state.rendering.token_ids))
-        results.append(MeasuredState(state_id, target, context_tokens, result, measured.method))
+        results.append(MeasuredState(row.id, target, context_tokens, result, measured.method))
         if isinstance(result, Exclusion):
             summary.excluded[result.reason] += 1
         else:
             summary.labelled += 1
             summary.sets += len(result.harms)
     return results
-
-
-def _state_ids(catalog: Catalog, item: _Item, states: tuple[FrozenState, ...], freezing: FreezingRule) -> list[int]:
-    """The rows of these states; what was frozen then must be what is measured now."""
-    query = select(DecisionState.id, DecisionState.decision_index, DecisionState.request_hash).where(
-        DecisionState.trajectory_id == item.trajectory_id,
-        is_rule(DecisionState, freezing),
-    )
-    with catalog.reading() as connection:
-        rows = {decision: (state_id, there) for state_id, decision, there in connection.execute(query)}
-    here = {state.decision: request_hash(state.state.history.request) for state in states}
-    if here != {decision: there for decision, (_, there) in rows.items()}:
-        raise CatalogError(
-            f"trajectory {item.trajectory_id} freezes to other states than the catalog has",
-            where=catalog.location,
-            hint="the rule changed without its version; put RULE_VERSION up and run drsr freeze",
-        )
-    return [rows[state.decision][0] for state in states]

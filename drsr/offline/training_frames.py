@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 import orjson
@@ -25,7 +25,7 @@ import drsr
 from drsr.errors import ArtifactCorrupt, FeaturesMissing, FrameError, LabelersMixed, SettingsError, SplitRefused
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.feature_tables import PURPOSES, FeatureFile, SplitRead, StateFeatures
+from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead, StateFeatures
 from drsr.offline.catalog.frozen import is_rule
 from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.statements import insert_all
@@ -131,8 +131,8 @@ def labeler_hash(identity: LabelerIdentity) -> str:
 
 
 def _refuse(split: str, purpose: str) -> None:
-    if purpose not in PURPOSES:
-        raise SettingsError(f"{purpose!r} is no purpose of a read", hint=f"one of {', '.join(PURPOSES)}")
+    if purpose not in get_args(Purpose):
+        raise SettingsError(f"{purpose!r} is no purpose of a frame", hint=f"one of {', '.join(get_args(Purpose))}")
     if split not in SPLITS:
         raise SettingsError(f"{split!r} is no split", hint=f"one of {', '.join(SPLITS)}")
     if split == "test" and purpose != "evaluate":

@@ -104,7 +104,7 @@ def _create_split_read() -> None:
         "split_read",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("view_id", sa.Integer(), nullable=False),
-        sa.Column("labeler_id", sa.Integer(), nullable=False),
+        sa.Column("labeler_id", sa.Integer(), nullable=True),
         sa.Column("split", sa.String(length=10), nullable=False),
         sa.Column("purpose", sa.String(length=9), nullable=False),
         sa.Column("states", sa.Integer(), nullable=False),
@@ -113,10 +113,13 @@ def _create_split_read() -> None:
         sa.Column("code_version", sa.Text(), nullable=False),
         sa.Column("read_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("split IN ('train', 'validation', 'test')", name=op.f("ck_split_read_split")),
-        sa.CheckConstraint("purpose IN ('train', 'calibrate', 'evaluate')", name=op.f("ck_split_read_purpose")),
         sa.CheckConstraint(
-            "split <> 'test' OR purpose = 'evaluate'", name=op.f("ck_split_read_test_is_for_evaluation")
+            "purpose IN ('train', 'calibrate', 'evaluate', 'describe')", name=op.f("ck_split_read_purpose")
         ),
+        sa.CheckConstraint(
+            "split <> 'test' OR purpose IN ('evaluate', 'describe')", name=op.f("ck_split_read_test_is_for_evaluation")
+        ),
+        sa.CheckConstraint("(purpose = 'describe') = (labeler_id IS NULL)", name=op.f("ck_split_read_labeler_id")),
         sa.CheckConstraint("states >= 0", name=op.f("ck_split_read_states")),
         sa.CheckConstraint("labels >= 0", name=op.f("ck_split_read_labels")),
         sa.CheckConstraint("excluded >= 0", name=op.f("ck_split_read_excluded")),

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 from drsr.offline.catalog.tables import JOURNAL, PHYSICAL, SPLITS, Hash, Table, not_negative, one_of
 
 OUTCOMES = ("stored", "excluded")
-PURPOSES = ("train", "calibrate", "evaluate")
+PURPOSES = ("train", "calibrate", "evaluate", "describe")
+"""What rows of a split are read for. `describe` reads features alone, and gives statistics of columns."""
 
 
 class FeatureView(Table):
@@ -99,26 +100,28 @@ class StateFeatures(Table):
 
 
 class SplitRead(Table):
-    """One row per frame of examples that was handed out: who may have seen which split."""
+    """One row per read of a split's features, with labels or without: who may have seen what."""
 
     __tablename__ = "split_read"
     __table_args__ = (
         one_of("split", SPLITS),
         one_of("purpose", PURPOSES),
         # The database itself: whoever fits or calibrates has never read the test split.
-        CheckConstraint("split <> 'test' OR purpose = 'evaluate'", name="test_is_for_evaluation"),
+        CheckConstraint("split <> 'test' OR purpose IN ('evaluate', 'describe')", name="test_is_for_evaluation"),
+        CheckConstraint("(purpose = 'describe') = (labeler_id IS NULL)", name="labeler_id"),
         *not_negative("states", "labels", "excluded"),
         {"info": JOURNAL},
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     view_id: Mapped[int] = mapped_column(ForeignKey("feature_view.id"))
-    labeler_id: Mapped[int] = mapped_column(ForeignKey("labeler.id"))
+    labeler_id: Mapped[int | None] = mapped_column(ForeignKey("labeler.id"))
+    """Whose labels; null where none were read."""
     split: Mapped[str] = mapped_column(String(10))
     purpose: Mapped[str] = mapped_column(String(9))
     states: Mapped[int]
     labels: Mapped[int]
     excluded: Mapped[int]
-    """Labelled states that were left out because their features cannot be had."""
+    """States that were left out because their features cannot be had."""
     code_version: Mapped[str]
     read_at: Mapped[datetime.datetime]
