@@ -31,6 +31,7 @@ Our exception hierarchy:
     + NonFiniteFeature        a column came out infinite or not a number
   x ScorerError               a trained scorer cannot be used
     + ScorerCorrupt           its file is missing, cut short, of another format or has another hash
+    + ScorerNotTrained        none was trained on the present labels, features and parameters
   x PolicyError               a frozen policy cannot be used
     + PolicyCorrupt           one of its files is missing, cut short, not readable or has another hash
     + PolicyMismatch          made for another backbone, feature layout, renderer or candidate rule
@@ -172,6 +173,10 @@ class ScorerError(DrsrError):
 
 class ScorerCorrupt(ScorerError):
     """Its file is missing, cut short, of another format or has another hash."""
+
+
+class ScorerNotTrained(ScorerError, InputError):
+    """None was trained on the present labels, features and parameters."""
 
 
 class PolicyError(DrsrError):

@@ -63,6 +63,15 @@ def find_ablation(name: str) -> Ablation:
     return ABLATIONS[name]
 
 
+def trained_as(ablation: Ablation) -> Ablation:
+    """The first configuration that is fitted the same way: one that only selects otherwise needs no own scorer."""
+    return next(
+        other
+        for other in ABLATIONS.values()
+        if replace(other, name=ablation.name, what=ablation.what, abstains=ablation.abstains) == ablation
+    )
+
+
 def used_columns(ablation: Ablation, column_groups: Sequence[str]) -> NDArray[np.bool_]:
     """Which feature columns the configuration uses; `column_groups` names the group of each, in layout order."""
     if ablation.feature_groups is None:

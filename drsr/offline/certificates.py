@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from drsr.errors import SplitRefused
 from drsr.offline.calibration import Calibration, SearchTable, choose, incomplete_states, sweep
-from drsr.offline.examples import TrainingFrame
+from drsr.offline.examples import ExampleFrame, TrainingFrame
 from drsr.offline.params import CalibrateParams, CertifiedParams
 from drsr.offline.scored_sets import ScoredSets
 from drsr.offline.selection_path import SelectionPath, selection_path
@@ -65,11 +65,20 @@ class TriedPolicy(NamedTuple):
 
 class CertifiedCalibration(NamedTuple):
     calibration: Calibration
-    """Of the certified policies the one that calibration prefers."""
+    """Of the certified policies the one that calibration prefers. Its table has all that were tried."""
     tried: list[TriedPolicy]
-    """All that were tried, also those after a failed test."""
+    """The same, row by row, also those after a failed test."""
     bound: str
     confidence: float
+
+    @property
+    def chosen(self) -> TriedPolicy | None:
+        """The policy that was chosen, with its bound."""
+        point = self.calibration.chosen
+        if point is None:
+            return None
+        numbers = (point.max_cardinality, point.uncertainty_coefficient, point.risk_threshold)
+        return next(policy for policy in self.tried if policy[:3] == numbers)
 
 
 def evidence_against(rate: float, counts: GroupCounts, most_states: int) -> float:
@@ -92,7 +101,7 @@ def unsafe_rate_bound(counts: GroupCounts, most_states: int, delta: float) -> fl
     return high
 
 
-def group_counts(frame: TrainingFrame, chosen: Ints) -> GroupCounts:
+def group_counts(frame: ExampleFrame, chosen: Ints) -> GroupCounts:
     """Count by trajectory; `chosen` is the selected row of each state, -1 for abstention."""
     states = np.flatnonzero(chosen >= 0)
     trajectory, groups = frame.state_trajectory[states], int(frame.state_trajectory.max()) + 1
@@ -124,12 +133,12 @@ def calibrate_certified(
         grid = threshold_grid(selection_path(train, cardinality, coefficient, params.removal_cap), certified.coverages)
         path = selection_path(validation, cardinality, coefficient, params.removal_cap)
         chain = _test_chain(validation.frame, path, grid, cardinality, coefficient, most_states, delta, certified)
-        passed = np.array([policy.risk_threshold for policy in chain if policy.certified])
-        tables.append(sweep(validation.frame, path, cardinality, coefficient, passed))
+        tables.append(sweep(validation.frame, path, cardinality, coefficient, grid))
         tried += chain
     table = SearchTable.joined(tables)
-    chosen = choose(table, params, incomplete_states(validation.frame))
-    if len(table) == 0:
+    passed = np.array([policy.certified for policy in tried], dtype=np.bool_)
+    chosen = choose(table.rows(passed), params, incomplete_states(validation.frame))._replace(table=table)
+    if not passed.any():
         level = f"an unsafe rate of at most {certified.max_unsafe_rate:g} with confidence {certified.confidence:g}"
         explanation = f"THE POLICY ABSTAINS ALWAYS: none of {len(tried)} thresholds could be certified for {level}."
         chosen = chosen._replace(explanation=explanation)

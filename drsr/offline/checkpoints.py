@@ -71,9 +71,19 @@ def fingerprint_of(frames: Mapping[str, ExampleFrame], configuration: str) -> st
     """SHA-256 over everything that determines a run."""
     digest = hashlib.sha256(configuration.encode())
     for name, frame in sorted(frames.items()):
-        digest.update(name.encode())
-        for field in fields(frame):
-            value = getattr(frame, field.name)
-            digest.update(field.name.encode())
-            digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+        digest.update(f"\n{name} {frame_hash(frame)}".encode())
+    return digest.hexdigest()
+
+
+def frame_hash(frame: ExampleFrame) -> str:
+    """SHA-256 over every value of a frame, in its order."""
+    digest = hashlib.sha256()
+    for field in fields(frame):
+        value = getattr(frame, field.name)
+        digest.update(f"\n{field.name} ".encode())
+        if isinstance(value, np.ndarray):
+            digest.update(f"{value.dtype.str} {value.shape} ".encode())
+            digest.update(np.ascontiguousarray(value).data)
+        else:
+            digest.update(repr(value).encode())
     return digest.hexdigest()

@@ -13,8 +13,9 @@ resampling whole trajectories with replacement (percentile bootstrap, seeded).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def count_pairs(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints, 
     kept = np.abs(difference) >= meaningful_gap
     first, second = first[kept], second[kept]
     agreement = np.sign(predicted[first] - predicted[second]) * np.sign(difference[kept])
-    trajectories = int(trajectory.max()) + 1
+    trajectories = int(trajectory.max(initial=-1)) + 1
     where = trajectory[first]
     return PairCounts(
         np.bincount(where, minlength=trajectories).astype(np.float64),
@@ -86,7 +87,7 @@ class Correlations(NamedTuple):
 
 def spearman_within(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints) -> Correlations:
     """Rank correlation of predictions and harms within each group of three or more rows."""
-    trajectories = int(trajectory.max()) + 1
+    trajectories = int(trajectory.max(initial=-1)) + 1
     total, groups = np.zeros(trajectories), np.zeros(trajectories)
     order = np.argsort(group, kind="stable")
     _, starts, sizes = np.unique(group[order], return_index=True, return_counts=True)
@@ -158,6 +159,15 @@ class Metric(NamedTuple):
     trajectories: int
     """How many trajectories these come from."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Without NaN, which JSON does not know."""
+        numbers = ("value", "low", "high")
+        return self._asdict() | {name: none_if_nan(getattr(self, name)) for name in numbers}
+
+
+def none_if_nan(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
 
 HALF = "a tie counts one half"
 
@@ -174,12 +184,12 @@ def evaluate(
         counts = count_pairs(predicted_harm, frame.harm, group, trajectory, meaningful_gap)
         metrics += pair_metrics(counts, f"pairs of one {scope} and cardinality", draws, bootstrap)
     correlations = spearman_within(predicted_harm, frame.harm, grouping(frame, "state", True), trajectory)
-    metrics.append(_spearman_metric(correlations, draws, bootstrap))
+    groups, shared = "sets of one state and cardinality, mean over groups", "tied values share their mean rank"
+    metrics.append(ratio_metric("Spearman", groups, shared, *correlations, draws, bootstrap))
     metrics.append(auroc_metric(unsafe_score, frame.unsafe, trajectory, "all sets", draws, bootstrap))
-    error = np.bincount(trajectory, weights=(unsafe_score - frame.unsafe) ** 2)
-    errors = _ratios(draws @ error, draws @ np.bincount(trajectory).astype(np.float64))
-    score, present = brier(unsafe_score, frame.unsafe), len(np.unique(trajectory))
-    metrics.append(Metric("Brier score", "all sets", "none", score, *_interval(errors, bootstrap), len(frame), present))
+    errors = np.bincount(trajectory, weights=(unsafe_score - frame.unsafe) ** 2).astype(np.float64)
+    sets = np.bincount(trajectory).astype(np.float64)
+    metrics.append(ratio_metric("Brier score", "all sets", "none", errors, sets, draws, bootstrap))
     return metrics
 
 
@@ -189,50 +199,61 @@ def grouping(frame: ExampleFrame, scope: Scope, equal_cardinality: bool) -> Ints
     return group_numbers(key, frame.cardinality) if equal_cardinality else group_numbers(key)
 
 
+def ratio_metric(
+    name: str, grouping: str, tie_rule: str, total: Floats, number: Floats, draws: Floats, bootstrap: Bootstrap
+) -> Metric:
+    """A mean over whatever is counted: its total and number by trajectory, with the interval."""
+    value = _ratio(total.sum(), number.sum())
+    low, high = _interval(_ratios(draws @ total, draws @ number), bootstrap)
+    return Metric(name, grouping, tie_rule, value, low, high, int(number.sum()), int((number > 0).sum()))
+
+
 def pair_metrics(counts: PairCounts, pairs: str, draws: Floats, bootstrap: Bootstrap) -> list[Metric]:
     """Pair accuracy pooled and as mean of trajectories, with intervals."""
-    some = counts.pairs > 0
+    name, some = "pair accuracy", counts.pairs > 0
     accuracy = np.divide(counts.credit, counts.pairs, out=np.zeros_like(counts.pairs), where=some)
-    pooled = _ratios(draws @ counts.credit, draws @ counts.pairs)
-    mean = _ratios(draws @ accuracy, draws @ some.astype(np.float64))
-    total, trajectories = int(counts.pairs.sum()), int(some.sum())
-    name = "pair accuracy"
-    return [
-        Metric(name, f"{pairs}, pooled", HALF, counts.pooled, *_interval(pooled, bootstrap), total, trajectories),
-        Metric(
-            name,
-            f"{pairs}, mean of trajectories",
-            HALF,
-            counts.mean_of_trajectories,
-            *_interval(mean, bootstrap),
-            total,
-            trajectories,
-        ),
-    ]
+    pooled = ratio_metric(name, f"{pairs}, pooled", HALF, counts.credit, counts.pairs, draws, bootstrap)
+    each = ratio_metric(
+        name, f"{pairs}, mean of trajectories", HALF, accuracy, some.astype(np.float64), draws, bootstrap
+    )
+    return [pooled, each._replace(support=pooled.support)]
+
+
+def pair_gain(counts: PairCounts, baseline: PairCounts, pairs: str, draws: Floats, bootstrap: Bootstrap) -> Metric:
+    """How much more often the pairs are ordered rightly than by a baseline; both on the same drawn trajectories."""
+    credit = counts.credit - baseline.credit
+    return ratio_metric("gain in pair accuracy", f"{pairs}, pooled", HALF, credit, counts.pairs, draws, bootstrap)
 
 
 def auroc_metric(
     score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, sets: str, draws: Floats, bootstrap: Bootstrap
 ) -> Metric:
     """Unsafe AUROC with its interval."""
-    # A few hundred replicates at a time: each needs one weight per row.
-    parts = np.array_split(draws, max(1, len(draws) * len(score) // 1_000_000))
-    areas = np.concatenate([auroc(score, unsafe, part[:, trajectory]) for part in parts])
     area, present = float(auroc(score, unsafe)), len(np.unique(trajectory))
+    areas = _auroc_replicates(score, unsafe, trajectory, draws)
     return Metric("unsafe AUROC", sets, HALF, area, *_interval(areas, bootstrap), len(score), present)
 
 
-def _spearman_metric(correlations: Correlations, draws: Floats, bootstrap: Bootstrap) -> Metric:
-    means = _ratios(draws @ correlations.total, draws @ correlations.groups)
-    return Metric(
-        "Spearman",
-        "sets of one state and cardinality, mean over groups",
-        "tied values share their mean rank",
-        correlations.mean,
-        *_interval(means, bootstrap),
-        int(correlations.groups.sum()),
-        int((correlations.groups > 0).sum()),
-    )
+def auroc_gain(
+    score: Floats,
+    baseline: Floats,
+    unsafe: NDArray[np.bool_],
+    trajectory: Ints,
+    sets: str,
+    draws: Floats,
+    bootstrap: Bootstrap,
+) -> Metric:
+    """How much larger the area is than a baseline's; both on the same drawn trajectories."""
+    gain = float(auroc(score, unsafe) - auroc(baseline, unsafe))
+    gains = np.subtract(*(_auroc_replicates(each, unsafe, trajectory, draws) for each in (score, baseline)))
+    present = len(np.unique(trajectory))
+    return Metric("gain in unsafe AUROC", sets, HALF, gain, *_interval(gains, bootstrap), len(score), present)
+
+
+def _auroc_replicates(score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, draws: Floats) -> Floats:
+    # A few hundred replicates at a time: each needs one weight per row.
+    parts = np.array_split(draws, max(1, len(draws) * len(score) // 1_000_000))
+    return np.concatenate([auroc(score, unsafe, part[:, trajectory]) for part in parts])
 
 
 def _interval(values: Floats, bootstrap: Bootstrap) -> tuple[float, float]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 SECONDS_BETWEEN_LINES = 10.0
 
-Report = Callable[[int, int | None], None]
-"""Called with how much is done, and of how much where that is known."""
+
+class Report(Protocol):
+    """Called with how much is done, of how much where that is known, and how it goes where there is more to say."""
+
+    def __call__(self, done: int, total: int | None, note: str = "") -> None: ...
 
 
 @contextmanager
@@ -23,18 +27,20 @@ def progress(what: str, unit: str) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    more = TextColumn("{task.fields[note]}")
+    with Progress(*columns, TimeRemainingColumn(), more, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, note="")
+        yield lambda done, total, note="": bar.update(task, completed=done, total=total, note=note)
 
 
 def _lines(what: str, unit: str) -> Report:
     last = time.monotonic()
 
-    def report(done: int, total: int | None) -> None:
+    def report(done: int, total: int | None, note: str = "") -> None:
         nonlocal last
         if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
             last = time.monotonic()
-            print(f"{what}: {done:,}{'' if total is None else f' of {total:,}'} {unit}", file=sys.stderr, flush=True)
+            how_much = f"{done:,}{'' if total is None else f' of {total:,}'} {unit}"
+            print(f"{what}: {how_much}{note and f', {note}'}", file=sys.stderr, flush=True)
 
     return report

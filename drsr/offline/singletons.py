@@ -58,27 +58,32 @@ def aggregate(frame: ExampleFrame, alone: Floats, rule: str) -> Floats:
 def evaluate_rules(
     frame: ExampleFrame, harm: Floats, meaningful_gap: float, bootstrap: Bootstrap
 ) -> list[SingletonRule]:
-    """Pair accuracy within a state, across and at equal cardinality, and unsafe AUROC of every rule.
-
-    Singletons themselves are left out: there the measured rules are right by definition.
-    """
+    """Every rule on the sets of two or more, from these singleton harms."""
     alone = singleton_harms(frame, harm)
+    guesses = {rule: aggregate(frame, alone, rule) for rule in RULES}
+    return [
+        SingletonRule(rule, joint_metrics(frame, guess, guess, meaningful_gap, bootstrap))
+        for rule, guess in guesses.items()
+    ]
+
+
+def joint_metrics(
+    frame: ExampleFrame, predicted_harm: Floats, unsafe_score: Floats, meaningful_gap: float, bootstrap: Bootstrap
+) -> list[Metric]:
+    """Pair accuracy within a state, across and at equal cardinality, and unsafe AUROC, on sets of two or more.
+
+    Singletons are left out: there the measured rules are right by definition. So are sets without a prediction (NaN).
+    """
     draws = draw_trajectories(int(frame.trajectory.max()) + 1, bootstrap)
-    table = []
-    for rule in RULES:
-        guess = aggregate(frame, alone, rule)
-        rows = np.flatnonzero((frame.cardinality > 1) & ~np.isnan(guess))
-        metrics = []
-        for equal, words in (
-            (False, "pairs of one state, any cardinality"),
-            (True, "pairs of one state and cardinality"),
-        ):
-            group = grouping(frame, "state", equal)[rows]
-            counts = count_pairs(guess[rows], frame.harm[rows], group, frame.trajectory[rows], meaningful_gap)
-            metrics.append(pair_metrics(counts, words, draws[:, : len(counts.pairs)], bootstrap)[0])
-        trajectory = frame.trajectory[rows]
-        metrics.append(
-            auroc_metric(guess[rows], frame.unsafe[rows], trajectory, "sets of two or more", draws, bootstrap)
-        )
-        table.append(SingletonRule(rule, metrics))
-    return table
+    rows = np.flatnonzero((frame.cardinality > 1) & ~np.isnan(predicted_harm))
+    trajectory = frame.trajectory[rows]
+    metrics = []
+    for equal, words in (
+        (False, "pairs of one state, any cardinality"),
+        (True, "pairs of one state and cardinality"),
+    ):
+        group = grouping(frame, "state", equal)[rows]
+        counts = count_pairs(predicted_harm[rows], frame.harm[rows], group, trajectory, meaningful_gap)
+        metrics.append(pair_metrics(counts, words, draws[:, : len(counts.pairs)], bootstrap)[0])
+    sets = "sets of two or more"
+    return [*metrics, auroc_metric(unsafe_score[rows], frame.unsafe[rows], trajectory, sets, draws, bootstrap)]

@@ -58,6 +58,10 @@ Progress = Callable[[list[Evaluation]], None]
 """Called after every evaluation, with one entry per member."""
 
 
+TRAINING_VERSION = "training/1"
+"""Changes whenever the same frames and parameters would give other weights."""
+
+
 class TrainedScorer(NamedTuple):
     ensemble: Ensemble
     """Each member at its best evaluation."""
@@ -92,7 +96,7 @@ def train_scorer(
     With `checkpoint` the run is saved at every evaluation, and a run found there goes on. `workers` threads share the
     batches of an epoch.
     """
-    _check_frames(train, validation)
+    check_frames(train, validation)
     groups = column_groups if column_groups is not None else [""] * train.columns
     train, validation = (prepare_frame(frame, ablation, groups) for frame in (train, validation))
     normaliser = fit_normaliser(train.features[train.present], used_columns(ablation, groups))
@@ -270,7 +274,8 @@ def _evaluation(row: list[Any]) -> Evaluation:
     return Evaluation(epoch, seed, loss, Quality(*quality), is_best, stopped)
 
 
-def _check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:
+def check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:
+    """Refuse frames that do not belong together."""
     if (train.split, validation.split) != ("train", "validation"):
         raise SplitRefused(f"fitted on `train`, chosen by `validation`, not on {train.split} by {validation.split}")
     if train.layout_hash != validation.layout_hash or train.columns != validation.columns:

@@ -146,13 +146,22 @@ def test_a_good_scorer_is_certified_and_a_bad_one_abstains() -> None:
     good = calibrate_certified(train, make_scored(validation_frame, 1, noise=0.3), PARAMS)
     assert good.calibration.chosen is not None
     assert good.calibration.chosen.unsafe_rate <= 0.10
-    chosen = next(row for row in good.tried if row.risk_threshold == good.calibration.chosen.risk_threshold)
+    chosen = good.chosen
+    assert chosen is not None
+    assert chosen.risk_threshold == good.calibration.chosen.risk_threshold
     assert chosen.certified
     assert chosen.unsafe / chosen.selected < chosen.unsafe_bound <= 0.10
-    assert len(good.tried) == len(PARAMS.certified.coverages)
+    assert len(good.tried) == len(PARAMS.certified.coverages) == len(good.calibration.table)
+    for row, policy in enumerate(good.tried):  # everything tried is in the table, certified or not
+        assert policy.risk_threshold == good.calibration.table.risk_threshold[row]
+        assert (policy.selected, policy.unsafe) == (
+            good.calibration.table.selected[row],
+            good.calibration.table.unsafe[row],
+        )
     assert good.confidence == 0.95
     bad = calibrate_certified(train, make_scored(validation_frame, 1, noise=100.0), PARAMS)
     assert bad.calibration.abstains_always
+    assert bad.chosen is None
     assert "THE POLICY ABSTAINS ALWAYS: none of 9 thresholds could be certified" in bad.calibration.explanation
 
 

@@ -16,14 +16,15 @@ from drsr.offline.catalog.engine import Catalog, connect
 from drsr.offline.catalog.failures import UPGRADE_HINT
 from drsr.offline.catalog.feature_tables import FeatureView  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.label_tables import Label  # noqa: F401 - registers its tables with the metadata
+from drsr.offline.catalog.scorer_tables import TrainingRun  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.tables import Table
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0003"
-"""The revision of `tables.py`, `label_tables.py` and `feature_tables.py`. Written here so that opening a catalog need
-not import Alembic; a test compares."""
+REVISION = "0004"
+"""The revision of `tables.py` and its neighbours `*_tables.py`. Written here so that opening a catalog need not import
+Alembic; a test compares."""
 VERSION_TABLE = "drsr_revision"
 """Not Alembic's default name: another application in the same database may use that."""
 

@@ -1,0 +1,235 @@
+"""What each part of the scorer is worth: every configuration, control and singleton rule judged on the same examples.
+
+Four tables. How well each configuration orders harms and tells unsafe sets (with what it gains on the full scorer, both
+drawn together). What singleton rules make of sets of two or more, from measured and from predicted singleton harms,
+beside the scorer on the same sets. Whether the relation to the right decision carries the signal. And what each
+configuration's policy, calibrated on validation, does here. All intervals resample whole trajectories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.errors import FrameError
+from drsr.offline.ablations import ABLATIONS, FULL, MISMATCH_SEED, Ablation, mismatch_states, prepare_frame
+from drsr.offline.calibration import calibrate
+from drsr.offline.certificates import group_counts
+from drsr.offline.examples import ExampleFrame, TrainingFrame
+from drsr.offline.metrics import (
+    Bootstrap,
+    Metric,
+    auroc_gain,
+    count_pairs,
+    draw_trajectories,
+    evaluate,
+    grouping,
+    pair_gain,
+    ratio_metric,
+)
+from drsr.offline.params import CalibrateParams
+from drsr.offline.scored_sets import ScoredSets, score_frame
+from drsr.offline.selection_path import selection_path
+from drsr.offline.singletons import evaluate_rules, joint_metrics
+from drsr.scorer.ensemble import Ensemble
+from drsr.selection import SelectionRule
+
+Floats = NDArray[np.float64]
+
+WITHIN_STATE = "pairs of one state and cardinality"
+SCORED_MISMATCHED = "full, scored on mismatched states"
+
+
+class ScorerRow(NamedTuple):
+    """One configuration's predictions."""
+
+    name: str
+    what: str
+    metrics: list[Metric]
+    gains: list[Metric]
+    """On the full scorer: pair accuracy within a state, unsafe AUROC. Of the full scorer itself none."""
+
+
+class Missing(NamedTuple):
+    """A configuration that could not be trained or judged on these examples."""
+
+    name: str
+    why: str
+
+
+class SingletonRow(NamedTuple):
+    """One rule's guesses for sets of two or more, or the scorer's own predictions for them."""
+
+    rule: str
+    singletons: str
+    """`measured`, `predicted`, or `none needed`."""
+    metrics: list[Metric]
+
+
+class PolicyRow(NamedTuple):
+    """What a configuration's calibrated policy does on these examples."""
+
+    name: str
+    rule: SelectionRule
+    uncertainty_coefficient: float
+    abstains_always: bool
+    metrics: list[Metric]
+    """Unsafe rate and mean exact harm of the selected sets, part of the states pruned, mean removal over all states."""
+
+
+class Study(NamedTuple):
+    split: str
+    states: int
+    sets: int
+    trajectories: int
+    unsafe: int
+    scorers: list[ScorerRow]
+    """The full scorer first."""
+    singletons: list[SingletonRow]
+    matching: list[ScorerRow]
+    """Matched states, mismatched ones when scoring only, and mismatched ones in training too."""
+    policies: list[PolicyRow]
+    missing: list[Missing]
+
+
+@dataclass(frozen=True, eq=False)
+class StudyInputs:
+    examples: ExampleFrame
+    """What everything is judged on."""
+    validation: TrainingFrame
+    """What the policies are calibrated on."""
+    ensembles: Mapping[str, Ensemble]
+    """By ablation; `full` must be there. One that only selects otherwise need not be."""
+    missing: Sequence[Missing]
+    column_groups: Sequence[str]
+    meaningful_gap: float
+    calibrate: CalibrateParams
+    bootstrap: Bootstrap = Bootstrap()
+
+
+def study(given: StudyInputs) -> Study:
+    """Judge everything that was trained."""
+    frame = given.examples
+    scored, missing = {}, list(given.missing)
+    for name, ensemble in given.ensembles.items():
+        try:
+            prepared = prepare_frame(frame, ABLATIONS[name], given.column_groups)
+        except FrameError as error:  # too few examples to exchange states among
+            missing.append(Missing(name, f"{frame.split}: {error.what}"))
+        else:
+            scored[name] = score_frame(ensemble, prepared)
+    full, judge = scored[FULL.name], _Judge(given, scored[FULL.name])
+    rows = {name: judge.row(name, ABLATIONS[name].what, found) for name, found in scored.items()}
+    return Study(
+        split=frame.split,
+        states=len(frame.state_ids),
+        sets=len(frame),
+        trajectories=len(set(frame.trajectory_ids)),
+        unsafe=int(frame.unsafe.sum()),
+        scorers=list(rows.values()),
+        singletons=_singletons(given, full),
+        matching=_matching(given, judge, rows),
+        policies=[row for ablation in ABLATIONS.values() for row in _policy(given, scored, ablation)],
+        missing=missing,
+    )
+
+
+class _Judge:
+    """Metrics of any predictions for the examples, and what they gain on the full scorer's."""
+
+    def __init__(self, given: StudyInputs, full: ScoredSets[ExampleFrame]) -> None:
+        self.given, self.full, self.frame = given, full, given.examples
+        self.draws = draw_trajectories(int(self.frame.trajectory.max()) + 1, given.bootstrap)
+        self.within = grouping(self.frame, "state", equal_cardinality=True)
+
+    def row(self, name: str, what: str, scored: ScoredSets[ExampleFrame]) -> ScorerRow:
+        gap, bootstrap = self.given.meaningful_gap, self.given.bootstrap
+        metrics = evaluate(self.frame, scored.predicted_harm, scored.unsafe_mean, gap, bootstrap)
+        return ScorerRow(name, what, metrics, [] if scored is self.full else self._gains(scored))
+
+    def _gains(self, scored: ScoredSets[ExampleFrame]) -> list[Metric]:
+        frame, bootstrap = self.frame, self.given.bootstrap
+        mine, baseline = (
+            count_pairs(each.predicted_harm, frame.harm, self.within, frame.trajectory, self.given.meaningful_gap)
+            for each in (scored, self.full)
+        )
+        scores = (scored.unsafe_mean, self.full.unsafe_mean)
+        return [
+            pair_gain(mine, baseline, WITHIN_STATE, self.draws, bootstrap),
+            auroc_gain(*scores, frame.unsafe, frame.trajectory, "all sets", self.draws, bootstrap),
+        ]
+
+
+def _singletons(given: StudyInputs, full: ScoredSets[ExampleFrame]) -> list[SingletonRow]:
+    frame, gap, bootstrap = given.examples, given.meaningful_gap, given.bootstrap
+    direct = joint_metrics(frame, full.predicted_harm, full.unsafe_mean, gap, bootstrap)
+    rows = [SingletonRow("the scorer itself", "none needed", direct)]
+    for singletons, harm in (("measured", frame.harm), ("predicted", full.predicted_harm)):
+        rules = evaluate_rules(frame, harm, gap, bootstrap)
+        rows += [SingletonRow(rule.rule, singletons, rule.metrics) for rule in rules]
+    return rows
+
+
+def _matching(given: StudyInputs, judge: _Judge, rows: Mapping[str, ScorerRow]) -> list[ScorerRow]:
+    if "mismatched-state" not in rows:  # then `missing` says why
+        return []
+    mismatched = mismatch_states(given.examples, given.column_groups, MISMATCH_SEED)
+    scored = score_frame(given.ensembles[FULL.name], mismatched)
+    what = "trained on matched states, judged on mismatched ones"
+    return [rows[FULL.name], judge.row(SCORED_MISMATCHED, what, scored), rows["mismatched-state"]]
+
+
+def _policy(given: StudyInputs, scored: Mapping[str, ScoredSets[ExampleFrame]], ablation: Ablation) -> list[PolicyRow]:
+    """The configuration's own operating point, from validation; without abstention there is none to choose."""
+    source = ablation.name if ablation.abstains else FULL.name
+    if source not in scored:
+        return []
+    params = given.calibrate
+    if not ablation.abstains:
+        rule = SelectionRule(max(params.max_cardinalities), params.removal_cap, float("inf"))
+        return [_policy_row(given, scored[source], ablation.name, rule, 0.0, abstains_always=False)]
+    validation = prepare_frame(given.validation, ablation, given.column_groups)
+    found = calibrate(score_frame(given.ensembles[source], validation), params)
+    coefficient = 0.0 if found.chosen is None else found.chosen.uncertainty_coefficient
+    rule = found.rule(params)
+    return [_policy_row(given, scored[source], ablation.name, rule, coefficient, abstains_always=found.abstains_always)]
+
+
+def _policy_row(
+    given: StudyInputs,
+    scored: ScoredSets[ExampleFrame],
+    name: str,
+    rule: SelectionRule,
+    coefficient: float,
+    *,
+    abstains_always: bool,
+) -> PolicyRow:
+    frame = given.examples
+    path = selection_path(scored, rule.max_cardinality, coefficient, rule.removal_cap)
+    chosen = path.at(rule.risk_threshold)
+    pruned = chosen >= 0
+    row = chosen[pruned]
+    trajectory, groups = frame.state_trajectory, int(frame.state_trajectory.max()) + 1
+
+    def by_trajectory(values: Floats, where: NDArray[np.int64]) -> Floats:
+        return np.bincount(where, weights=values, minlength=groups).astype(np.float64)
+
+    selected, unsafe = (column.astype(np.float64) for column in group_counts(frame, chosen))
+    states = by_trajectory(np.ones(len(trajectory)), trajectory)
+    harm = by_trajectory(frame.harm[row], trajectory[pruned])
+    removal = by_trajectory(frame.direct_saving[row] / frame.request_tokens[pruned], trajectory[pruned])
+    draws = draw_trajectories(groups, given.bootstrap)
+    metrics = [
+        ratio_metric(metric, over, "none", total, number, draws, given.bootstrap)
+        for metric, over, total, number in (
+            ("unsafe rate", "selected sets", unsafe, selected),
+            ("mean harm", "selected sets", harm, selected),
+            ("pruned", "all states", selected, states),
+            ("mean removal", "all states", removal, states),
+        )
+    ]
+    return PolicyRow(name, rule, coefficient, abstains_always, metrics)

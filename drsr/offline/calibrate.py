@@ -1,0 +1,146 @@
+"""The calibrate stage: the operating point of the scorer that the present data gave, chosen on validation.
+
+Incremental by content like training: the same scorer, frames and parameters are not searched twice. When no policy is
+admissible the record says so, and a policy made from it abstains always.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import drsr
+from drsr.errors import ScorerNotTrained
+from drsr.offline import calibration
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.calibration_files import search_table_csv
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.records import finish_run, start_run
+from drsr.offline.catalog.trained import (
+    CalibrationRecord,
+    TrainingRecord,
+    content_key,
+    find_calibration,
+    record_calibration,
+)
+from drsr.offline.certificates import CertifiedCalibration, calibrate_certified
+from drsr.offline.params import CalibrateParams, Params
+from drsr.offline.scored_sets import score_frame
+from drsr.offline.train import TrainingInputs, find_trained, load_trained
+from drsr.selection import SelectionRule
+
+CALIBRATION_VERSION = "calibration/1"
+"""Changes whenever the same scores and parameters would give another choice."""
+
+
+class Calibrated(NamedTuple):
+    record: CalibrationRecord
+    run: TrainingRecord
+    """The scorer that was calibrated."""
+    is_new: bool
+    """False: the same inputs gave this before, and nothing was done."""
+
+
+def calibrate(
+    catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params, *, certified: bool = False
+) -> Calibrated:
+    """Choose K, beta and tau for the full scorer of these inputs."""
+    run = require_trained(catalog, artifacts, inputs, params)
+    mode = "certified" if certified else "plain"
+    key = content_key(
+        {
+            "version": CALIBRATION_VERSION,
+            "mode": mode,
+            "params": asdict(params.calibrate),
+            "scorer": run.weights,
+            "validation": inputs.validation_hash,
+            "train": inputs.train_hash if certified else None,
+        }
+    )
+    with catalog.reading() as connection:
+        known = find_calibration(connection, key)
+    if known is not None and artifacts.exists(known.search_table):
+        return Calibrated(known, run, is_new=False)
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "calibrate", mode, drsr.__version__)
+    scorer = load_trained(artifacts, run)
+    validation = score_frame(scorer, inputs.validation)
+    if certified:
+        train = score_frame(scorer, inputs.train)
+        numbers, table = _certified(calibrate_certified(train, validation, params.calibrate), params.calibrate)
+    else:
+        numbers, table = _plain(calibration.calibrate(validation, params.calibrate), params.calibrate)
+    row = {
+        "calibration_key": key,
+        "training_run_id": run.id,
+        "mode": mode,
+        "version": CALIBRATION_VERSION,
+        "params": asdict(params.calibrate),
+        "validation_hash": inputs.validation_hash,
+        "train_hash": inputs.train_hash if certified else None,
+        "search_table": artifacts.put(table),
+        "code_version": drsr.__version__,
+        "calibrated_at": datetime.datetime.now(datetime.UTC),
+        **numbers,
+    }
+    with catalog.writing() as connection:
+        record = record_calibration(connection, row)
+        finish_run(connection, run_id, {"tried": record.tried, "abstains_always": record.abstains_always})
+    return Calibrated(record, run, is_new=True)
+
+
+def require_trained(
+    catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params
+) -> TrainingRecord:
+    """The full scorer of these inputs, or ScorerNotTrained: one of older labels is never calibrated on newer ones."""
+    run = find_trained(catalog, artifacts, inputs, params.train)
+    if run is None:
+        raise ScorerNotTrained(
+            "no scorer was trained on the present labels, features and parameters", hint="run drsr train first"
+        )
+    return run
+
+
+def frozen_rule(record: CalibrationRecord) -> SelectionRule:
+    """The rule that a policy made from this calibration selects by; without an admissible one no set passes it."""
+    threshold = float("-inf") if record.risk_threshold is None else record.risk_threshold
+    return SelectionRule(record.max_cardinality, record.removal_cap, threshold)
+
+
+def _plain(found: calibration.Calibration, params: CalibrateParams) -> tuple[dict[str, Any], bytes]:
+    admissible = int(found.table.admissible(params.max_unsafe_rate, params.max_mean_harm).sum())
+    numbers = _numbers(found, params) | {"admissible": admissible}
+    return numbers | {"unsafe_bound": None, "confidence": None, "bound": None}, search_table_csv(found, params)
+
+
+def _certified(found: CertifiedCalibration, params: CalibrateParams) -> tuple[dict[str, Any], bytes]:
+    table = found.calibration.table
+    allowed = table.admissible(params.max_unsafe_rate, params.max_mean_harm)
+    admissible = sum(bool(ok) and policy.certified for ok, policy in zip(allowed, found.tried, strict=True))
+    numbers = _numbers(found.calibration, params) | {
+        "admissible": admissible,
+        "unsafe_bound": None if found.chosen is None else found.chosen.unsafe_bound,
+        "confidence": found.confidence,
+        "bound": found.bound,
+    }
+    return numbers, search_table_csv(found, params)
+
+
+def _numbers(found: calibration.Calibration, params: CalibrateParams) -> dict[str, Any]:
+    chosen, rule = found.chosen, found.rule(params)
+    return {
+        "abstains_always": chosen is None,
+        "max_cardinality": rule.max_cardinality,
+        "uncertainty_coefficient": 0.0 if chosen is None else chosen.uncertainty_coefficient,
+        "risk_threshold": None if chosen is None else chosen.risk_threshold,
+        "removal_cap": rule.removal_cap,
+        "states": found.table.states,
+        "incomplete_states": found.incomplete_states,
+        "tried": len(found.table),
+        "selected": 0 if chosen is None else chosen.selected,
+        "unsafe_rate": None if chosen is None else chosen.unsafe_rate,
+        "mean_harm": None if chosen is None else chosen.mean_harm,
+        "mean_removal": 0.0 if chosen is None else chosen.mean_removal,
+        "explanation": found.explanation,
+    }

@@ -1,0 +1,140 @@
+"""Trained scorers and their operating points in the catalog: found by what they were made from, recorded once."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, Select, select
+
+from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
+from drsr.offline.catalog.statements import insert_new
+
+
+class TrainingRecord(NamedTuple):
+    """A row of `training_run`, where each column is explained."""
+
+    id: int
+    run_key: str
+    ablation: str
+    version: str
+    params: dict[str, Any]
+    view_id: int
+    labeler_id: int
+    layout_hash: str
+    train_hash: str
+    validation_hash: str
+    train_sets: int
+    train_trajectories: int
+    validation_sets: int
+    validation_trajectories: int
+    seeds: list[int]
+    chosen_epochs: list[int]
+    metrics: dict[str, Any]
+    weights: str
+    history: str
+    code_version: str
+    seconds: float
+    trained_at: datetime.datetime
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict() | {"trained_at": self.trained_at.isoformat(timespec="seconds")}
+
+
+class CalibrationRecord(NamedTuple):
+    """A row of `calibration_run`, where each column is explained."""
+
+    id: int
+    calibration_key: str
+    training_run_id: int
+    mode: str
+    version: str
+    params: dict[str, Any]
+    validation_hash: str
+    train_hash: str | None
+    abstains_always: bool
+    max_cardinality: int
+    uncertainty_coefficient: float
+    risk_threshold: float | None
+    removal_cap: float
+    states: int
+    incomplete_states: int
+    tried: int
+    admissible: int
+    selected: int
+    unsafe_rate: float | None
+    mean_harm: float | None
+    mean_removal: float
+    unsafe_bound: float | None
+    confidence: float | None
+    bound: str | None
+    explanation: str
+    search_table: str
+    code_version: str
+    calibrated_at: datetime.datetime
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict() | {"calibrated_at": self.calibrated_at.isoformat(timespec="seconds")}
+
+
+def content_key(facts: Mapping[str, Any]) -> str:
+    """SHA-256 over facts that are plain values. What cannot be written as JSON is an error, never a hit."""
+    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def find_training_run(connection: Connection, run_key: str) -> TrainingRecord | None:
+    """The scorer that was made from exactly these inputs."""
+    row = connection.execute(_trained().where(TrainingRun.run_key == run_key)).one_or_none()
+    return None if row is None else TrainingRecord(*row)
+
+
+def get_training_run(connection: Connection, row_id: int) -> TrainingRecord:
+    """The scorer of a calibration."""
+    return TrainingRecord(*connection.execute(_trained().where(TrainingRun.id == row_id)).one())
+
+
+def latest_training_runs(connection: Connection, limit: int) -> list[TrainingRecord]:
+    """The newest first."""
+    query = _trained().order_by(TrainingRun.trained_at.desc(), TrainingRun.id.desc()).limit(limit)
+    return [TrainingRecord(*row) for row in connection.execute(query)]
+
+
+def record_training_run(connection: Connection, row: Mapping[str, Any]) -> TrainingRecord:
+    """Record it in the caller's write transaction, unless it is there; returns what is there."""
+    insert_new(connection, TrainingRun, [row])
+    found = find_training_run(connection, row["run_key"])
+    assert found is not None  # it was inserted by this transaction or before it
+    return found
+
+
+def find_calibration(connection: Connection, calibration_key: str) -> CalibrationRecord | None:
+    """The outcome for exactly these inputs."""
+    row = connection.execute(_calibrated().where(CalibrationRun.calibration_key == calibration_key)).one_or_none()
+    return None if row is None else CalibrationRecord(*row)
+
+
+def latest_calibrations(connection: Connection, limit: int, mode: str | None = None) -> list[CalibrationRecord]:
+    """The newest first, of one mode where asked."""
+    query = _calibrated().order_by(CalibrationRun.calibrated_at.desc(), CalibrationRun.id.desc()).limit(limit)
+    if mode is not None:
+        query = query.where(CalibrationRun.mode == mode)
+    return [CalibrationRecord(*row) for row in connection.execute(query)]
+
+
+def record_calibration(connection: Connection, row: Mapping[str, Any]) -> CalibrationRecord:
+    """Record it in the caller's write transaction, unless it is there; returns what is there."""
+    insert_new(connection, CalibrationRun, [row])
+    found = find_calibration(connection, row["calibration_key"])
+    assert found is not None  # it was inserted by this transaction or before it
+    return found
+
+
+def _trained() -> Select[Any]:
+    return select(*(getattr(TrainingRun, field) for field in TrainingRecord._fields))
+
+
+def _calibrated() -> Select[Any]:
+    return select(*(getattr(CalibrationRun, field) for field in CalibrationRecord._fields))
