@@ -85,7 +85,17 @@ def build_parser() -> argparse.ArgumentParser:
     add_backbone_commands(commands)
     for entry in sorted(entry_points(group="drsr.commands"), key=lambda entry: entry.name):
         entry.load()(commands)
+    _accept_debug_behind(commands)
     return parser
+
+
+def _accept_debug_behind(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """`drsr COMMAND --debug` means the same as `drsr --debug COMMAND`: people add it to the line that just failed."""
+    for command in commands.choices.values():
+        command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        for action in command._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                _accept_debug_behind(action)
 
 
 def read_document(path: str) -> tuple[bytes, str]:

@@ -198,8 +198,9 @@ def test_a_fault_of_our_own_is_said_to_be_one(
     code, _, err = printed(capsys, "inspect", SAMPLE)
     assert code == 3
     assert "internal error: ZeroDivisionError: planted" in err
-    with pytest.raises(ZeroDivisionError):
-        main(["--debug", "inspect", SAMPLE])
+    for arguments in (["--debug", "inspect", SAMPLE], ["inspect", SAMPLE, "--debug"]):
+        with pytest.raises(ZeroDivisionError):
+            main(arguments)
 
 
 def test_usage_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
