@@ -68,24 +68,30 @@ def find_labeler(connection: Connection, name: str, identity: LabelerIdentity) -
 
     One that measures otherwise than `identity` is refused: labels of two language models must not be mixed.
     """
-    columns = [getattr(Labeler, field) for field in LabelerIdentity._fields]
-    row = connection.execute(select(Labeler.id, *columns).where(Labeler.name == name)).one_or_none()
-    if row is None:
+    found = recorded_identity(connection, name)
+    if found is None:
         return None
-    for field, there, here in zip(LabelerIdentity._fields, row[1:], identity, strict=True):
+    labeler_id, recorded = found
+    for field, there, here in zip(LabelerIdentity._fields, recorded, identity, strict=True):
         if there != here:
             raise SettingsError(
                 f"labeler {name!r} measures with {field} {there!r}, these settings with {here!r}",
                 hint="go back to its settings, or name a new labeler: drsr label --labeler NAME",
             )
-    found: int = row[0]
-    return found
+    return labeler_id
 
 
 def labeler_named(connection: Connection, name: str) -> int | None:
     """The id of the labeler of this name, however it measures."""
     found: int | None = connection.execute(select(Labeler.id).where(Labeler.name == name)).scalar()
     return found
+
+
+def recorded_identity(connection: Connection, name: str) -> tuple[int, LabelerIdentity] | None:
+    """The id of the labeler of this name and how it measures; None where there is none."""
+    columns = [getattr(Labeler, field) for field in LabelerIdentity._fields]
+    row = connection.execute(select(Labeler.id, *columns).where(Labeler.name == name)).one_or_none()
+    return None if row is None else (row[0], LabelerIdentity(*row[1:]))
 
 
 def ensure_labeler(connection: Connection, name: str, identity: LabelerIdentity) -> int:
