@@ -37,6 +37,8 @@ def build_receipt(decision: Decision) -> dict[str, Any]:
             "backbone": numbers.backbone.name,
             "backbone_identity": numbers.backbone.identity,
             "layout_hash": numbers.layout_hash,
+            "renderer_version": numbers.renderer_version,
+            "rule_version": numbers.rule_version,
             "max_cardinality": numbers.max_cardinality,
             "uncertainty_coefficient": numbers.uncertainty_coefficient,
             "risk_threshold": numbers.risk_threshold,

@@ -24,6 +24,10 @@ from drsr.features.vectors import CandidateFeatures, candidate_features, layout_
 
 if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
+    from drsr.session import SessionCache
+
+SESSION_BYTES = 2 << 30
+"""Memory for the backbone's state of all runs in sessions together; the least recently used goes first."""
 
 SCRIPTED_LAYOUT = hashlib.sha256(f"scripted structural/1 {STRUCTURAL}".encode()).hexdigest()
 """Of the double's columns: no policy for a real backbone has it."""
@@ -70,6 +74,8 @@ class FrozenRepresentation:
     def __init__(self, backbone: FrozenLM) -> None:
         self.backbone = backbone
         self.layout_hash = layout_of(geometry_of(backbone)).hash
+        self._sessions: SessionCache | None = None
+        self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -91,9 +97,13 @@ class FrozenRepresentation:
         return candidate_features(self.backbone, state)
 
     def session(self) -> FeatureSource:
-        from drsr.session import Session  # needs torch
+        """All sessions share one bounded store, which finds a run's state by its tokens."""
+        from drsr.session import SessionCache  # needs torch
 
-        return Session(self.backbone)
+        with self._lock:
+            if self._sessions is None:
+                self._sessions = SessionCache(self.backbone, SESSION_BYTES)
+            return self._sessions
 
 
 class ScriptedRepresentation:
