@@ -21,6 +21,19 @@ from drsr.errors import SettingsError
 MILLION = 1_000_000
 
 
+class Weighed(NamedTuple):
+    """What a deletion would change in money."""
+
+    extra_now: float
+    """What this call costs more for it; negative where it is cheaper at once."""
+    saved_later: float
+    """What all later calls together are expected to cost less."""
+
+    @property
+    def worth_it(self) -> bool:
+        return self.saved_later > self.extra_now
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """Per million tokens, in any one currency."""
@@ -59,10 +72,7 @@ class Prices:
 
     def input_cost(self, tokens: int, cached: int) -> float:
         """What a request of so many tokens costs of which the provider has the first `cached` in its cache."""
-        if tokens < self.cache_minimum:
-            return tokens * self.input / MILLION
-        read = self.readable(cached)
-        return (read * self.cached_input + (tokens - read) * self.cache_write) / MILLION
+        return self._input_millionths(tokens, cached) / MILLION
 
     def output_cost(self, tokens: int) -> float:
         return tokens * self.output / MILLION
@@ -71,33 +81,25 @@ class Prices:
         """How much of a common prefix is read from the cache."""
         return cached if cached >= self.cache_minimum else 0
 
+    def _input_millionths(self, tokens: int, cached: int) -> float:
+        """The same in millionths: exact for round prices, so that equal costs compare as equal."""
+        if tokens < self.cache_minimum:
+            return tokens * self.input
+        read = self.readable(cached)
+        return read * self.cached_input + (tokens - read) * self.cache_write
+
+    def weigh(self, *, tokens: int, cached: int, first_changed: int, saving: int, remaining_calls: int) -> Weighed:
+        """Weigh one deletion.
+
+        `tokens` is the length of the request without it, of which the first `cached` tokens are in the provider's
+        cache; the deletion takes away `saving` tokens, the first of them at position `first_changed`. After this call
+        `remaining_calls` more are expected, each of which carries the whole request again.
+        """
+        left = tokens - saving
+        keep = self._input_millionths(tokens, cached)
+        delete = self._input_millionths(left, min(cached, first_changed))
+        carried = self._input_millionths(tokens, tokens) - self._input_millionths(left, left)
+        return Weighed((delete - keep) / MILLION, remaining_calls * carried / MILLION)
+
     def to_json(self) -> dict[str, float | None]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-
-class Weighed(NamedTuple):
-    """What a deletion would change in money."""
-
-    extra_now: float
-    """What this call costs more for it; negative where it is cheaper at once."""
-    saved_later: float
-    """What all later calls together are expected to cost less."""
-
-    @property
-    def worth_it(self) -> bool:
-        return self.saved_later > self.extra_now
-
-
-def weigh(
-    prices: Prices, *, tokens: int, cached: int, first_changed: int, saving: int, remaining_calls: int
-) -> Weighed:
-    """Weigh one deletion.
-
-    `tokens` is the length of the request without it, of which the first `cached` tokens are in the provider's cache;
-    the deletion takes away `saving` tokens, the first of them at position `first_changed`. After this call
-    `remaining_calls` more are expected, each of which carries the whole request again.
-    """
-    keep = prices.input_cost(tokens, cached)
-    delete = prices.input_cost(tokens - saving, min(cached, first_changed))
-    carried = prices.input_cost(tokens, tokens) - prices.input_cost(tokens - saving, tokens - saving)
-    return Weighed(extra_now=delete - keep, saved_later=remaining_calls * carried)

@@ -27,7 +27,7 @@ from drsr.deletion_sets import DeletionSet
 from drsr.errors import AlignmentError
 from drsr.history import Block, BlockKind, History, Protect, Rewrite, delete, read_history, removal
 from drsr.invariants import check_all
-from drsr.prices import Prices, Weighed, weigh
+from drsr.prices import Prices, Weighed
 from drsr.protocol import new_violations, violations
 from drsr.rendering import Rendering, common_prefix, render
 from drsr.request import Request
@@ -98,7 +98,9 @@ class PruningSession:
 
         body = request_body(messages, request, tools, system)
         with self._lock:
-            return self.policy.decided(body, format, lambda read: self._decide(read, protect))
+            decision = self.policy.decided(body, format, lambda read: self._decide(read, protect))
+            self.calls += 1
+            return decision
 
     def _decide(self, request: Request, protect: Protect | None) -> tuple[Outcome, Mapping[str, Any]]:
         base = self._base(request, protect)
@@ -170,8 +172,7 @@ class PruningSession:
         if base.saving() + found.direct_saving > self.policy.numbers.removal_cap * len(base.rendering):
             return Verdict.OVER_REMOVAL_CAP
         spans = state.rendering.removed_spans(found.removal)
-        weighed[found.mask] = weigh(
-            self.prices,
+        weighed[found.mask] = self.prices.weigh(
             tokens=len(state.rendering),
             cached=cached,
             first_changed=spans[0].start if spans else len(state.rendering),
@@ -216,7 +217,6 @@ class PruningSession:
         )
         self._sent = base.rendering.without(removal(base.history, outcome.removed))
         self._sent_at = self._clock()
-        self.calls += 1
 
     def _about(
         self,

@@ -66,7 +66,7 @@ def scripted_scores(seed: int, threshold: float, *, beta: float = 0.0, cap: floa
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.one_of(eligible, aborted),
     st.integers(0, 99),
