@@ -34,8 +34,8 @@ test: .venv/installed    ## all tests, as CI runs them
 	$(BIN)/drsr backbone fetch smollm2-135m
 	$(BIN)/python -m pytest
 
-fuzz: .venv/installed    ## ten thousand generated requests of both protocols through the core
-	DRSR_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz --timeout 3600
+fuzz: .venv/installed    ## ten thousand generated requests through the core, twenty thousand and all recorded runs through a policy
+	DRSR_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz tests/test_real_decisions.py --timeout 3600
 
 lint: .venv/installed    ## ruff and strict mypy
 	$(BIN)/ruff check .

@@ -76,12 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All commands, the offline ones included; nothing heavy is imported for it."""
     from drsr.backbone.cli import add_commands as add_backbone_commands
+    from drsr.commands import prune, receipts
 
     parser = argparse.ArgumentParser(prog="drsr", description="Frozen pruning policies for language-model agents.")
     parser.add_argument("--version", action="version", version=f"drsr {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_inspect(commands)
+    prune.add_command(commands)
+    receipts.add_commands(commands)
     add_backbone_commands(commands)
     for entry in sorted(entry_points(group="drsr.commands"), key=lambda entry: entry.name):
         entry.load()(commands)

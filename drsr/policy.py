@@ -64,7 +64,7 @@ class Decision:
 
     id: str
     """Unique, 16 hexadecimal digits: the name of this decision in a receipts file."""
-    request: Any
+    request: Any = field(repr=False)
     """The request body to send, in the form it came in: `{"messages": [...], ...}`. Where nothing was removed, it
     holds the caller's own objects; otherwise copies."""
     pruned: bool
@@ -72,7 +72,8 @@ class Decision:
     reason: Reason | None
     """Why nothing was removed, or in a session nothing more; None when this decision removed something."""
     detail: str
-    """One sentence more about the reason; never holds text of the request, and of a failure only its class."""
+    """One sentence more about the reason. Of the request it names at most an id, a role or a field, shortened; of a
+    failure its class and the place in drsr, never its text."""
     tokens_before: int | None
     """Tokens of the request as it came, counted with the policy's backbone; None where it could not be read."""
     tokens_after: int | None

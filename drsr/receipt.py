@@ -5,13 +5,15 @@ It holds hashes, sizes, scores and places, and no text of the request unless tha
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from drsr.errors import ReceiptError
 from drsr.history import Block
-from drsr.request import Request
+from drsr.request import Request, read_request
 from drsr.selection import Verdict
 from drsr.tables import table
 from drsr.version import __version__
@@ -174,6 +176,42 @@ def explain(record: dict[str, Any]) -> str:
         headers = ("delete", "saves", "share", "unsafe score", "predicted harm", "why")
         lines += ["", f"{len(rows)} sets of {len(names)} candidates:", table(headers, rows)]
     return "\n".join(lines)
+
+
+def diff(record: dict[str, Any]) -> list[str]:
+    """What a decision took away: the lines of a unified diff where the text was kept, else which Blocks."""
+    if not record["pruned"]:
+        return [f"decision {record['id']} changed nothing: {record['reason']}"]
+    if "text" not in record:
+        removed = [f"- {block['block']} ({block['kind']}, {_places(block['messages'])})" for block in record["removed"]]
+        return [f"decision {record['id']} removed:", *removed, "the text was not kept in this receipt"]
+    before, after = (_lines(record["text"][when]) for when in ("before", "after"))
+    return list(difflib.unified_diff(before, after, "before", "after", lineterm=""))
+
+
+def restore(record: dict[str, Any]) -> Any:
+    """The request as it was before the decision. ReceiptError where the receipt does not hold it."""
+    if "text" not in record:
+        raise ReceiptError(
+            "its receipt holds no text, so the request cannot be restored from it",
+            where=f"decision {record['id']}",
+            hint="receipts keep the text where it is asked for: --keep-text, or ReceiptFile(path, keep_text=True)",
+        )
+    body = record["text"]["before"]
+    if record["hashes"] is not None and _hash_of(body, record) != record["hashes"]["before"]:
+        raise ReceiptError("the text in its receipt is another request's", where=f"decision {record['id']}")
+    return body
+
+
+def _hash_of(body: Any, record: dict[str, Any]) -> str:
+    return request_hash(read_request(body, protocol=record["protocol"]))
+
+
+def _lines(body: Any) -> list[str]:
+    """JSON line by line, without the commas between them: losing a neighbour is no change of a line. What could move a
+    terminal's cursor is shown as `?`."""
+    lines = json.dumps(body, indent=1, ensure_ascii=False).split("\n")
+    return ["".join(c if c.isprintable() else "?" for c in line.removesuffix(",")) for line in lines]
 
 
 def _in_short(record: dict[str, Any], tokens: dict[str, Any]) -> str:

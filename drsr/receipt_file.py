@@ -34,8 +34,19 @@ class ReceiptFile:
         self.keep_text = keep_text
 
     def __call__(self, decision: Decision) -> None:
-        record = decision.receipt_with_text() if self.keep_text else decision.receipt
-        append_line(self.path, json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode())
+        append_line(self.path, self._line(decision))
+
+    def _line(self, decision: Decision) -> bytes:
+        if not self.keep_text:
+            return _encoded(decision.receipt)
+        try:
+            return _encoded(decision.receipt_with_text())
+        except (TypeError, ValueError, RecursionError) as error:  # what was handed in is not JSON
+            return _encoded({**decision.receipt, "text_not_kept": type(error).__name__})
+
+
+def _encoded(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def append_line(path: Path, line: bytes) -> None:

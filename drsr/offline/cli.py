@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from drsr.offline.commands import catalog, freeze, harm, ingest, label, plan, status
+from drsr.offline.commands import catalog, freeze, harm, ingest, label, plan, price_report, status
 from drsr.offline.sandbox import cli as sandbox
 
 
@@ -13,3 +13,4 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for command in (ingest, freeze, plan, label, status, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
+    price_report.join(commands)

@@ -1,0 +1,80 @@
+"""`drsr prune REQUEST.json --policy FOLDER`: the request as the policy would send it, on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+_EXAMPLES = """\
+examples:
+  drsr prune request.json --policy policies/2026.11.16 > smaller.json
+  drsr prune request.json --policy policies/2026.11.16 --explain --protect tool=read_policy
+  drsr prune request.json --policy policies/2026.11.16 --receipts receipts.jsonl --keep-text
+"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "prune",
+        help="remove from a request what a policy says can go",
+        description="Prints the rewritten request. A request that cannot be pruned is printed as it came, byte for "
+        "byte, with the reason on standard error.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "request", nargs="?", metavar="REQUEST.json", help="a request body or a list of messages; - reads stdin"
+    )
+    parser.add_argument("--policy", required=True, metavar="FOLDER", help="the policy's folder")
+    parser.add_argument("--format", choices=("auto", "openai", "anthropic"), default="auto", help="wire form")
+    parser.add_argument("--explain", action="store_true", help="show every set considered, on standard error")
+    parser.add_argument(
+        "--protect",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="keep a Block (3.1), a Step (3), the exchanges with a tool (tool=NAME) or Blocks that hold some words "
+        "(text=WORDS); may be given several times",
+    )
+    parser.add_argument("--receipts", metavar="FILE", help="append the decision's receipt to this file")
+    parser.add_argument(
+        "--keep-text", action="store_true", help="write the request before and after into the receipt, for drsr restore"
+    )
+    parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
+    parser.add_argument("--device", help="where the backbone runs (default: cpu)")
+    parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object with the request and the receipt")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.cli import read_document
+    from drsr.decision import Reason
+    from drsr.errors import InputError
+    from drsr.policy import load_policy
+    from drsr.protection import parse_protection
+    from drsr.receipt_file import ReceiptFile
+    from drsr.wire.json_values import parse_json
+
+    if options.request is None:
+        raise InputError("no request", hint="drsr prune REQUEST.json --policy FOLDER; - reads standard input")
+    protect = parse_protection(options.protect)
+    data, where = read_document(options.request)
+    body = parse_json(data, where)
+    policy = load_policy(options.policy, backbone=options.backbone, device=options.device, dtype=options.dtype)
+    decision = policy.prune(request=body, format=options.format, protect=protect)
+    if options.receipts:
+        ReceiptFile(options.receipts, keep_text=options.keep_text)(decision)
+    if options.explain:
+        print(decision.explain(), file=sys.stderr)
+    elif not decision.pruned:
+        print(f"drsr: unchanged: {decision.reason}: {decision.detail}", file=sys.stderr)
+    if options.json:
+        print(json.dumps({"request": decision.request, "receipt": decision.receipt}))
+    elif decision.pruned:
+        print(json.dumps(decision.request, ensure_ascii=False))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+    return 3 if decision.reason is Reason.INTERNAL_FAILURE else 0
