@@ -208,7 +208,8 @@ def checked(backbone: Backbone, identity: str, layout_hash: str) -> FrozenRepres
 
     if backbone.identity != identity:
         raise _other_backbone(backbone.name, backbone.identity, identity)
-    assert isinstance(backbone, FrozenLM)
+    if not isinstance(backbone, FrozenLM):
+        raise PolicyMismatch("it has no layers to read features from", where=backbone.name)
     representation = FrozenRepresentation(backbone)
     if representation.layout_hash != layout_hash:
         raise PolicyMismatch(

@@ -17,44 +17,22 @@ from drsr.candidates import DecisionState
 from drsr.contracts import SetScores
 from drsr.decision import Reason, decide
 from drsr.errors import NonFiniteFeature
-from drsr.features.geometry import geometry_of
-from drsr.features.layout import Layout
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.offline import samples
 from drsr.policy import Policy
-from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
-from drsr.representation import SCRIPTED_LAYOUT, FrozenRepresentation
+from drsr.representation import SCRIPTED_LAYOUT
 from drsr.request import Request, read_request
 from drsr.scorer.scripted import ScriptedScorer
-from drsr.scripted_policy import scripted_policy, seeded_ensemble
+from drsr.scripted_policy import scripted_policy
 from drsr.selection import Verdict
 from tests.features.states import run_messages
+from tests.seeded_policies import tiny_policy
 from tests.slow_decision import slow_decision
 from tests.strategies import aborted, eligible
 from tests.tiny_backbones import ARCHITECTURES, fresh_backbone, tiny_backbone
-from tests.tiny_models import WINDOW, Architecture
+from tests.tiny_models import Architecture
 
 BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
-
-
-def tiny_policy(backbone: FrozenLM, risk_threshold: float | None = 1.0) -> Policy:
-    """A policy for a tiny model, with seeded weights for its real layout."""
-    layout = Layout(geometry_of(backbone))
-    numbers = PolicyNumbers(
-        version="tiny",
-        max_cardinality=3,
-        uncertainty_coefficient=0.0,
-        risk_threshold=risk_threshold,
-        removal_cap=0.2,
-        harm_tolerance=0.02,
-        context_cap=WINDOW,
-        target_cap=64,
-        seeds=(11, 29, 47),
-        backbone=BackboneNumbers(backbone.name, backbone.identity, "float32", geometry_of(backbone)),
-        layout_hash=layout.hash,
-    )
-    scorer = seeded_ensemble(layout.hash, len(layout.columns), numbers.seeds)
-    return Policy(numbers, scorer, FrozenRepresentation(backbone))
 
 
 def scripted_scores(seed: int, threshold: float, *, beta: float = 0.0, cap: float = 0.2, steps: int = 0) -> Policy:

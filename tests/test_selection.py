@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.selection import AbstentionReason, ProposedSets, SelectionRule, select, structurally_valid
+from drsr.selection import AbstentionReason, ProposedSets, SelectionRule, Verdict, select, structurally_valid, verdicts
 
 RULE = SelectionRule(max_cardinality=3, removal_cap=0.20, risk_threshold=0.0740822119017442)
 
@@ -103,3 +103,50 @@ def test_it_is_the_best_of_the_feasible(
     assert found.feasible.sum() == len(feasible)
     assert (found.reason is None) == bool(feasible)
     assert (structurally_valid(sets(*rows), tokens, 3, 0.2) >= found.feasible).all()
+
+
+def test_every_verdict_by_hand() -> None:
+    rows = [
+        (4, 100, True, 0.0, 0.0),
+        (1, 0, True, 0.0, 0.0),
+        (1, 100, False, 0.0, 0.0),
+        (1, 201, True, 0.0, 0.0),
+        (1, 100, True, 0.3, 0.0),
+        (1, 99, True, 0.0, 0.0),
+        (1, 150, True, 0.15, 0.0),
+        (1, 150, True, 0.1, 0.2),
+        (1, 150, True, 0.1, 0.1),
+        (1, 150, True, 0.1, 0.1),
+        (1, 100, True, math.nan, 0.0),
+    ]
+    rule = SelectionRule(3, 0.2, 0.2)
+    selection = select(sets(*rows), 1_000, rule)
+    assert verdicts(sets(*rows), 1_000, rule, selection) == [
+        Verdict.TOO_MANY_BLOCKS,
+        Verdict.SAVES_NOTHING,
+        Verdict.BREAKS_PROTOCOL,
+        Verdict.OVER_REMOVAL_CAP,
+        Verdict.OVER_RISK_THRESHOLD,
+        Verdict.SAVES_LESS,
+        Verdict.HIGHER_UNSAFE_SCORE,
+        Verdict.HIGHER_PREDICTED_HARM,
+        Verdict.CHOSEN,
+        Verdict.LISTED_LATER,
+        Verdict.OVER_RISK_THRESHOLD,
+    ]
+
+
+@given(
+    rows=st.lists(ROW, min_size=1, max_size=15), tokens=st.integers(1, 200), threshold=st.sampled_from([0.0, 0.1, 1.0])
+)
+def test_verdicts_agree_with_the_selection(
+    rows: list[tuple[int, int, bool, float, float]], tokens: int, threshold: float
+) -> None:
+    rule = SelectionRule(3, 0.2, threshold)
+    selection = select(sets(*rows), tokens, rule)
+    found = verdicts(sets(*rows), tokens, rule, selection)
+    beaten = {Verdict.SAVES_LESS, Verdict.HIGHER_UNSAFE_SCORE, Verdict.HIGHER_PREDICTED_HARM, Verdict.LISTED_LATER}
+    assert [verdict in beaten | {Verdict.CHOSEN} for verdict in found] == selection.feasible.tolist()
+    assert [row for row, verdict in enumerate(found) if verdict is Verdict.CHOSEN] == (
+        [] if selection.chosen is None else [selection.chosen]
+    )
