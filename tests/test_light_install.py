@@ -19,9 +19,13 @@ from drsr.backbone.scripted import ScriptedTokenizer
 request = drsr.read_request(json.loads(open(sys.argv[1]).read()))
 state = drsr.freeze(request, ScriptedTokenizer(), 50_000)
 sets = drsr.deletion_sets(state, 3)
+from drsr.scripted_policy import scripted_policy
+scripted_policy().save("policy")
+decision = drsr.load_policy("policy").prune(request=json.loads(open(sys.argv[1]).read()))
 loaded = {name.split(".")[0] for name in sys.modules}
 heavy = sorted(loaded & {"torch", "transformers", "sqlalchemy", "orjson", "fsspec"})
-print(json.dumps({"sets": len(sets), "savings": [found.direct_saving for found in sets], "heavy": heavy}))
+savings = [found.direct_saving for found in sets]
+print(json.dumps({"sets": len(sets), "savings": savings, "heavy": heavy, "pruned": decision.pruned}))
 """
 
 
@@ -58,6 +62,12 @@ def test_the_light_install(light: Path, tmp_path: Path) -> None:
     assert seen["sets"] in (7, 14)
     assert min(seen["savings"]) > 0
     assert seen["heavy"] == []
+    assert seen["pruned"] is True
+
+    pruned = run(light, "-m", "drsr", "prune", str(sample), "--policy", "policy", "--explain", cwd=tmp_path)
+    assert pruned.returncode == 0, pruned.stderr
+    assert len(json.loads(pruned.stdout)["messages"]) < len(json.loads(sample.read_text())["messages"])
+    assert "CHOSEN" in pruned.stderr
 
     inspected = run(light, "-m", "drsr", "inspect", str(sample), "--backbone", "scripted", cwd=tmp_path)
     assert inspected.returncode == 0, inspected.stderr
