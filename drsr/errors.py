@@ -35,6 +35,7 @@ Our exception hierarchy:
   x PolicyError               a frozen policy cannot be used
     + PolicyCorrupt           one of its files is missing, cut short, not readable or has another hash
     + PolicyMismatch          made for another backbone, feature layout, renderer or candidate rule
+  x NotCarriedOver            a decision could not be carried over to a framework's own objects; they stay unchanged
   x MissingExtra              a third-party package of an optional extra is not installed
   x CatalogError              the catalog or the artifact store cannot be used as it is
     + CatalogUnreachable      no such database, no permission, locked, or not answering
@@ -193,6 +194,10 @@ class PolicyMismatch(PolicyError):
 
 class ReceiptError(InputError):
     """A decision's receipt is not there, or does not hold what was asked for."""
+
+
+class NotCarriedOver(DrsrError):
+    """A decision could not be carried over to a framework's own objects; they stay unchanged."""
 
 
 class MissingExtra(DrsrError):

@@ -1,0 +1,34 @@
+"""The Anthropic SDK: a client whose messages are pruned before they are sent.
+
+    client = prune_with(policy, Anthropic())    # or AsyncAnthropic, AnthropicBedrock, ...
+    client.messages.create(model=..., max_tokens=..., messages=messages, tools=tools)
+
+`stream`, `parse`, `beta.messages`, `with_raw_response` and `with_options` work as ever. The list of messages stays as
+it is. A call with `extra_headers={"x-drsr-bypass": "1"}` is sent as it is. `count_tokens` counts what it is given.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, Unpack
+
+from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.sdk_client import with_pruned_requests
+from drsr.adapters.wire_form import anthropic_body
+from drsr.errors import MissingExtra
+from drsr.policy import Policy
+from drsr.pruning_session import PruningSession
+
+try:
+    import anthropic  # noqa: F401 - the client comes from the caller; without the SDK there can be none
+except ImportError as error:
+    raise MissingExtra("anthropic", "anthropic", needed_for="the adapter of the Anthropic SDK") from error
+
+C = TypeVar("C")
+"""The SDK's clients have no public class in common: those of Bedrock and Vertex are no `Anthropic`."""
+
+
+def prune_with(policy: Policy | PruningSession, client: C, **options: Unpack[Options]) -> C:
+    """A copy of the client that asks the policy before each message."""
+    return with_pruned_requests(
+        client, Pruner(policy, **options), lambda path: anthropic_body if path == "/v1/messages" else None
+    )

@@ -1,0 +1,59 @@
+"""How an adapter tells a framework's own objects as a request that drsr reads, and carries a decision back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from drsr.history import removal
+from drsr.parts import Place
+from drsr.policy import Decision
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Removed(NamedTuple):
+    """What a decision takes out of the request it was asked about."""
+
+    messages: frozenset[int]
+    """The messages that are gone, by their index in the request."""
+    places: Mapping[int, frozenset[Place]]
+    """Of messages that stay, what is gone: `("tool_calls", 0)`, `("content",)`, ..."""
+    left: Mapping[int, Any]
+    """The same messages as they are now."""
+
+
+class Form(Protocol[T_co]):
+    """A framework's own objects, told as a request."""
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request, with `messages` and perhaps `tools` and `system`."""
+
+    @property
+    def format(self) -> Literal["openai", "anthropic"]: ...
+
+    @property
+    def pinned(self) -> frozenset[int]:
+        """Messages of which nothing may go, although they look as if it could."""
+
+    def without(self, removed: Removed) -> T_co:
+        """The framework's objects without what is removed. Those that were read stay as they are."""
+
+
+def removed_by(decision: Decision) -> Removed:
+    """What is missing from the decision's request, in terms of the one that it was asked about."""
+    if decision.outcome is None:
+        return Removed(frozenset(), {}, {})
+    evidence = decision.outcome.evidence
+    gone = removal(evidence.original, decision.outcome.removed)
+    messages = evidence.original.request.messages
+    sent = dict(zip(evidence.returned.kept, decision.messages, strict=True))
+    return Removed(
+        messages=gone.vanished,
+        places={
+            index: frozenset(messages[index].parts[number].place for number in numbers)
+            for index, numbers in gone.parts.items()
+        },
+        left={index: sent[index] for index in gone.parts},
+    )

@@ -1,0 +1,33 @@
+"""The OpenAI SDK: a client whose chat completions are pruned before they are sent.
+
+    client = prune_with(policy, OpenAI())       # or AsyncOpenAI, AzureOpenAI, ...
+    client.chat.completions.create(model=..., messages=messages, tools=tools)
+
+`stream`, `parse`, `with_raw_response` and `with_options` work as ever. The list of messages stays as it is. A call with
+`extra_headers={"x-drsr-bypass": "1"}` is sent as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, Unpack
+
+from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.sdk_client import with_pruned_requests
+from drsr.adapters.wire_form import openai_body
+from drsr.errors import MissingExtra
+from drsr.policy import Policy
+from drsr.pruning_session import PruningSession
+
+try:
+    from openai import AsyncOpenAI, OpenAI
+except ImportError as error:
+    raise MissingExtra("openai", "openai", needed_for="the adapter of the OpenAI SDK") from error
+
+C = TypeVar("C", bound=OpenAI | AsyncOpenAI)
+
+
+def prune_with(policy: Policy | PruningSession, client: C, **options: Unpack[Options]) -> C:
+    """A copy of the client that asks the policy before each chat completion."""
+    return with_pruned_requests(
+        client, Pruner(policy, **options), lambda path: openai_body if path == "/chat/completions" else None
+    )

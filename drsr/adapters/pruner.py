@@ -1,0 +1,107 @@
+"""What all adapters do: ask the policy about a view of the history, show the decision, and never break the agent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn, TypedDict, TypeVar
+
+from drsr.adapters.bypass import bypassed
+from drsr.adapters.forms import Form, removed_by
+from drsr.decision import Reason
+from drsr.errors import NotCarriedOver
+from drsr.history import Block, Protect
+from drsr.policy import Decision, Policy
+from drsr.pruning_session import PruningSession
+from drsr.request import Request
+
+T = TypeVar("T")
+
+_log = logging.getLogger("drsr")
+
+
+class Options(TypedDict, total=False):
+    """What every adapter can be told, by keyword."""
+
+    protect: Protect | None
+    """`protect(block, request)` pins every Block for which it says True."""
+    on_decision: Callable[[Decision], None] | None
+    """Told of every decision, also of those that left everything as it was: `decision.explain()` says why."""
+    shadow: bool
+    """Decide and tell, but send everything: to see what would happen."""
+
+
+class Pruner:
+    """One policy (or one session of it) behind one adapter. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        policy: Policy | PruningSession,
+        *,
+        protect: Protect | None = None,
+        on_decision: Callable[[Decision], None] | None = None,
+        shadow: bool = False,
+    ) -> None:
+        if not isinstance(policy, Policy | PruningSession):
+            raise TypeError(f"a policy or a session of one, not a {type(policy).__name__}: see drsr.load_policy")
+        self.policy = policy
+        self.protect = protect
+        self.on_decision = on_decision
+        self.shadow = shadow
+
+    def view(self, native: T, read: Callable[[T], Form[T]]) -> T:
+        """What to send instead of `native`: the very same object unless something is removed from a copy of it.
+
+        `read` tells it as a request. It raises RequestError where it cannot; the decision then says so.
+        """
+        if bypassed():
+            return native
+        seen = native
+        try:
+            form = read(native)
+            decision = self.policy.prune(request=form.request, format=form.format, protect=self._protect(form.pinned))
+            if decision.pruned and not self.shadow:
+                seen = form.without(removed_by(decision))
+                if read(seen).request["messages"] != decision.messages:
+                    raise NotCarriedOver("what was removed is not what the policy decided", where=type(form).__name__)
+        except Exception as error:  # whatever it is: the agent goes on with what it had
+            seen, decision = native, self._passed_through(error)
+        self._tell(decision)
+        return seen
+
+    async def view_in_thread(self, native: T, read: Callable[[T], Form[T]]) -> T:
+        """The same without holding up the event loop meanwhile: a decision runs a language model."""
+        import anyio.to_thread  # every framework that has an event loop brings it
+
+        if bypassed():
+            return native
+        return await anyio.to_thread.run_sync(partial(self.view, native, read), abandon_on_cancel=True)
+
+    def _protect(self, pinned: frozenset[int]) -> Protect | None:
+        if not pinned:
+            return self.protect
+
+        def protect(block: Block, request: Request) -> bool:
+            return block.parts[0].message in pinned or (self.protect is not None and self.protect(block, request))
+
+        return protect
+
+    def _passed_through(self, error: Exception) -> Decision:
+        """The decision to leave everything as it is, with the reason, in the policy's receipts like any other."""
+
+        def fail(_: Request) -> NoReturn:
+            raise error
+
+        policy = self.policy.policy if isinstance(self.policy, PruningSession) else self.policy
+        return policy.decided({"messages": []}, "openai", fail)
+
+    def _tell(self, decision: Decision) -> None:
+        if decision.reason is Reason.INTERNAL_FAILURE:
+            _log.warning("decision %s left the request unchanged: %s", decision.id, decision.detail)
+        if self.on_decision is None:
+            return
+        try:
+            self.on_decision(decision)
+        except Exception as error:  # the consumer's own code, and no reason to stop its agent; may quote the request
+            _log.warning("on_decision failed for decision %s: %s", decision.id, type(error).__name__)

@@ -1,0 +1,61 @@
+"""The seam in the clients of the OpenAI and Anthropic SDKs: every call of theirs ends in `client.request(...)`.
+
+So one function in front of it serves `create`, `stream`, `parse`, `with_raw_response` and whatever comes next.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+from drsr.adapters.bypass import asks_for_bypass
+from drsr.adapters.forms import Form
+from drsr.adapters.pruner import Pruner
+from drsr.adapters.wire_form import Body, materialised
+
+C = TypeVar("C")
+
+Reads = Callable[[str], Callable[[Body], Form[Body]] | None]
+"""How bodies that are sent to a path are read; None for a path that is none of ours."""
+
+
+def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
+    """A copy of the client, on the same connections, that sends what the pruner leaves. The client stays as it is."""
+    if not callable(getattr(client, "request", None)) or not callable(getattr(client, "copy", None)):
+        raise TypeError(f"a client of the SDK, not a {type(client).__name__}")
+    fresh = cast(Any, client).copy()
+    send, copy = fresh.request, fresh.copy
+
+    def copy_again(**settings: Any) -> Any:
+        return with_pruned_requests(copy(**settings), pruner, reads)
+
+    def request(cast_to: Any, options: Any, **rest: Any) -> Any:
+        read = _read(options, reads)
+        if read is not None:
+            options = _with_body(options, pruner.view(materialised(options.json_data), read))
+        return send(cast_to, options, **rest)
+
+    async def request_async(cast_to: Any, options: Any, **rest: Any) -> Any:
+        read = _read(options, reads)
+        if read is not None:
+            options = _with_body(options, await pruner.view_in_thread(materialised(options.json_data), read))
+        return await send(cast_to, options, **rest)
+
+    # On the instance and not in a subclass, because the SDKs ask for the exact class. And `request` rather than `post`,
+    # because some clients make their resources, which remember `client.post`, as soon as they are made themselves.
+    requests = request_async if inspect.iscoroutinefunction(send) else request
+    fresh.__dict__.update(request=requests, copy=copy_again, with_options=copy_again)
+    return cast(C, fresh)
+
+
+def _read(options: Any, reads: Reads) -> Callable[[Body], Form[Body]] | None:
+    """How to read this request, or None where it is to be sent as it is."""
+    read = reads(str(options.url).partition("?")[0])
+    if read is None or options.method != "post" or not isinstance(options.json_data, Mapping):
+        return None
+    return None if isinstance(options.headers, Mapping) and asks_for_bypass(options.headers) else read
+
+
+def _with_body(options: Any, body: Body) -> Any:
+    return options if body is options.json_data else options.model_copy(update={"json_data": body})

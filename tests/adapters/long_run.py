@@ -1,0 +1,57 @@
+"""The sample request as a run that every framework can tell, and what its scripted policy makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from drsr.offline import samples
+from drsr.protocol import violations
+from drsr.request import Protocol, read_request
+from tests.conversations import Conversation, Exchange, Turn
+
+BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
+TOOLS: list[dict[str, Any]] = BODY["tools"]
+
+
+def sample_run() -> Conversation:
+    """The sample request: a task, eight Steps, nine exchanges."""
+    system, task, *rest = BODY["messages"]
+    answers = {message["tool_call_id"]: message["content"] for message in rest if message["role"] == "tool"}
+    turns = [
+        Turn(
+            reasoning="",
+            text=message["content"] or "",
+            exchanges=tuple(
+                Exchange(
+                    call["id"],
+                    call["function"]["name"],
+                    json.loads(call["function"]["arguments"]),
+                    answers[call["id"]],
+                )
+                for call in message["tool_calls"]
+            ),
+            user="",
+        )
+        for message in rest
+        if message["role"] == "assistant"
+    ]
+    return Conversation(system["content"], task["content"], tuple(turns))
+
+
+RUN = sample_run()
+
+
+def anthropic_tools() -> list[dict[str, Any]]:
+    """The sample's tools as Anthropic describes them."""
+    functions = [tool["function"] for tool in TOOLS]
+    return [{"name": function["name"], "input_schema": function["parameters"]} for function in functions]
+
+
+def check_sent(before: list[Any], sent: list[Any], protocol: Protocol = "openai") -> None:
+    """What was sent is a shorter, valid version of what was there, and its end is the same."""
+    assert sent != before
+    assert len(json.dumps(sent)) < len(json.dumps(before))
+    assert violations(read_request({"messages": sent}, protocol=protocol)) == []
+    assert sent[:2] == before[:2]
+    assert sent[-2:] == before[-2:]
