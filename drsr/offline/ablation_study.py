@@ -23,6 +23,7 @@ from drsr.offline.examples import ExampleFrame, TrainingFrame
 from drsr.offline.metrics import (
     Bootstrap,
     Metric,
+    Metrics,
     auroc_gain,
     count_pairs,
     draw_trajectories,
@@ -34,7 +35,7 @@ from drsr.offline.metrics import (
 from drsr.offline.params import CalibrateParams
 from drsr.offline.scored_sets import ScoredSets, score_frame
 from drsr.offline.selection_path import selection_path
-from drsr.offline.singletons import evaluate_rules, joint_metrics
+from drsr.offline.singletons import JointMetrics, evaluate_rules, joint_metrics
 from drsr.scorer.ensemble import Ensemble
 from drsr.selection import SelectionRule
 
@@ -44,14 +45,21 @@ WITHIN_STATE = "pairs of one state and cardinality"
 SCORED_MISMATCHED = "full, scored on mismatched states"
 
 
+class Gains(NamedTuple):
+    """On the full scorer; negative where it is better."""
+
+    state_pairs: Metric
+    unsafe_auroc: Metric
+
+
 class ScorerRow(NamedTuple):
     """One configuration's predictions."""
 
     name: str
     what: str
-    metrics: list[Metric]
-    gains: list[Metric]
-    """On the full scorer: pair accuracy within a state, unsafe AUROC. Of the full scorer itself none."""
+    metrics: Metrics
+    gains: Gains | None
+    """None for the full scorer itself."""
 
 
 class Missing(NamedTuple):
@@ -67,7 +75,18 @@ class SingletonRow(NamedTuple):
     rule: str
     singletons: str
     """`measured`, `predicted`, or `none needed`."""
-    metrics: list[Metric]
+    metrics: JointMetrics
+
+
+class PolicyMetrics(NamedTuple):
+    unsafe_rate: Metric
+    """Of the selected sets."""
+    mean_harm: Metric
+    """Exact, of the same sets."""
+    pruned: Metric
+    """Part of the states in which a set is selected."""
+    mean_removal: Metric
+    """Part of the full request, over all states."""
 
 
 class PolicyRow(NamedTuple):
@@ -77,8 +96,7 @@ class PolicyRow(NamedTuple):
     rule: SelectionRule
     uncertainty_coefficient: float
     abstains_always: bool
-    metrics: list[Metric]
-    """Unsafe rate and mean exact harm of the selected sets, part of the states pruned, mean removal over all states."""
+    metrics: PolicyMetrics
 
 
 class Study(NamedTuple):
@@ -149,19 +167,19 @@ class _Judge:
     def row(self, name: str, what: str, scored: ScoredSets[ExampleFrame]) -> ScorerRow:
         gap, bootstrap = self.given.meaningful_gap, self.given.bootstrap
         metrics = evaluate(self.frame, scored.predicted_harm, scored.unsafe_mean, gap, bootstrap)
-        return ScorerRow(name, what, metrics, [] if scored is self.full else self._gains(scored))
+        return ScorerRow(name, what, metrics, None if scored is self.full else self._gains(scored))
 
-    def _gains(self, scored: ScoredSets[ExampleFrame]) -> list[Metric]:
+    def _gains(self, scored: ScoredSets[ExampleFrame]) -> Gains:
         frame, bootstrap = self.frame, self.given.bootstrap
         mine, baseline = (
             count_pairs(each.predicted_harm, frame.harm, self.within, frame.trajectory, self.given.meaningful_gap)
             for each in (scored, self.full)
         )
         scores = (scored.unsafe_mean, self.full.unsafe_mean)
-        return [
+        return Gains(
             pair_gain(mine, baseline, WITHIN_STATE, self.draws, bootstrap),
             auroc_gain(*scores, frame.unsafe, frame.trajectory, "all sets", self.draws, bootstrap),
-        ]
+        )
 
 
 def _singletons(given: StudyInputs, full: ScoredSets[ExampleFrame]) -> list[SingletonRow]:
@@ -179,8 +197,11 @@ def _matching(given: StudyInputs, judge: _Judge, rows: Mapping[str, ScorerRow]) 
         return []
     mismatched = mismatch_states(given.examples, given.column_groups, MISMATCH_SEED)
     scored = score_frame(given.ensembles[FULL.name], mismatched)
-    what = "trained on matched states, judged on mismatched ones"
-    return [rows[FULL.name], judge.row(SCORED_MISMATCHED, what, scored), rows["mismatched-state"]]
+    return [
+        rows[FULL.name]._replace(what="matched"),
+        judge.row(SCORED_MISMATCHED, "mismatched when judged", scored),
+        rows["mismatched-state"]._replace(what="mismatched in training too"),
+    ]
 
 
 def _policy(given: StudyInputs, scored: Mapping[str, ScoredSets[ExampleFrame]], ablation: Ablation) -> list[PolicyRow]:
@@ -232,4 +253,4 @@ def _policy_row(
             ("mean removal", "all states", removal, states),
         )
     ]
-    return PolicyRow(name, rule, coefficient, abstains_always, metrics)
+    return PolicyRow(name, rule, coefficient, abstains_always, PolicyMetrics(*metrics))

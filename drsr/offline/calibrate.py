@@ -14,7 +14,7 @@ import drsr
 from drsr.errors import ScorerNotTrained
 from drsr.offline import calibration
 from drsr.offline.artifacts import ArtifactStore
-from drsr.offline.calibration_files import search_table_csv
+from drsr.offline.calibration_files import read_search_table, search_table_csv
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.records import finish_run, start_run
 from drsr.offline.catalog.trained import (
@@ -100,6 +100,31 @@ def require_trained(
             "no scorer was trained on the present labels, features and parameters", hint="run drsr train first"
         )
     return run
+
+
+def plain_search(
+    artifacts: ArtifactStore, inputs: TrainingInputs, calibrated: Calibrated, params: CalibrateParams
+) -> calibration.SearchTable:
+    """The table of every observed score: what a plain calibration kept, searched anew for a certified one."""
+    if calibrated.record.mode == "plain":
+        return read_search_table(artifacts.get(calibrated.record.search_table))
+    scored = score_frame(load_trained(artifacts, calibrated.run), inputs.validation)
+    return calibration.search(scored, params.max_cardinalities, params.uncertainty_coefficients, params.removal_cap)
+
+
+def operating_point(record: CalibrationRecord) -> calibration.OperatingPoint | None:
+    """The point that was chosen; None where the policy abstains always."""
+    if record.risk_threshold is None or record.unsafe_rate is None or record.mean_harm is None:
+        return None
+    return calibration.OperatingPoint(
+        record.max_cardinality,
+        record.uncertainty_coefficient,
+        record.risk_threshold,
+        record.selected,
+        record.unsafe_rate,
+        record.mean_harm,
+        record.mean_removal,
+    )
 
 
 def frozen_rule(record: CalibrationRecord) -> SelectionRule:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import argparse
 
-from drsr.offline.commands import catalog, freeze, harm, ingest, label, plan, price_report, status
+from drsr.offline.commands import (
+    calibrate,
+    catalog,
+    evaluate,
+    freeze,
+    harm,
+    ingest,
+    label,
+    plan,
+    price_report,
+    status,
+    train,
+)
 from drsr.offline.sandbox import cli as sandbox
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
-    for command in (ingest, freeze, plan, label, status, catalog, harm):
+    for command in (ingest, freeze, plan, label, train, calibrate, evaluate, status, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +164,11 @@ class Metric(NamedTuple):
         numbers = ("value", "low", "high")
         return self._asdict() | {name: none_if_nan(getattr(self, name)) for name in numbers}
 
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        numbers: dict[str, Any] = {name: math.nan if found is None else found for name, found in value.items()}
+        return cls(**numbers)
+
 
 def none_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else value
@@ -172,25 +177,45 @@ def none_if_nan(value: float) -> float | None:
 HALF = "a tie counts one half"
 
 
+class Metrics(NamedTuple):
+    """Every number by which predictions are judged."""
+
+    state_pairs: Metric
+    """Pairs of one state, pooled."""
+    state_pairs_by_trajectory: Metric
+    """The same as mean of trajectories."""
+    trajectory_pairs: Metric
+    """Pairs of one trajectory, pooled."""
+    trajectory_pairs_by_trajectory: Metric
+    """The same as mean of trajectories."""
+    spearman: Metric
+    unsafe_auroc: Metric
+    brier: Metric
+
+
 def evaluate(
     frame: ExampleFrame, predicted_harm: Floats, unsafe_score: Floats, meaningful_gap: float, bootstrap: Bootstrap
-) -> list[Metric]:
+) -> Metrics:
     """Every metric for predictions on a frame's sets."""
     trajectory = frame.trajectory
     draws = draw_trajectories(int(trajectory.max()) + 1, bootstrap)
-    metrics = []
+    pairs = []
     for scope in SCOPES:
         group = grouping(frame, scope, equal_cardinality=True)
         counts = count_pairs(predicted_harm, frame.harm, group, trajectory, meaningful_gap)
-        metrics += pair_metrics(counts, f"pairs of one {scope} and cardinality", draws, bootstrap)
+        pairs.append(pair_metrics(counts, f"pairs of one {scope} and cardinality", draws, bootstrap))
     correlations = spearman_within(predicted_harm, frame.harm, grouping(frame, "state", True), trajectory)
     groups, shared = "sets of one state and cardinality, mean over groups", "tied values share their mean rank"
-    metrics.append(ratio_metric("Spearman", groups, shared, *correlations, draws, bootstrap))
-    metrics.append(auroc_metric(unsafe_score, frame.unsafe, trajectory, "all sets", draws, bootstrap))
     errors = np.bincount(trajectory, weights=(unsafe_score - frame.unsafe) ** 2).astype(np.float64)
     sets = np.bincount(trajectory).astype(np.float64)
-    metrics.append(ratio_metric("Brier score", "all sets", "none", errors, sets, draws, bootstrap))
-    return metrics
+    by_state, by_trajectory = pairs
+    return Metrics(
+        *by_state,
+        *by_trajectory,
+        ratio_metric("Spearman", groups, shared, *correlations, draws, bootstrap),
+        auroc_metric(unsafe_score, frame.unsafe, trajectory, "all sets", draws, bootstrap),
+        ratio_metric("Brier score", "all sets", "none", errors, sets, draws, bootstrap),
+    )
 
 
 def grouping(frame: ExampleFrame, scope: Scope, equal_cardinality: bool) -> Ints:
@@ -208,7 +233,7 @@ def ratio_metric(
     return Metric(name, grouping, tie_rule, value, low, high, int(number.sum()), int((number > 0).sum()))
 
 
-def pair_metrics(counts: PairCounts, pairs: str, draws: Floats, bootstrap: Bootstrap) -> list[Metric]:
+def pair_metrics(counts: PairCounts, pairs: str, draws: Floats, bootstrap: Bootstrap) -> tuple[Metric, Metric]:
     """Pair accuracy pooled and as mean of trajectories, with intervals."""
     name, some = "pair accuracy", counts.pairs > 0
     accuracy = np.divide(counts.credit, counts.pairs, out=np.zeros_like(counts.pairs), where=some)
@@ -216,7 +241,7 @@ def pair_metrics(counts: PairCounts, pairs: str, draws: Floats, bootstrap: Boots
     each = ratio_metric(
         name, f"{pairs}, mean of trajectories", HALF, accuracy, some.astype(np.float64), draws, bootstrap
     )
-    return [pooled, each._replace(support=pooled.support)]
+    return pooled, each._replace(support=pooled.support)
 
 
 def pair_gain(counts: PairCounts, baseline: PairCounts, pairs: str, draws: Floats, bootstrap: Bootstrap) -> Metric:

@@ -93,8 +93,19 @@ class Params:
     calibrate: CalibrateParams
 
 
-def load_params(path: Path = Path(PARAMS_FILE)) -> Params:
-    """Read the file; SettingsError names the first key that is wrong."""
+def params_file(directory: Path | None = None) -> Path:
+    """`params.yaml` of the working directory, else the one that came with this code."""
+    package = Path(__file__).resolve().parent
+    shipped = (package, package.parents[1])  # installed, or in the source tree
+    for folder in (directory or Path.cwd(), *shipped):
+        if (folder / PARAMS_FILE).is_file():
+            return folder / PARAMS_FILE
+    raise SettingsError(f"{PARAMS_FILE} is missing from this installation", hint="install drsr again")
+
+
+def load_params(path: Path | None = None) -> Params:
+    """Read the file, by default `params_file()`; SettingsError names the first key that is wrong."""
+    path = path or params_file()
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

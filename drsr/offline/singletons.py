@@ -26,11 +26,19 @@ RULES: dict[str, Callable[[Floats], Floats]] = {
 """From (sets, 4) harms of the deleted candidates alone, NaN for those not deleted."""
 
 
-class SingletonRule(NamedTuple):
-    """How one rule does on sets of two or more."""
+class JointMetrics(NamedTuple):
+    """How guesses for sets of two or more do."""
 
+    any_cardinality: Metric
+    """Pairs of one state."""
+    equal_cardinality: Metric
+    """Pairs of one state and cardinality."""
+    unsafe_auroc: Metric
+
+
+class SingletonRule(NamedTuple):
     rule: str
-    metrics: list[Metric]
+    metrics: JointMetrics
 
 
 def singleton_harms(frame: ExampleFrame, harm: Floats) -> Floats:
@@ -69,7 +77,7 @@ def evaluate_rules(
 
 def joint_metrics(
     frame: ExampleFrame, predicted_harm: Floats, unsafe_score: Floats, meaningful_gap: float, bootstrap: Bootstrap
-) -> list[Metric]:
+) -> JointMetrics:
     """Pair accuracy within a state, across and at equal cardinality, and unsafe AUROC, on sets of two or more.
 
     Singletons are left out: there the measured rules are right by definition. So are sets without a prediction (NaN).
@@ -86,4 +94,5 @@ def joint_metrics(
         counts = count_pairs(predicted_harm[rows], frame.harm[rows], group, trajectory, meaningful_gap)
         metrics.append(pair_metrics(counts, words, draws[:, : len(counts.pairs)], bootstrap)[0])
     sets = "sets of two or more"
-    return [*metrics, auroc_metric(unsafe_score[rows], frame.unsafe[rows], trajectory, sets, draws, bootstrap)]
+    area = auroc_metric(unsafe_score[rows], frame.unsafe[rows], trajectory, sets, draws, bootstrap)
+    return JointMetrics(metrics[0], metrics[1], area)

@@ -19,8 +19,16 @@ from drsr.offline.catalog.tables import (
     SourceFile,
     Trajectory,
 )
+from drsr.offline.catalog.trained import (
+    CalibrationRecord,
+    TrainingRecord,
+    latest_calibrations,
+    latest_training_runs,
+)
 
 LAST_RUNS = 5
+LAST_SCORERS = 10
+LAST_CALIBRATIONS = 3
 LABELER = "default"
 """Whose labels are counted."""
 
@@ -69,6 +77,10 @@ class Status(NamedTuple):
     """Frozen trajectories without an eligible decision, by reason."""
     labels: LabelStatus | None
     """None while the tokenizer is not known."""
+    scorers: list[TrainingRecord]
+    """The last trained ones, newest first."""
+    calibrations: list[CalibrationRecord]
+    """The last ones, newest first."""
     runs: list[dict[str, Any]]
     """The last runs, newest first."""
 
@@ -78,6 +90,8 @@ class Status(NamedTuple):
                 {**row._asdict(), "to_freeze": None if row.frozen is None else row.to_freeze} for row in self.sources
             ],
             "labels": None if self.labels is None else self.labels._asdict(),
+            "scorers": [record.to_json() for record in self.scorers],
+            "calibrations": [record.to_json() for record in self.calibrations],
         }
 
 
@@ -97,6 +111,8 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
             ),
             without_states={} if rule is None else _without_states(connection, rule),
             labels=None if rule is None else _labels(connection, rule),
+            scorers=latest_training_runs(connection, LAST_SCORERS),
+            calibrations=latest_calibrations(connection, LAST_CALIBRATIONS),
             runs=_runs(connection),
         )
 

@@ -135,8 +135,9 @@ def train(
     results = {name: Trained(record, is_new=False) for name, record in found.items() if record is not None}
     if len(results) < len(wanted):
         with catalog.writing() as connection:
-            names = ", ".join(ablation.name for ablation in wanted if ablation.name not in results)
-            run_id = start_run(connection, "train", names, drsr.__version__)
+            names = [ablation.name for ablation in wanted if ablation.name not in results]
+            subject = ", ".join(names) if len(names) < 3 else f"{len(names)} configurations"
+            run_id = start_run(connection, "train", subject, drsr.__version__)
         with Claims(catalog, "train") as claims:
             for ablation in wanted:
                 key = keys[ablation.name]

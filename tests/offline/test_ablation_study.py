@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from drsr.offline.ablation_study import SCORED_MISMATCHED, Missing, StudyInputs, study
+from drsr.offline.ablation_study import SCORED_MISMATCHED, Gains, Missing, ScorerRow, StudyInputs, study
 from drsr.offline.ablations import ABLATIONS, find_ablation, trained_as
 from drsr.offline.metrics import Bootstrap, auroc
 from drsr.offline.scored_sets import score_frame
@@ -47,33 +47,42 @@ def inputs(ensembles: dict[str, Ensemble]) -> StudyInputs:
     )
 
 
+def gains(row: ScorerRow) -> Gains:
+    assert row.gains is not None
+    return row.gains
+
+
 def test_every_scorer_is_a_row_and_the_full_one_is_the_baseline(inputs: StudyInputs) -> None:
     found = study(inputs)
     assert (found.split, found.states, found.trajectories) == ("test", 40, 20)
     assert [row.name for row in found.scorers] == list(NAMES)
     assert found.missing == [Missing("hidden-only", "not now")]
     full = found.scorers[0]
-    assert full.gains == []
+    assert full.gains is None
     scored = score_frame(inputs.ensembles["full"], inputs.examples)
-    assert full.metrics[5].value == pytest.approx(auroc(scored.unsafe_mean, inputs.examples.unsafe))
+    assert full.metrics.unsafe_auroc.value == pytest.approx(auroc(scored.unsafe_mean, inputs.examples.unsafe))
     for row in found.scorers[1:]:
-        pairs, area = row.gains
-        assert pairs.value == pytest.approx(row.metrics[0].value - full.metrics[0].value)
-        assert area.value == pytest.approx(row.metrics[5].value - full.metrics[5].value)
+        pairs, area = gains(row)
+        assert pairs.value == pytest.approx(row.metrics.state_pairs.value - full.metrics.state_pairs.value)
+        assert area.value == pytest.approx(row.metrics.unsafe_auroc.value - full.metrics.unsafe_auroc.value)
         assert pairs.low <= pairs.value <= pairs.high
         assert area.low <= area.value <= area.high
 
 
 def test_without_the_column_that_matters_nothing_is_left(inputs: StudyInputs) -> None:
     rows = {row.name: row for row in study(inputs).scorers}
-    assert rows["full"].metrics[5].value > 0.9
-    assert rows["structural-only"].gains[1].high < -0.1  # the interval itself says that it is worse
-    assert abs(rows["no-pair-pooling"].gains[1].value) < 0.1  # harms add up here: pairs are not needed
+    assert rows["full"].metrics.unsafe_auroc.value > 0.9
+    assert gains(rows["structural-only"]).unsafe_auroc.high < -0.1  # the interval itself says that it is worse
+    assert abs(gains(rows["no-pair-pooling"]).unsafe_auroc.value) < 0.1  # harms add up here: pairs are not needed
 
 
 def test_paired_intervals_are_narrower_than_the_difference_of_two(inputs: StudyInputs) -> None:
     rows = {row.name: row for row in study(inputs).scorers}
-    gain, mine, full = rows["no-pair-pooling"].gains[1], rows["no-pair-pooling"].metrics[5], rows["full"].metrics[5]
+    gain, mine, full = (
+        gains(rows["no-pair-pooling"]).unsafe_auroc,
+        rows["no-pair-pooling"].metrics.unsafe_auroc,
+        rows["full"].metrics.unsafe_auroc,
+    )
     assert gain.high - gain.low < (mine.high - mine.low) + (full.high - full.low)
 
 
@@ -84,18 +93,22 @@ def test_singleton_rules_measured_and_predicted_beside_the_scorer(inputs: StudyI
         *((rule, "measured") for rule in ("sum", "mean", "max", "min")),
         *((rule, "predicted") for rule in ("sum", "mean", "max", "min")),
     ]
-    assert rows[1].metrics[0].value > 0.99  # harms add up, so the sum of measured singletons is right
-    assert rows[1].metrics[0].value >= rows[5].metrics[0].value > rows[8].metrics[0].value  # sum, then the minimum
-    supports = {row.metrics[2].support for row in rows}
+    assert rows[1].metrics.any_cardinality.value > 0.99  # harms add up, so the sum of measured singletons is right
+    assert (
+        rows[1].metrics.any_cardinality.value
+        >= rows[5].metrics.any_cardinality.value
+        > rows[8].metrics.any_cardinality.value
+    )  # sum, then the minimum
+    supports = {row.metrics.unsafe_auroc.support for row in rows}
     assert supports == {int((inputs.examples.cardinality > 1).sum())}  # all on the same sets
 
 
 def test_matched_against_mismatched_state(inputs: StudyInputs) -> None:
     matched, scored_only, both = study(inputs).matching
     assert (matched.name, scored_only.name, both.name) == ("full", SCORED_MISMATCHED, "mismatched-state")
-    assert matched.metrics[0].value > 0.85
+    assert matched.metrics.state_pairs.value > 0.85
     for row in (scored_only, both):
-        assert row.gains[0].high < 0  # column 0 is a relation to the state; another state's says nothing
+        assert gains(row).state_pairs.high < 0  # column 0 is a relation to the state; another state's says nothing
 
 
 def test_policies_do_what_selecting_one_by_one_does(inputs: StudyInputs) -> None:
@@ -121,7 +134,7 @@ def test_policies_do_what_selecting_one_by_one_does(inputs: StudyInputs) -> None
         assert removal.value == pytest.approx(sum(removed) / 40)
         assert removal.low <= removal.value <= removal.high
     assert found["no-abstention"].rule == SelectionRule(3, 0.2, math.inf)
-    assert found["no-abstention"].metrics[0].value > found["full"].metrics[0].value
+    assert found["no-abstention"].metrics.unsafe_rate.value > found["full"].metrics.unsafe_rate.value
     assert not found["full"].abstains_always
 
 
@@ -129,8 +142,8 @@ def test_a_policy_that_abstains_always_prunes_nothing(inputs: StudyInputs) -> No
     strict = replace(inputs.calibrate, max_mean_harm=-10.0)
     row = study(replace(inputs, calibrate=strict)).policies[0]
     assert row.abstains_always
-    assert math.isnan(row.metrics[0].value)
-    assert [metric.value for metric in row.metrics[2:]] == [0.0, 0.0]
+    assert math.isnan(row.metrics.unsafe_rate.value)
+    assert [row.metrics.pruned.value, row.metrics.mean_removal.value] == [0.0, 0.0]
 
 
 def test_too_few_trajectories_to_exchange_states_leaves_that_row_out(inputs: StudyInputs) -> None:

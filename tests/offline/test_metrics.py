@@ -127,8 +127,8 @@ def test_the_report_names_grouping_and_ties_and_brackets_the_value() -> None:
         assert metric.low < metric.value < metric.high
         assert metric.high - metric.low < 0.3
         assert metric.tie_rule
-    assert report[5].value == pytest.approx(roc_auc_score(frame.unsafe, scored.unsafe_mean))
-    assert report[0].support < report[2].support  # a state's pairs are among its trajectory's
+    assert report.unsafe_auroc.value == pytest.approx(roc_auc_score(frame.unsafe, scored.unsafe_mean))
+    assert report.state_pairs.support < report.trajectory_pairs.support  # a state's pairs are among its trajectory's
     again = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, 0.02, Bootstrap(replicates=400))
     assert again == report
 

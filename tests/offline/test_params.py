@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from drsr.errors import SettingsError
-from drsr.offline.params import CalibrateParams, CertifiedParams, TrainParams, load_params
+from drsr.offline import params as params_module
+from drsr.offline.params import CalibrateParams, CertifiedParams, TrainParams, load_params, params_file
 from tests.offline.frames import PARAMS_FILE, params
 
 
@@ -95,3 +96,24 @@ def test_no_file(tmp_path: Path) -> None:
 def test_blocks_of_other_stages_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(PARAMS_FILE.read_text() + "\nlabel:\n  harm_tolerance: 0.02\n")
     assert load_params(tmp_path / "params.yaml") == params()
+
+
+def test_a_working_directory_may_have_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert params_file() == PARAMS_FILE
+    assert load_params() == params()
+    own = tmp_path / "params.yaml"
+    own.write_text(PARAMS_FILE.read_text().replace("patience: 12", "patience: 7"))
+    assert params_file() == own
+    assert load_params().train.patience == 7
+
+
+def test_an_installed_package_carries_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "site-packages" / "drsr" / "offline"
+    installed.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(params_module, "__file__", str(installed / "params.py"))
+    with pytest.raises(SettingsError, match="missing from this installation"):
+        params_file()
+    (installed / "params.yaml").write_text("")
+    assert params_file() == installed / "params.yaml"

@@ -41,7 +41,7 @@ def test_the_set_scorer_sees_what_singletons_cannot() -> None:
 
     for harm in (validation.harm, scored.predicted_harm):  # measured and predicted singletons
         for rule in evaluate_rules(validation, harm, 0.02, Bootstrap(replicates=50)):
-            assert rule.metrics[2].value < 0.75
+            assert rule.metrics.unsafe_auroc.value < 0.75
     assert set(RULES) == {"sum", "mean", "max", "min"}
     guess = aggregate(validation, singleton_harms(validation, validation.harm), "sum")
     assert auroc(guess, validation.unsafe) < 0.75  # with the singletons themselves counted in, too

@@ -39,15 +39,17 @@ def test_sums_are_right_where_harm_adds_up() -> None:
     frame = make_frame("train", 30, noise=0.0)
     rules = {row.rule: row.metrics for row in evaluate_rules(frame, frame.harm, 0.02, QUICK)}
     assert [metric.value for metric in rules["sum"]] == [1.0, 1.0, 1.0]
-    assert rules["mean"][1].value == 1.0  # at equal cardinality the mean orders as the sum does
-    assert rules["min"][0].value < 0.95
-    assert "any cardinality" in rules["sum"][0].grouping
-    assert rules["sum"][2].support == int((frame.cardinality > 1).sum())
+    assert rules["mean"].equal_cardinality.value == 1.0  # at equal cardinality the mean orders as the sum does
+    assert rules["min"].any_cardinality.value < 0.95
+    assert "any cardinality" in rules["sum"].any_cardinality.grouping
+    assert rules["sum"].unsafe_auroc.support == int((frame.cardinality > 1).sum())
 
 
 def test_predicted_singletons_go_the_same_way() -> None:
     frame = make_frame("train", 30, noise=0.0)
     noisy = frame.harm + np.random.default_rng(0).normal(0, 0.05, len(frame))
-    measured, predicted = (evaluate_rules(frame, harm, 0.02, QUICK)[0].metrics[0] for harm in (frame.harm, noisy))
+    measured, predicted = (
+        evaluate_rules(frame, harm, 0.02, QUICK)[0].metrics.any_cardinality for harm in (frame.harm, noisy)
+    )
     assert 0.5 < predicted.value < measured.value
     assert predicted.low < predicted.value < predicted.high

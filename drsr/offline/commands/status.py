@@ -103,6 +103,7 @@ def _text(status: Status, backbone: str) -> str:
         lines.append(f"waiting to be frozen: {waiting:,} trajectories" if waiting else "nothing waits to be frozen")
         labelled, excluded, unlabelled = status.labels
         lines.append(f"labels: {labelled:,} states labelled, {excluded:,} excluded, {unlabelled:,} waiting")
+    lines += _scorers(status) + _calibrations(status)
     runs = [
         (run["stage"], run["subject"] or "", run["started_at"], run["finished_at"] or "not finished")
         for run in status.runs
@@ -110,3 +111,37 @@ def _text(status: Status, backbone: str) -> str:
     if runs:
         lines += ["", table(("run", "subject", "started", "finished"), runs)]
     return "\n".join(lines)
+
+
+def _scorers(status: Status) -> list[str]:
+    """Trained scorers, in lines."""
+    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.metrics import Metric, Metrics
+    from drsr.tables import table
+
+    if not status.scorers:
+        return []
+    rows = []
+    for record in status.scorers:
+        judged = Metrics(*(Metric.from_json(value) for value in record.metrics["ensemble"]))
+        numbers = cells((judged.unsafe_auroc, judged.state_pairs))
+        rows.append((record.ablation, f"{record.trained_at:%Y-%m-%d %H:%M}", record.train_sets, *numbers))
+    return ["", table(("scorer", "trained", "sets", "validation AUROC", "pairs in a state"), rows)]
+
+
+def _calibrations(status: Status) -> list[str]:
+    """Operating points, in lines."""
+    from drsr.tables import table
+
+    if not status.calibrations:
+        return []
+    rows = []
+    for found in status.calibrations:
+        tau = "abstains always" if found.risk_threshold is None else f"{found.risk_threshold:.6f}"
+        rate = "-" if found.unsafe_rate is None else f"{found.unsafe_rate:.4f}"
+        point = (found.max_cardinality, f"{found.uncertainty_coefficient:g}", tau)
+        pruned = f"{found.selected:,} of {found.states:,}"
+        moment = f"{found.calibrated_at:%Y-%m-%d %H:%M}"
+        rows.append((found.mode, moment, *point, pruned, rate, f"{found.mean_removal:.2%}"))
+    headers = ("calibration", "made", "K", "beta", "tau", "states pruned", "unsafe rate", "mean removal")
+    return ["", table(headers, rows)]

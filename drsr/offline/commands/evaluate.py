@@ -1,0 +1,177 @@
+"""`drsr evaluate --ablations`: what each part of the scorer is worth, on examples that nothing was fitted on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from drsr.offline.commands.train import add_frame_options, add_training_options, training_progress
+
+if TYPE_CHECKING:
+    from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
+    from drsr.offline.scorer_evaluation import Evaluated
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "evaluate",
+        help="judge scorer, ablations and singleton rules on the test split",
+        description="Trains the configurations that are not trained yet, then judges all of them on the test split: "
+        "metrics with intervals that resample whole trajectories. Example: drsr evaluate --ablations --json",
+    )
+    parser.add_argument("--ablations", action="store_true", help="the scorer, every ablation and control, the rules")
+    parser.add_argument(
+        "--split", choices=("test", "validation"), default="test", help="what to judge on (default: test)"
+    )
+    parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
+    add_frame_options(parser)
+    add_training_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.backbone.cache_folder import cache_folder
+    from drsr.errors import SettingsError
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.metrics import Bootstrap
+    from drsr.offline.params import load_params
+    from drsr.offline.scorer_evaluation import evaluate_ablations
+    from drsr.settings import load_settings
+
+    if not options.ablations:
+        raise SettingsError("nothing to evaluate was named", hint="drsr evaluate --ablations")
+    for name in ("replicates", "workers"):
+        if getattr(options, name) < 1:
+            raise SettingsError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    settings, params = load_settings(), load_params()
+    with (
+        open_catalog(settings.catalog_url) as catalog,
+        training_progress(params.train.max_epochs) as progress,
+    ):
+        evaluated = evaluate_ablations(
+            catalog,
+            ArtifactStore(settings.artifact_root),
+            params,
+            view=options.view,
+            labeler=options.labeler,
+            split=options.split,
+            checkpoints=cache_folder() / "training",
+            bootstrap=Bootstrap(replicates=options.replicates),
+            workers=options.workers,
+            progress=progress,
+        )
+    print(json.dumps(_json(evaluated)) if options.json else _text(evaluated.study, params.train.meaningful_gap))
+    return 0
+
+
+def _text(study: Study, meaningful_gap: float) -> str:
+    from drsr.offline.commands.metric_cells import cells
+    from drsr.tables import table
+
+    parts = [
+        f"{study.split}: {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} trajectories, "
+        f"{study.unsafe / study.sets:.1%} unsafe\n"
+        "95 % intervals in brackets resample whole trajectories; equal predictions of a pair count one half",
+        f"ordering harms: pair accuracy where harms differ by {meaningful_gap:g} or more, at equal cardinality\n"
+        + table(
+            ("scorer", "in a state, pooled", "in a state, by trajectory", "in a trajectory, pooled", "by trajectory"),
+            [(row.name, *cells(row.metrics[:4])) for row in study.scorers],
+        ),
+        "telling unsafe sets, and rank correlation in a state\n"
+        + table(
+            ("scorer", "unsafe AUROC", "Brier", "Spearman", "gain in pairs", "gain in AUROC"),
+            [_scores(row) for row in study.scorers],
+        ),
+        "singleton rules on sets of two or more (AUROC of a rule: its guess as score)\n"
+        + table(
+            ("rule", "singleton harms", "pairs in a state", "at equal cardinality", "unsafe AUROC"),
+            [(row.rule, row.singletons, *cells(row.metrics)) for row in study.singletons],
+        ),
+    ]
+    if study.matching:
+        parts.append(
+            "the relation to the right decision: matched against mismatched state\n"
+            + table(
+                ("state", "pairs in a state", "unsafe AUROC", "gain in pairs", "gain in AUROC"),
+                [
+                    (row.what, *cells([row.metrics.state_pairs, row.metrics.unsafe_auroc]), *_gains(row))
+                    for row in study.matching
+                ],
+            )
+        )
+    parts.append(
+        f"policies, each calibrated on validation, on {study.split}\n"
+        + table(
+            ("scorer", "K", "beta", "tau", "unsafe rate", "mean harm", "states pruned", "mean removal"),
+            [_policy(row) for row in study.policies],
+        )
+    )
+    if study.missing:
+        parts.append("\n".join(f"left out: {name}: {why}" for name, why in study.missing))
+    return "\n\n".join(parts)
+
+
+def _scores(row: ScorerRow) -> list[str]:
+    from drsr.offline.commands.metric_cells import cells
+
+    metrics = row.metrics
+    return [row.name, *cells([metrics.unsafe_auroc, metrics.brier, metrics.spearman]), *_gains(row)]
+
+
+def _gains(row: ScorerRow) -> list[str]:
+    from drsr.offline.commands.metric_cells import cells
+
+    return ["", ""] if row.gains is None else cells(row.gains, signed=True)
+
+
+def _policy(row: PolicyRow) -> list[object]:
+    from drsr.offline.commands.metric_cells import cells
+
+    tau = f"{row.rule.risk_threshold:.4f}"
+    if math.isinf(row.rule.risk_threshold):
+        tau = "abstains always" if row.abstains_always else "no gate"
+    return [row.name, row.rule.max_cardinality, f"{row.uncertainty_coefficient:g}", tau, *cells(row.metrics)]
+
+
+def _json(evaluated: Evaluated) -> dict[str, Any]:
+    study = evaluated.study
+
+    def scorer(row: ScorerRow) -> dict[str, Any]:
+        metrics = {"metrics": [metric.to_json() for metric in row.metrics]}
+        return {
+            "name": row.name,
+            "what": row.what,
+            **metrics,
+            "gains": [metric.to_json() for metric in row.gains or ()],
+        }
+
+    return {
+        **{name: getattr(study, name) for name in ("split", "states", "sets", "trajectories", "unsafe")},
+        "examples_hash": evaluated.examples_hash,
+        "training_runs": {result.record.ablation: result.record.run_key for result in evaluated.scorers},
+        "scorers": [scorer(row) for row in study.scorers],
+        "singletons": [
+            {**row._asdict(), "metrics": [metric.to_json() for metric in row.metrics]} for row in study.singletons
+        ],
+        "matching": [scorer(row) for row in study.matching],
+        "policies": [_policy_json(row) for row in study.policies],
+        "missing": [row._asdict() for row in study.missing],
+    }
+
+
+def _policy_json(row: PolicyRow) -> dict[str, Any]:
+    threshold = row.rule.risk_threshold
+    return {
+        "name": row.name,
+        "max_cardinality": row.rule.max_cardinality,
+        "uncertainty_coefficient": row.uncertainty_coefficient,
+        "risk_threshold": None if math.isinf(threshold) else threshold,
+        "has_risk_gate": threshold != math.inf,
+        "abstains_always": row.abstains_always,
+        "removal_cap": row.rule.removal_cap,
+        "metrics": [metric.to_json() for metric in row.metrics],
+    }

@@ -1,0 +1,157 @@
+"""`drsr train`: fit the set-risk scorer on the training labels, and whatever is taken away from it for comparison."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.offline.ablations import Ablation
+    from drsr.offline.catalog.trained import TrainingRecord
+    from drsr.offline.train import Progress, Trained
+    from drsr.offline.training import Evaluation
+
+ALL = "all"
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="fit the set-risk scorer on the training labels",
+        description="Fits an ensemble on the split `train`; `validation` chooses each member's epoch. The same labels, "
+        "features and parameters are not trained twice; a killed run goes on where it was. "
+        "Example: drsr train --ablation full no-pair-pooling",
+    )
+    parser.add_argument(
+        "--ablation",
+        nargs="+",
+        action="extend",
+        metavar="NAME",
+        help="configurations to train (default: full; `all` for every one; a wrong name lists them)",
+    )
+    add_frame_options(parser)
+    add_training_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def add_frame_options(parser: argparse.ArgumentParser) -> None:
+    """Which examples."""
+    parser.add_argument("--view", default="default", metavar="NAME", help="feature view (default: default)")
+    parser.add_argument("--labeler", default="default", metavar="NAME", help="whose labels (default: default)")
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """How to compute. Neither changes a bit of the result."""
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.backbone.cache_folder import cache_folder
+    from drsr.errors import SettingsError
+    from drsr.offline.ablations import ABLATIONS, find_ablation
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.params import load_params
+    from drsr.offline.train import read_inputs, train
+    from drsr.settings import load_settings
+
+    if options.workers < 1:
+        raise SettingsError(f"--workers must be at least 1, not {options.workers}")
+    names = options.ablation or ["full"]
+    ablations = [*ABLATIONS.values()] if ALL in names else [find_ablation(name) for name in names]
+    settings, params = load_settings(), load_params()
+    artifacts = ArtifactStore(settings.artifact_root)
+    with open_catalog(settings.catalog_url) as catalog:
+        inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
+        with training_progress(params.train.max_epochs) as progress:
+            results = train(
+                catalog,
+                artifacts,
+                inputs,
+                params.train,
+                ablations,
+                checkpoints=cache_folder() / "training",
+                workers=options.workers,
+                progress=progress,
+            )
+    if options.json:
+        print(json.dumps([{**result.record.to_json(), "is_new": result.is_new} for result in results]))
+    else:
+        print(_text(results, ablations))
+    return 0
+
+
+@contextmanager
+def training_progress(epochs: int) -> Iterator[Progress]:
+    """Shows the epoch and how the members do on validation."""
+    from drsr.offline.progress import progress
+
+    with progress("train", "epochs") as report:
+
+        def show(ablation: Ablation, evaluations: list[Evaluation]) -> None:
+            report(evaluations[0].epoch, epochs, f"{ablation.name}: {_note(evaluations)}")
+
+        yield show
+
+
+def _note(evaluations: list[Evaluation]) -> str:
+    loss = sum(row.loss for row in evaluations) / len(evaluations)
+    area, pairs, brier = (
+        sum(column) / len(evaluations) for column in zip(*(row.quality for row in evaluations), strict=True)
+    )
+    stopped = sum(row.stopped for row in evaluations)
+    return (
+        f"loss {loss:.4f}, validation AUROC {area:.3f}, pairs {pairs:.3f}, Brier {-brier:.3f}, "
+        f"{stopped} of {len(evaluations)} members stopped"
+    )
+
+
+def _text(results: list[Trained], ablations: list[Ablation]) -> str:
+    from drsr.offline.ablations import trained_as
+
+    lines: list[str] = []
+    for record, is_new in results:
+        how = f"trained in {record.seconds:.0f} s" if is_new else "nothing to train: these inputs gave it before"
+        lines.append(f"{record.ablation}: {how}")
+    for ablation in ablations:
+        other = trained_as(ablation)
+        if other is not ablation:
+            lines.append(f"{ablation.name}: trained as {other.name}, differs in selection only")
+    first = results[0].record
+    lines += [
+        f"fitted on {first.train_sets:,} sets of {first.train_trajectories:,} trajectories; epochs chosen by "
+        f"{first.validation_sets:,} sets of {first.validation_trajectories:,} others",
+        "",
+    ]
+    if len(results) == 1:
+        lines.append(_members(first))
+    return "\n".join([*lines, _ensembles([result.record for result in results])])
+
+
+def _members(record: TrainingRecord) -> str:
+    from drsr.tables import table
+
+    rows = [
+        (row["seed"], row["epoch"], row["loss"], row["unsafe_auroc"], row["pair_accuracy"], -row["negative_brier"])
+        for row in record.metrics["members"]
+    ]
+    headers = ("seed", "epoch", "training loss", "unsafe AUROC", "pair accuracy", "Brier")
+    return table(headers, rows) + "\n"
+
+
+def _ensembles(records: list[TrainingRecord]) -> str:
+    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.metrics import Metric, Metrics
+    from drsr.tables import table
+
+    rows = []
+    for record in records:
+        metrics = Metrics(*(Metric.from_json(value) for value in record.metrics["ensemble"]))
+        shown = (metrics.state_pairs, metrics.spearman, metrics.unsafe_auroc, metrics.brier)
+        rows.append((record.ablation, *cells(shown), record.weights[:12]))
+    headers = ("on validation", "pairs in a state", "Spearman", "unsafe AUROC", "Brier", "weights")
+    return table(headers, rows)

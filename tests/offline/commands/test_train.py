@@ -1,0 +1,80 @@
+"""`drsr train` in text and JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.offline.commands.conftest import Drsr
+from tests.offline.commands.stored_catalog import fill_catalog, quick_params_file
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def filled(drsr: Drsr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drsr:
+    monkeypatch.setenv("DRSR_CACHE", str(tmp_path / "cache"))
+    quick_params_file(tmp_path)
+    fill_catalog()
+    return drsr
+
+
+def test_a_person_sees_members_and_ensemble_and_a_second_time_nothing_is_done(filled: Drsr, tmp_path: Path) -> None:
+    first = filled("train")
+    assert (first.code, first.err) == (0, "")
+    assert "full: trained in" in first.out
+    assert "of 16 trajectories; epochs chosen by" in first.out
+    for seed in ("11", "29", "47"):
+        assert any(line.split()[:1] == [seed] for line in first.out.splitlines())
+    assert "unsafe AUROC" in first.out
+    again = filled("train")
+    assert "full: nothing to train: these inputs gave it before" in again.out
+    assert first.out.split("\n")[1:] == again.out.split("\n")[1:]
+    assert list((tmp_path / "cache" / "training").iterdir()) == []
+
+
+def test_json_and_ablations(filled: Drsr) -> None:
+    (full,) = filled("train", "--json").json
+    assert (full["ablation"], full["is_new"], full["seeds"]) == ("full", True, [11, 29, 47])
+    text = filled("train", "--ablation", "no-abstention", "attention-only", "--ablation", "no-pair-pooling").out
+    assert "full: nothing to train" in text
+    assert "attention-only: trained in" in text
+    assert "no-abstention: trained as full, differs in selection only" in text
+    records = filled("train", "--ablation", "attention-only", "no-pair-pooling", "--json").json
+    assert [(record["ablation"], record["is_new"]) for record in records] == [
+        ("attention-only", False),
+        ("no-pair-pooling", False),
+    ]
+    shown = filled("status")
+    assert shown.code == 0
+    assert "attention-only" in shown.out
+    assert [record["ablation"] for record in filled("status", "--json").json["scorers"]] == [
+        "no-pair-pooling",
+        "attention-only",
+        "full",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--ablation", "nothing"), "use one of full, no-retained-context"),
+        (("--workers", "0"), "--workers must be at least 1"),
+        (("--labeler", "other"), "no labeler is called 'other'"),
+        (("--view", "other"), "no feature view is called 'other'"),
+    ],
+)
+def test_bad_usage(filled: Drsr, arguments: tuple[str, ...], words: str) -> None:
+    outcome = filled("train", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert filled("status", "--json").json["scorers"] == []
+
+
+def test_parameters_that_are_wrong_are_told_before_anything_is_fitted(filled: Drsr, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(path.read_text().replace("patience: 12", "patience: 0"))
+    outcome = filled("train")
+    assert outcome.code == 2
+    assert "patience must be above 0" in outcome.err
