@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All commands, the offline ones included; nothing heavy is imported for it."""
     from drsr.backbone.cli import add_commands as add_backbone_commands
-    from drsr.commands import prune, receipts
+    from drsr.commands import policy, prune, receipts
 
     parser = argparse.ArgumentParser(prog="drsr", description="Frozen pruning policies for language-model agents.")
     parser.add_argument("--version", action="version", version=f"drsr {__version__}")
@@ -85,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     prune.add_command(commands)
     receipts.add_commands(commands)
+    policy.add_command(commands)
     add_backbone_commands(commands)
     for entry in sorted(entry_points(group="drsr.commands"), key=lambda entry: entry.name):
         entry.load()(commands)

@@ -38,7 +38,8 @@ from drsr.errors import (
     ScorerError,
 )
 from drsr.history import Protect
-from drsr.policy_folder import policy_identity, read_policy, write_policy
+from drsr.policy_folder import PolicyFiles, policy_identity, write_policy
+from drsr.policy_location import read_found
 from drsr.policy_numbers import PolicyNumbers
 from drsr.receipt import build_receipt, explain
 from drsr.representation import LazyRepresentation, Representation, ScriptedRepresentation, checked
@@ -277,21 +278,34 @@ _Run = tuple[Outcome, Mapping[str, Any] | None]
 
 
 def load_policy(
-    folder: str | os.PathLike[str],
+    location: str | os.PathLike[str],
     *,
     backbone: str | Backbone | None = None,
     device: str | None = None,
     dtype: str | None = None,
     receipts: Receipts | None = None,
 ) -> Policy:
-    """Load a policy's folder, checking every file against its hash, and the backbone against the policy.
+    """Load a policy from its folder, its wheel, or by the name of its installed package (`drsr_policy`).
 
-    `backbone` is another name for the same model (`path:/models/x`), or the model itself where it is loaded already;
-    by default the one that the policy names. Its weights are read when the first eligible request comes, or by
-    `policy.prepare()`. Raises PolicyCorrupt, PolicyMismatch, BackboneNotFetched (with the command that fetches it) or
-    MissingExtra. Nothing in the folder is executed.
+    Every file is checked against its hash, and the backbone against the policy. `backbone` is another name for the same
+    model (`path:/models/x`), or the model itself where it is loaded already; by default the one that the policy names.
+    Its weights are read when the first eligible request comes, or by `policy.prepare()`. Raises PolicyCorrupt,
+    PolicyMismatch, BackboneNotFetched (with the command that fetches it) or MissingExtra. Nothing that belongs to the
+    policy is executed.
     """
-    files = read_policy(Path(folder))
+    files = read_found(os.fspath(location))
+    return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts)
+
+
+def policy_of(
+    files: PolicyFiles,
+    *,
+    backbone: str | Backbone | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    receipts: Receipts | None = None,
+) -> Policy:
+    """The policy of files that were read already."""
     numbers = files.numbers
     return Policy(numbers, files.scorer, _representation(numbers, backbone, device, dtype), receipts=receipts)
 

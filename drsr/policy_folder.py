@@ -6,12 +6,13 @@ byte anywhere is an error, and runs nothing that the files say: they are JSON an
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,8 @@ MANIFEST_FORMAT = "drsr-policy-manifest/1"
 _HINT = "install the policy again, or take the folder from a copy"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 """Files below the folder, never above it."""
+_Reader = Callable[[str], bytes]
+"""Gives a file's content by its name, or an OSError."""
 
 
 class PolicyFiles(NamedTuple):
@@ -38,6 +41,11 @@ class PolicyFiles(NamedTuple):
     """SHA-256 over numbers and scorer; other files may differ."""
     others: dict[str, bytes]
     """The other files by name."""
+
+    @property
+    def names(self) -> set[str]:
+        """Of all its files, the manifest included."""
+        return {POLICY_FILE, SCORER_FILE, MANIFEST_FILE, *self.others}
 
 
 def policy_identity(numbers: PolicyNumbers, scorer: bytes) -> str:
@@ -67,58 +75,74 @@ def manifest_bytes(contents: Mapping[str, bytes]) -> bytes:
 
 def read_policy(folder: Path) -> PolicyFiles:
     """Read and check a folder: hashes of all files, formats, versions, layout. Needs numpy and safetensors only."""
-    contents = _checked_contents(folder)
+    if not folder.is_dir():
+        raise InputError("there is no such folder", where=str(folder), hint="name a folder that holds policy.json")
+    return _read(lambda name: (folder / name).read_bytes(), str(folder))
+
+
+def read_contents(contents: Mapping[str, bytes], where: str) -> PolicyFiles:
+    """The same for files that are in memory, by name; `where` says where they come from."""
+
+    def read(name: str) -> bytes:
+        if name not in contents:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return contents[name]
+
+    return _read(read, where)
+
+
+def _read(read: _Reader, where: str) -> PolicyFiles:
+    contents = _checked_contents(read, where)
     for name in (POLICY_FILE, SCORER_FILE):
         if name not in contents:
-            raise PolicyCorrupt(f"the manifest does not list {name}", where=str(folder), hint=_HINT)
+            raise PolicyCorrupt(f"the manifest does not list {name}", where=where, hint=_HINT)
     try:
         numbers = PolicyNumbers.from_json(json.loads(contents[POLICY_FILE]))
     except ValueError as error:
-        raise PolicyCorrupt(f"is not JSON: {error}", where=str(folder / POLICY_FILE), hint=_HINT) from None
+        raise PolicyCorrupt(f"is not JSON: {error}", where=f"{where}/{POLICY_FILE}", hint=_HINT) from None
     except PolicyCorrupt as error:
-        raise PolicyCorrupt(error.what, where=str(folder / POLICY_FILE), hint=error.hint or _HINT) from None
+        raise PolicyCorrupt(error.what, where=f"{where}/{POLICY_FILE}", hint=error.hint or _HINT) from None
     numbers.check()
+    scorer_file = f"{where}/{SCORER_FILE}"
     try:
-        scorer = read_scorer(contents[SCORER_FILE], numbers.layout_hash, where=str(folder / SCORER_FILE))
+        scorer = read_scorer(contents[SCORER_FILE], numbers.layout_hash, where=scorer_file)
     except ScorerCorrupt as error:
         raise PolicyCorrupt(error.what, where=error.where, hint=error.hint or _HINT) from None
     except LayoutMismatch as error:
         raise PolicyMismatch(error.what, where=error.where, hint=error.hint) from None
     if scorer.seeds != numbers.seeds:
-        raise PolicyCorrupt(f"has members {scorer.seeds}, the policy {numbers.seeds}", where=str(folder / SCORER_FILE))
+        raise PolicyCorrupt(f"has members {scorer.seeds}, the policy {numbers.seeds}", where=scorer_file)
     identity = policy_identity(numbers, contents[SCORER_FILE])
     others = {name: data for name, data in contents.items() if name not in (POLICY_FILE, SCORER_FILE)}
     return PolicyFiles(numbers, scorer, identity, others)
 
 
-def _checked_contents(folder: Path) -> dict[str, bytes]:
+def _checked_contents(read: _Reader, where: str) -> dict[str, bytes]:
     """Every file that the manifest lists, with the hash that it says."""
-    if not folder.is_dir():
-        raise InputError("there is no such folder", where=str(folder), hint="name a folder that holds policy.json")
     contents = {}
-    for name, listed in _manifest(folder).items():
-        path = folder / name
+    for name, listed in _manifest(read, where).items():
+        place = f"{where}/{name}"
         try:
-            data = path.read_bytes()
+            data = read(name)
         except OSError as error:
-            raise PolicyCorrupt(f"cannot be read: {error.strerror}", where=str(path), hint=_HINT) from None
+            raise PolicyCorrupt(f"cannot be read: {error.strerror}", where=place, hint=_HINT) from None
         found = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
         if found != listed:
-            raise PolicyCorrupt(f"is {found}, the manifest says {listed}", where=str(path), hint=_HINT)
+            raise PolicyCorrupt(f"is {found}, the manifest says {listed}", where=place, hint=_HINT)
         contents[name] = data
     return contents
 
 
-def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    path = folder / MANIFEST_FILE
+def _manifest(read: _Reader, where: str) -> dict[str, dict[str, Any]]:
+    place = f"{where}/{MANIFEST_FILE}"
     try:
-        data = path.read_bytes()
+        data = read(MANIFEST_FILE)
     except FileNotFoundError:
         raise PolicyCorrupt(
-            f"there is no {MANIFEST_FILE}: the folder is incomplete or holds no policy", where=str(folder), hint=_HINT
+            f"there is no {MANIFEST_FILE}: it is incomplete or holds no policy", where=where, hint=_HINT
         ) from None
     except OSError as error:
-        raise PolicyCorrupt(f"cannot be read: {error.strerror}", where=str(path), hint=_HINT) from None
+        raise PolicyCorrupt(f"cannot be read: {error.strerror}", where=place, hint=_HINT) from None
     try:
         manifest = json.loads(data)
         files: dict[str, dict[str, Any]] = manifest["files"]
@@ -128,7 +152,7 @@ def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
     except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:
-        raise PolicyCorrupt("is damaged or of another format", where=str(path), hint=_HINT)
+        raise PolicyCorrupt("is damaged or of another format", where=place, hint=_HINT)
     return files
 
 

@@ -1,0 +1,122 @@
+"""`drsr policy show | verify | diff`: what a policy is, that it still gives its golden decisions, what changed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from drsr.golden import GoldenRequest
+    from drsr.policy import Policy
+    from drsr.policy_folder import PolicyFiles
+
+_EXAMPLES = """\
+examples:
+  drsr policy show                                              the installed drsr_policy
+  drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl
+  drsr policy diff index/drsr-policy/drsr_policy-2026.11.{9,16}-py3-none-any.whl
+"""
+_WHERE = "a policy's folder, its wheel, or an installed package (default: drsr_policy)"
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "policy",
+        help="what a policy is, that it still gives its golden decisions, what changed",
+        description="Looks into a frozen policy. Every file is checked against its hash first, and none is run.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="numbers, backbone, calibration and lineage of a policy")
+    show.add_argument("policy", nargs="?", metavar="POLICY", help=_WHERE)
+    show.add_argument("--card", action="store_true", help="print the model card instead")
+    show.set_defaults(run=run_show)
+    verify = actions.add_parser(
+        "verify",
+        help="decide its golden requests again and compare decisions and scores",
+        description="Exit code 0: all decide as they did when the policy was published; 1: not all.",
+    )
+    verify.add_argument("policy", nargs="?", metavar="POLICY", help=_WHERE)
+    _add_backbone_options(verify)
+    verify.set_defaults(run=run_verify)
+    diff = actions.add_parser("diff", help="what changed in numbers and on the golden requests")
+    diff.add_argument("old", metavar="OLD", help="a policy's folder or wheel")
+    diff.add_argument("new", metavar="NEW", help="another one's")
+    diff.add_argument(
+        "--run",
+        dest="decide",
+        action="store_true",
+        help="let both decide the golden requests of both, instead of comparing what was recorded with each",
+    )
+    _add_backbone_options(diff)
+    diff.set_defaults(run=run_diff)
+    for action in (show, verify, diff):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_backbone_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
+    parser.add_argument("--device", help="where the backbone runs (default: cpu)")
+    parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
+
+
+def run_show(options: argparse.Namespace) -> int:
+    from drsr.errors import InputError
+    from drsr.golden import read_golden
+    from drsr.policy_description import CARD_FILE, describe, describe_json
+    from drsr.policy_location import read_found
+
+    files = read_found(options.policy)
+    if options.card:
+        if CARD_FILE not in files.others:
+            raise InputError("it was published without a model card", where=options.policy)
+        print(files.others[CARD_FILE].decode(), end="")
+        return 0
+    golden = read_golden(files, options.policy or "drsr_policy")
+    print(json.dumps(describe_json(files, golden), indent=2) if options.json else describe(files, golden))
+    return 0
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    from drsr.golden import verify_files
+    from drsr.policy_location import read_found
+
+    files = read_found(options.policy)
+    verification = verify_files(_policy(files, options), files, options.policy or "drsr_policy")
+    print(json.dumps(verification.to_json()) if options.json else verification.to_text())
+    return 0 if verification.passed else 1
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    from drsr.golden import read_golden
+    from drsr.policy_diff import diff_policies
+    from drsr.policy_location import read_found
+
+    old, new = read_found(options.old), read_found(options.new)
+    golden = [read_golden(files, where) for files, where in ((old, options.old), (new, options.new))]
+    if options.decide:
+        requests = {json.dumps([item.name, item.request], sort_keys=True): item for items in golden for item in items}
+        golden = [_decide(files, list(requests.values()), options) for files in (old, new)]
+    difference = diff_policies(old, new, *golden)
+    print(json.dumps(difference.to_json()) if options.json else difference.to_text())
+    return 0
+
+
+def _decide(files: PolicyFiles, requests: list[GoldenRequest], options: argparse.Namespace) -> Any:
+    from drsr.golden import decided
+
+    policy = _policy(files, options)
+    policy.prepare()
+    return tuple(decided(policy, item.name, item.request) for item in requests)
+
+
+def _policy(files: PolicyFiles, options: argparse.Namespace) -> Policy:
+    from drsr.policy import policy_of
+
+    policy = policy_of(files, backbone=options.backbone, device=options.device, dtype=options.dtype)
+    if sys.stderr.isatty():
+        print(f"reading with {policy.numbers.backbone.name} ...", file=sys.stderr)
+    return policy
