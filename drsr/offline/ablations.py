@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.errors import FrameError, SettingsError
+from drsr.features.layout import Column, Group
 from drsr.offline.examples import FrameKind
 from drsr.scorer.set_representation import ALL_PARTS, Parts
 
 MISMATCH_SEED = 4_096
 """Which states are exchanged: the same in every run."""
 STATE_GROUPS = ("attention", "hidden", "projection")
-"""Feature groups that relate a candidate to the pre-action state."""
+"""Feature groups that relate a candidate to the pre-action state, or describe that state."""
+BLOCK_PROJECTION = "projection.block"
+"""The part of a group that is the candidate's own, whatever the decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,17 @@ def trained_as(ablation: Ablation) -> Ablation:
     )
 
 
+def column_group(column: Column) -> str:
+    """The group of a feature column, with a part behind a point where it matters to a mismatched state."""
+    is_block = column.group is Group.PROJECTION and "_block_" in column.name
+    return BLOCK_PROJECTION if is_block else str(column.group)
+
+
 def used_columns(ablation: Ablation, column_groups: Sequence[str]) -> NDArray[np.bool_]:
     """Which feature columns the configuration uses; `column_groups` names the group of each, in layout order."""
     if ablation.feature_groups is None:
         return np.ones(len(column_groups), dtype=np.bool_)
-    used = np.isin(np.asarray(column_groups), ablation.feature_groups)
+    used = np.isin([group.partition(".")[0] for group in column_groups], ablation.feature_groups)
     if not used.any():
         wanted = ", ".join(ablation.feature_groups)
         raise SettingsError(f"ablation {ablation.name!r} keeps {wanted}, of which the layout has no column")
@@ -91,9 +100,10 @@ def prepare_frame(frame: FrameKind, ablation: Ablation, column_groups: Sequence[
 def mismatch_states(frame: FrameKind, column_groups: Sequence[str], seed: int) -> FrameKind:
     """The same candidates and labels, the state-related columns taken from a state of another trajectory.
 
-    The candidate at the same place of the partner gives them. Comparing this with the frame itself shows whether the
-    relation to the right decision carries the signal. To hold even the candidate's own tokens fixed, compute features
-    against the partner's pre-action state (`mismatched_partners` says which) and put them in by `with_features`.
+    The candidate at the same place of the partner gives them; the projection of the candidate itself stays. Comparing
+    this with the frame itself shows whether the relation to the right decision carries the signal. To hold even the
+    candidate's own tokens fixed, compute features against the partner's pre-action state (`mismatched_partners` says
+    which) and put them in by `with_features`.
     """
     columns = np.flatnonzero(np.isin(np.asarray(column_groups), STATE_GROUPS))
     if len(columns) == 0:

@@ -18,7 +18,7 @@ import orjson
 
 import drsr
 from drsr.errors import ArtifactCorrupt, FrameError, LayoutMismatch
-from drsr.offline.ablations import FULL, Ablation, prepare_frame, trained_as, used_columns
+from drsr.offline.ablations import FULL, Ablation, column_group, prepare_frame, trained_as, used_columns
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.records import finish_run, start_run
@@ -79,7 +79,7 @@ def read_inputs(
         raise LayoutMismatch("the feature view got a new version while it was read", where=view, hint="run again")
     if labeler_id is None:
         raise FrameError(f"no labeler is called {labeler!r}", hint="drsr label")
-    groups = tuple(str(column.group) for column in found.columns)
+    groups = tuple(map(column_group, found.columns))
     return TrainingInputs(train, validation, found.id, labeler_id, groups)
 
 

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from drsr.errors import FrameError, SettingsError
+from drsr.features.geometry import Geometry
+from drsr.features.layout import Layout
 from drsr.offline.ablations import (
     ABLATIONS,
+    BLOCK_PROJECTION,
+    STATE_GROUPS,
+    column_group,
     find_ablation,
     mismatch_states,
     mismatched_partners,
@@ -44,6 +49,24 @@ def test_columns_of_a_group() -> None:
     assert used_columns(find_ablation("structural-only"), GROUPS).tolist() == [True, True, False, False, False, False]
     with pytest.raises(SettingsError, match="the layout has no column"):
         used_columns(find_ablation("hidden-only"), ["structural"])
+
+
+def test_what_the_layout_calls_its_columns() -> None:
+    layout = Layout(Geometry(layers=4, heads=2, full_attention=(1, 2, 3, 4)))
+    groups = [column_group(column) for column in layout.columns]
+    assert set(groups) == {*STATE_GROUPS, "structural", BLOCK_PROJECTION}
+    own = [column.name for column, group in zip(layout.columns, groups, strict=True) if group == BLOCK_PROJECTION]
+    assert len(own) == groups.count("projection") == 4 * 64
+    assert own[0].endswith("_block_01")
+    both = used_columns(find_ablation("projection-only"), groups)
+    assert both.sum() == 2 * len(own)  # of the Block and of the state
+
+
+def test_a_mismatched_state_leaves_the_candidates_own_projection() -> None:
+    frame = make_frame("train", 12)
+    groups = ["structural", "attention", "hidden", BLOCK_PROJECTION, "projection", "projection"]
+    changed = (mismatch_states(frame, groups, seed=3).features != frame.features)[frame.present]
+    assert changed.any(axis=0).tolist() == [False, True, True, False, True, True]
 
 
 def test_a_scorer_of_one_group_does_not_see_the_others() -> None:

@@ -14,12 +14,16 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from drsr.offline.metrics import (
     SCOPES,
     Bootstrap,
+    Metric,
     auroc,
+    auroc_gain,
     brier,
     count_pairs,
     draw_trajectories,
     evaluate,
     grouping,
+    pair_gain,
+    ratio_metric,
     spearman_within,
 )
 from tests.offline.frames import make_frame, make_scored, make_test_frame, params
@@ -168,3 +172,56 @@ def test_intervals_widen_when_trajectories_repeat_themselves() -> None:
         values = (draws @ counts.credit) / (draws @ counts.pairs)
         widths.append(np.quantile(values, 0.975) - np.quantile(values, 0.025))
     assert widths[1] == pytest.approx(widths[0], rel=1e-6)
+
+
+def drawn_rows(draw: np.ndarray, trajectory: np.ndarray) -> np.ndarray:
+    """The rows of one replicate, written out: those of a trajectory that was drawn twice stand there twice."""
+    return np.concatenate([np.flatnonzero(trajectory == t) for t, times in enumerate(draw) for _ in range(int(times))])
+
+
+def test_intervals_are_those_of_rows_drawn_one_replicate_at_a_time() -> None:
+    """The slow twin: copy the rows of the drawn trajectories, compute with scikit-learn, take percentiles."""
+    frame, bootstrap = make_test_frame(8), Bootstrap(replicates=60, confidence=0.8)
+    scored, other = make_scored(frame), make_scored(frame, seed=1, noise=3.0)
+    trajectory = frame.trajectory
+    draws = draw_trajectories(8, bootstrap)
+    areas, briers, pooled, area_gains, pair_gains = [], [], [], [], []
+    group = grouping(frame, "state", True)
+    for draw in draws:
+        rows = drawn_rows(draw, trajectory)
+        unsafe = frame.unsafe[rows]
+        areas.append(roc_auc_score(unsafe, scored.unsafe_mean[rows]))
+        area_gains.append(areas[-1] - roc_auc_score(unsafe, other.unsafe_mean[rows]))
+        briers.append(brier_score_loss(unsafe, scored.unsafe_mean[rows]))
+        credits = []
+        for predicted in (scored.predicted_harm, other.predicted_harm):
+            counts = count_pairs(predicted, frame.harm, group, trajectory, 0.02)
+            credits.append(sum(counts.credit[t] * n for t, n in enumerate(draw)) / (draw @ counts.pairs))
+        pooled.append(credits[0])
+        pair_gains.append(credits[0] - credits[1])
+    report = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, 0.02, bootstrap)
+    mine, baseline = (count_pairs(each.predicted_harm, frame.harm, group, trajectory, 0.02) for each in (scored, other))
+    gain = auroc_gain(scored.unsafe_mean, other.unsafe_mean, frame.unsafe, trajectory, "all", draws, bootstrap)
+    for metric, values in (
+        (report.unsafe_auroc, areas),
+        (report.brier, briers),
+        (report.state_pairs, pooled),
+        (gain, area_gains),
+        (pair_gain(mine, baseline, "pairs", draws, bootstrap), pair_gains),
+    ):
+        assert (metric.low, metric.high) == pytest.approx(np.quantile(values, [0.1, 0.9]), abs=1e-9)
+    assert gain.value == pytest.approx(
+        roc_auc_score(frame.unsafe, scored.unsafe_mean) - roc_auc_score(frame.unsafe, other.unsafe_mean)
+    )
+
+
+def test_a_mean_over_nothing_is_not_a_number_and_null_in_json() -> None:
+    draws = draw_trajectories(3, Bootstrap(replicates=20))
+    found = ratio_metric("rate", "nothing", "none", np.zeros(3), np.zeros(3), draws, Bootstrap(replicates=20))
+    assert math.isnan(found.value)
+    assert math.isnan(found.low)
+    shown = found.to_json()
+    assert (shown["value"], shown["low"], shown["support"]) == (None, None, 0)
+    again = Metric.from_json(shown)
+    assert math.isnan(again.high)
+    assert again.name == "rate"

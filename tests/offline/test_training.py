@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from drsr.scorer.weights import scorer_bytes
 from tests.offline.frames import make_frame, params
 
 SHORT = replace(params().train, max_epochs=20)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +93,27 @@ def test_the_same_run_gives_the_same_bits(validation: TrainingFrame) -> None:
     assert first.history == again.history
     assert scorer_bytes(first.ensemble) == scorer_bytes(again.ensemble)
     assert torch.get_num_threads() == threads
+
+
+FRESH_PROCESS = """
+import hashlib
+from dataclasses import replace
+from drsr.offline.training import train_scorer
+from drsr.scorer.weights import scorer_bytes
+from tests.offline.frames import make_frame, params
+few = replace(params().train, max_epochs=5)
+trained = train_scorer(make_frame("train", 24), make_frame("validation", 10), few)
+print(hashlib.sha256(scorer_bytes(trained.ensemble)).hexdigest())
+"""
+
+
+def test_another_process_gives_the_same_bits(train: TrainingFrame, validation: TrainingFrame) -> None:
+    """Whatever the order of its sets and the number of threads that its libraries would take."""
+    here = hashlib.sha256(scorer_bytes(train_scorer(train, validation, replace(SHORT, max_epochs=5)).ensemble))
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    run = [sys.executable, "-c", FRESH_PROCESS]
+    there = subprocess.run(run, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == here.hexdigest()
 
 
 class Killed(Exception):
