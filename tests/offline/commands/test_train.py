@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,3 +82,34 @@ def test_parameters_that_are_wrong_are_told_before_anything_is_fitted(filled: Dr
     outcome = filled("train")
     assert outcome.code == 2
     assert "patience must be above 0" in outcome.err
+
+
+def test_a_process_killed_in_the_middle_goes_on_where_it_was(filled: Drsr, tmp_path: Path) -> None:
+    quick_params_file(tmp_path, epochs=150)
+    process = subprocess.Popen([sys.executable, "-m", "drsr", "train"], stderr=subprocess.PIPE)
+    folder = tmp_path / "cache" / "training"
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("[!.]*.safetensors")):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    shown = filled("status", "--json").json
+    assert shown["scorers"] == []
+    assert [(run["stage"], run["finished_at"]) for run in shown["runs"]] == [("train", None)]
+    (resumed,) = filled("train", "--json").json
+    (checkpoints, weights) = (list(folder.iterdir()), resumed["weights"])
+    assert checkpoints == []
+    # The same inputs in a catalog of their own, without a kill.
+    (whole,) = _in_another_catalog(filled, tmp_path)
+    assert (whole["is_new"], whole["weights"], whole["history"]) == (True, weights, resumed["history"])
+
+
+def _in_another_catalog(drsr: Drsr, tmp_path: Path) -> list[dict[str, object]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DRSR_CATALOG_URL", f"sqlite:///{tmp_path}/another.sqlite")
+        patch.setenv("DRSR_ARTIFACT_ROOT", str(tmp_path / "others"))
+        fill_catalog()
+        found: list[dict[str, object]] = drsr("train", "--json").json
+    return found
