@@ -11,23 +11,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from drsr.offline.source_files import Unreadable
+from drsr.offline.sources import wire_form
 from drsr.offline.sources.json_values import dumps
 from drsr.offline.sources.reader import malformed
 from drsr.offline.trajectories import Json
 
 Content = str | list[Json] | None
 _SPEAKERS = ("system", "developer", "user")
-_ALL_SPEAKERS = (*_SPEAKERS, "assistant")
-_PLAIN = {"role", "content"}
-_CALLING_KEYS = {"role", "content", "tool_calls"}
-_RESULT_KEYS = {"role", "content", "tool_call_id", "name"}
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _PART_TYPES = _TEXT_TYPES | {
     *("image", "image_url", "input_image", "audio", "input_audio", "video", "video_url"),
     *("file", "input_file", "document", "refusal"),
 }
-_CALL_KEYS = {"id", "type", "function"}
-_FUNCTION_KEYS = {"name", "arguments"}
 
 
 class Chat:
@@ -42,32 +37,25 @@ class Chat:
         self._synthetic = 0
 
     def keep(self, message: Json) -> bool:
-        """A message that is in wire form already, taken as it stands; False where it is not.
-
-        Nearly all messages of OpenAI's own form are, and copying them is what reading would spend its time on.
-        """
-        role, content, keys = message.get("role"), message.get("content"), message.keys()
-        if type(content) is str and keys == _PLAIN and content and role in _ALL_SPEAKERS:
+        """Take a message as it stands where it is in wire form already; False where it is not."""
+        if wire_form.is_saying(message):
             self._turns.append(message)
             return True
-        if role == "tool" and type(content) is str and keys <= _RESULT_KEYS and type(message.get("name", "")) is str:
-            call_id = message.get("tool_call_id")
-            turn = self._waiting(call_id) if type(call_id) is str else None
+        if wire_form.is_result(message):
+            turn = self._waiting(message["tool_call_id"])
             if turn is not None:
-                self._close(turn, call_id)  # type: ignore[arg-type]  # a string, as was just seen
+                self._close(turn, message["tool_call_id"])
                 turn.results.append(message)
-                return True
-        if role == "assistant" and keys == _CALLING_KEYS and (content is None or type(content) is str):
-            calls = message["tool_calls"]
-            if type(calls) is list and calls and all(type(call) is dict and _is_wire(call) for call in calls):
-                self._called(message, calls)
-                return True
+            return turn is not None
+        if wire_form.is_calling(message):
+            self._called(message, message["tool_calls"])
+            return True
         return False
 
     def say(self, role: str, content: Any, *, demo: bool = False, name: str | None = None) -> None:
         """A message of the system, the developer or the user. One without content is left out."""
         if role not in _SPEAKERS:
-            known = f"{', '.join(_ALL_SPEAKERS)} or tool"
+            known = f"{', '.join(wire_form.SPEAKERS)} or tool"
             raise Unreadable("malformed", f"a message's role should be {known} and is {role[:60]!r}")
         said = read_content(content, role)
         if said is not None:
@@ -210,7 +198,7 @@ def read_call(raw: Any) -> Json:
     call_id = raw.get("id") or raw.get("call_id")
     call_id = None if call_id is None else str(call_id)
     if isinstance(function, dict):
-        return raw if _is_wire(raw) else tool_call(function.get("name", ""), function.get("arguments"), call_id)
+        return raw if wire_form.is_call(raw) else tool_call(function.get("name", ""), function.get("arguments"), call_id)
     if isinstance(raw.get("custom"), dict):
         custom = raw["custom"]
         return tool_call(custom.get("name", ""), {"input": custom.get("input")}, call_id)
@@ -271,21 +259,6 @@ def _part(part: Any, role: str) -> Json:
     if not isinstance(kind, str):
         raise malformed(f"the type of a content part of a {role} message", "a string", kind)
     return part
-
-
-def _is_wire(call: Json) -> bool:
-    """Whether a call is in wire form as it stands, and with nothing else in it."""
-    function = call.get("function")
-    if type(function) is not dict or call.keys() != _CALL_KEYS or function.keys() != _FUNCTION_KEYS:
-        return False
-    return (
-        call["type"] == "function"
-        and type(call["id"]) is str
-        and call["id"] != ""
-        and type(function["name"]) is str
-        and function["name"] != ""
-        and type(function["arguments"]) is str
-    )
 
 
 def _is_plain_object(content: Any) -> bool:

@@ -40,7 +40,7 @@ def refuse_other_content(head: bytes) -> None:
     for magic, name in _KNOWN_BINARY:
         if head.startswith(magic):
             raise Unreadable("binary", f"not JSON but {name}")
-    if 0 in head:
+    if b"\0" in head:
         raise Unreadable("binary", "not text: it holds zero bytes")
     line = head.partition(b"\n")[0]
     try:
@@ -55,6 +55,8 @@ def _wide_encoding(head: bytes) -> str | None:
     for mark, name in _WIDE_MARKS:
         if head.startswith(mark):
             return name
+    if b"\0" not in head:
+        return None
     for name, width, first in (("utf-32le", 4, 0), ("utf-32be", 4, 3), ("utf-16le", 2, 0), ("utf-16be", 2, 1)):
         opening = head[first : first + 1]
         zeros = [head[offset::width].count(0) for offset in range(width) if offset != first]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from drsr.offline.source_files import SourceFile
-from drsr.offline.sources import text_actions
+from drsr.offline.sources import text_actions, wire_form
 from drsr.offline.sources.anthropic_form import BLOCK_TYPES
 from drsr.offline.sources.chat_form import Chat, text_of
 from drsr.offline.sources.reader import Reader, Run, as_dict, as_list, dig, each, identity, malformed, score
@@ -38,11 +38,12 @@ def is_message(value: Any) -> bool:
 
 def is_anthropic(messages: list[Any]) -> bool:
     """Whether a message has content blocks that only Anthropic's form has."""
+    contents = [message.get("content") for message in messages if type(message) is dict]
     return any(
-        isinstance(block, dict) and block.get("type") in BLOCK_TYPES
-        for message in messages
-        if isinstance(message, dict) and isinstance(message.get("content"), list)
-        for block in message["content"]
+        block.get("type") in BLOCK_TYPES
+        for content in contents
+        if type(content) is list
+        for block in content
         if isinstance(block, dict) and isinstance(block.get("type"), str)
     )
 
@@ -83,11 +84,13 @@ def conversation(messages: list[Any]) -> list[Json]:
     for index, message in enumerate(messages):
         if type(message) is not dict:
             raise malformed(f"message {index}", "an object", message)
-    chat = Chat()
     structured = any(
         message.get("tool_calls") or message.get("function_call") or message.get("tool_call_id") for message in messages
     )
     style = None if structured else text_actions.style_of(messages)
+    if not style and wire_form.is_conversation(messages):
+        return messages
+    chat = Chat()
     if style:
         text_actions.add_turns(chat, messages, style)
     else:
@@ -98,14 +101,15 @@ def conversation(messages: list[Any]) -> list[Json]:
 
 def is_mini_swe_agent(value: Any) -> bool:
     """Whether a list of messages, or an object with one, was written by mini-swe-agent."""
-    messages = dig(value, "messages") if isinstance(value, dict) else value
-    mark = dig(value, "trajectory_format")
-    ends = messages[-1] if isinstance(messages, list) and messages else None
-    return (
-        (isinstance(mark, str) and mark.startswith("mini-swe-agent"))
-        or dig(value, "info", "mini_version") is not None
-        or dig(ends, "role") == "exit"
-    )
+    messages = value
+    if isinstance(value, dict):
+        mark = value.get("trajectory_format")
+        if isinstance(mark, str) and mark.startswith("mini-swe-agent"):
+            return True
+        if "info" in value and dig(value, "info", "mini_version") is not None:
+            return True
+        messages = value.get("messages")
+    return isinstance(messages, list) and bool(messages) and dig(messages[-1], "role") == "exit"
 
 
 def is_inspect_sample(value: Json) -> bool:
@@ -127,7 +131,9 @@ def _recognises(value: Any) -> bool:
 
 def _is_item(message: Json) -> bool:
     """Whether this is an item of OpenAI's Responses form, which the reader for Codex knows."""
-    content = message["content"] if isinstance(message.get("content"), list) else []
+    content = message.get("content")
+    if not isinstance(content, list):
+        return False
     kinds = (part.get("type") for part in content if isinstance(part, dict))
     return any(kind in ("input_text", "output_text") for kind in kinds)
 

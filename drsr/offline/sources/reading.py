@@ -127,12 +127,17 @@ def _runs(
         yield from problems
     else:
         for item in rest:
-            yield from (item,) if isinstance(item, Quarantined) else _one(item, file, readers, limits)
+            if isinstance(item, Quarantined):
+                yield item
+            else:
+                known = chosen if item is head[-1] else _recognised(item.value, readers)
+                yield from _one(item, known, file, readers, limits)
 
 
-def _one(record: Record, file: SourceFile, readers: tuple[Reader, ...], limits: Limits) -> Iterator[Item]:
-    """A record that stands alone."""
-    chosen = _recognised(record.value, readers)
+def _one(
+    record: Record, chosen: Reader | None, file: SourceFile, readers: tuple[Reader, ...], limits: Limits
+) -> Iterator[Item]:
+    """A record that stands alone, and the reader that knows it."""
     if chosen is not None:
         yield from _read(chosen, iter([record]), file, record.place, record.number)
     elif isinstance(record.value, list) and any(isinstance(part, dict) for part in record.value):

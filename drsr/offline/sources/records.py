@@ -20,8 +20,8 @@ from drsr.offline.sources.content_kinds import refuse_other_content
 from drsr.offline.sources.json_values import DECODER, dumps, loads
 from drsr.offline.trajectories import Quarantined
 
-_WHOLE_ARRAY = 16 << 20
-"""Bytes up to which a top-level array is parsed in one go, which is quicker; longer ones are streamed."""
+_WHOLE = 16 << 20
+"""Bytes up to which a document is parsed in one go, which is quicker; longer arrays are streamed."""
 _FIRST_LINE = 8 << 20
 _PIECE = 1 << 20
 _BLANK = re.compile(rb"[ \t\r\n]*")
@@ -84,15 +84,30 @@ def _objects(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record
     first = next(lines, None)
     if first is None:
         raise Unreadable("empty", "the file holds nothing")
-    parsed = _parsed(first)
-    if parsed.problem:
-        yield from _broken_start(first, stream, location, limits)
+    is_closed = first.data is not None and first.data.rstrip().endswith(b"}")
+    if not is_closed or (parsed := _parsed(first)).problem:
+        yield from _over_lines(first, stream, location, limits)
         return
     second = next(lines, None)
     if second is None:
         yield Record(location, parsed.value, 0, parsed.size)
     else:
         yield from _json_lines(chain([parsed], map(_parsed, chain([second], lines))), location)
+
+
+def _over_lines(first: _Line, stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
+    """A file whose first line is no JSON. As a rule it is one document over several lines: that is tried first."""
+    start, most = first.data or b"", min(_WHOLE, limits.document)
+    held = _taken(stream, most - len(start), start)
+    if first.data is not None and len(held) < most:
+        try:
+            value = loads(held)
+        except Unreadable:
+            pass  # what it is then is found out line by line
+        else:
+            yield Record(location, value, 0, len(held))
+            return
+    yield from _broken_start(first, _put_back(held[len(start) :], stream), location, limits)
 
 
 def _broken_start(first: _Line, stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
@@ -164,13 +179,13 @@ def _array(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record |
             return
         is_laid_out = head.strip() == b"["  # one element per line: what is damaged there, the stream below finds
         if not is_laid_out:
-            head, are_lines = _until_lines_show(stream, head, min(_WHOLE_ARRAY, limits.document))
+            head, are_lines = _until_lines_show(stream, head, min(_WHOLE, limits.document))
             if are_lines and not _starts_with_document(head):
                 yield from _lines_from(head, 0, stream, location, limits)
                 return
-    if len(head) < _WHOLE_ARRAY:
-        head = _taken(stream, _WHOLE_ARRAY - len(head), head)
-    if len(head) < _WHOLE_ARRAY:
+    if len(head) < _WHOLE:
+        head = _taken(stream, _WHOLE - len(head), head)
+    if len(head) < _WHOLE:
         parsed = _parsed(_Line(1, head))
         if not parsed.problem:
             yield from _elements(parsed.value, location)
@@ -306,6 +321,27 @@ def _taken(stream: BinaryIO, limit: int, start: bytes = b"") -> bytes:
         limit -= len(piece)
         size *= 2
     return b"".join(pieces)
+
+
+def _put_back(data: bytes, stream: BinaryIO) -> BinaryIO:
+    """A stream as it was before these bytes were read from it."""
+    return io.BufferedReader(_Joined(io.BytesIO(data), stream), _PIECE)
+
+
+class _Joined(io.RawIOBase):
+    """Two streams, one behind the other."""
+
+    def __init__(self, first: BinaryIO, second: BinaryIO) -> None:
+        self._first = first
+        self._second = second
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._first.read(len(buffer)) or self._second.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _too_large(limits: Limits) -> Unreadable:
