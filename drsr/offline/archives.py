@@ -41,7 +41,9 @@ class _Readable(Protocol):
 
 def packing(stream: BinaryIO) -> Packing | None:
     """How the bytes ahead are packed, or None; nothing is consumed."""
-    head = cast(io.BufferedReader, stream).peek(6)
+    head = cast(io.BufferedReader, stream).peek(6)[:6]
+    if head.startswith((b"{", b"[")):  # as nearly always
+        return None
     return next((kind for magic, kind in _MAGIC if head.startswith(magic)), None)
 
 

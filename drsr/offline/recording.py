@@ -103,14 +103,14 @@ class Recorder:
 
     def add(self, trajectory: ReadTrajectory, data: bytes) -> None:
         assert self._open is not None
-        self._open.trajectories.append(trajectory)
-        self._batch.contents[trajectory.content_hash] = data
-        self._batch.bytes += len(data)
         if self._batch.is_full:
             # A large file: keep what there is of it, and go on with the rest.
             self._batch.parts.append(self._open)
             self._open = Part(self._open.file, [], is_last=False)
             self._store()
+        self._open.trajectories.append(trajectory)
+        self._batch.contents[trajectory.content_hash] = data
+        self._batch.bytes += len(data)
 
     def end(self) -> None:
         """The file was read to its end."""

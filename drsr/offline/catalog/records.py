@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from drsr.offline.catalog.statements import among, insert_all, insert_new, next_row_number, storable, storable_text
+from drsr.offline.catalog.statements import (
+    among,
+    insert_all,
+    insert_new,
+    next_row_number,
+    rows_named,
+    storable,
+    storable_text,
+)
 from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, SplitGroup, Trajectory
 from drsr.offline.catalog.versions import ReadTrajectory, Runs
 from drsr.offline.trajectories import Quarantined
@@ -75,9 +83,8 @@ def known_stamps(connection: Connection, locations: Sequence[str]) -> dict[tuple
 
 def known_blobs(connection: Connection, hashes: Sequence[str]) -> dict[str, str]:
     """Artifact keys of those contents that are stored already, by hash."""
-    query = select(Trajectory.content_hash, Trajectory.blob)
-    rows = connection.execute(query.where(among(connection, Trajectory.content_hash, hashes)))
-    return dict(rows.tuples().all())
+    columns = (Trajectory.content_hash, Trajectory.blob)
+    return {sha256: blob for sha256, blob in rows_named(connection, columns, Trajectory.content_hash, hashes)}
 
 
 def record(connection: Connection, parts: Sequence[Part], blobs: Mapping[str, str]) -> Recorded:
@@ -129,16 +136,14 @@ def _take(runs: Runs, part: Part, file_id: int) -> None:
 
 def _source_ids(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     insert_new(connection, Source, [{"name": name} for name in names])
-    query = select(Source.name, Source.id).where(among(connection, Source.name, names)).order_by(Source.name)
-    return dict(connection.execute(query).tuples().all())
+    return {name: row_id for name, row_id in sorted(rows_named(connection, (Source.name, Source.id), Source.name, names))}
 
 
 def _splits(connection: Connection, trajectories: Iterable[ReadTrajectory]) -> dict[str, str]:
     """The split of every group: the one it was assigned when it was first seen, which may be now."""
     proposed = {read.group_key: read.split for read in trajectories}
-    query = select(SplitGroup.group_key, SplitGroup.split)
-    rows = connection.execute(query.where(among(connection, SplitGroup.group_key, list(proposed))))
-    assigned = dict(rows.tuples().all())
+    columns = (SplitGroup.group_key, SplitGroup.split)
+    assigned = {key: split for key, split in rows_named(connection, columns, SplitGroup.group_key, list(proposed))}
     new = [{"group_key": key, "split": split} for key, split in proposed.items() if key not in assigned]
     insert_all(connection, SplitGroup, new)
     return proposed | assigned
@@ -151,11 +156,10 @@ class _Files:
         self._connection = connection
         self._source_ids = source_ids
         self._parts = {self._key(part.file): part for part in parts}
-        query = select(SourceFile.source_id, SourceFile.location, SourceFile.id)
-        locations = [part.file.location for part in parts]
-        rows = connection.execute(query.where(among(connection, SourceFile.location, locations)))
+        columns = (SourceFile.source_id, SourceFile.location, SourceFile.id)
+        rows = rows_named(connection, columns, SourceFile.location, [part.file.location for part in parts])
         stored: dict[tuple[int, str], int] = {(source_id, location): row_id for source_id, location, row_id in rows}
-        first_free = next_row_number(connection, SourceFile.id)
+        first_free = next_row_number(connection, SourceFile)
         new = {key: first_free + index for index, key in enumerate(key for key in self._parts if key not in stored)}
         self._new = set(new)
         self._row_numbers = stored | new

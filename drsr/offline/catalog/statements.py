@@ -1,6 +1,7 @@
 """Statements over many rows or names at once, in each database's own dialect.
 
-SQLAlchemy's own way prepares every value of every row in Python, which would cost more than reading the trajectories.
+SQLAlchemy's own way composes and compiles every statement and prepares every value in Python, which would cost more
+than reading the trajectories.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Dialect, Text, bindparam, column, func, select
+from sqlalchemy import ColumnElement, Connection, Dialect, Row, Text, bindparam, column, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -39,9 +40,33 @@ def insert_new(connection: Connection, table: type[Table], rows: Sequence[Mappin
     _insert(connection, table, rows, " ON CONFLICT DO NOTHING")
 
 
-def next_row_number(connection: Connection, row_number: InstrumentedAttribute[int]) -> int:
+def next_row_number(connection: Connection, table: type[Table]) -> int:
     """The first free row number of a table that numbers its rows itself. Only under the catalog's write lock."""
-    return connection.execute(select(func.coalesce(func.max(row_number), 0) + 1)).scalar_one()
+    number: int = connection.exec_driver_sql(f"SELECT coalesce(max(id), 0) + 1 FROM {table.__tablename__}").scalar_one()
+    return number
+
+
+def rows_named(
+    connection: Connection,
+    columns: Sequence[InstrumentedAttribute[Any]],
+    of: InstrumentedAttribute[str],
+    names: Sequence[str],
+    *,
+    source_id: int | None = None,
+) -> Sequence[Row[Any]]:
+    """Columns of those rows of a table whose `of` is among the names, and that belong to the source if one is given.
+
+    For columns of text and whole numbers, which the drivers hand out as they are.
+    """
+    is_sqlite = connection.dialect.name == "sqlite"
+    shown = ", ".join(column.key for column in columns)
+    sql = f"SELECT {shown} FROM {of.class_.__tablename__} WHERE {of.key} "
+    sql += "IN (SELECT value FROM json_each(?))" if is_sqlite else "= ANY(%s)"
+    values: list[Any] = [orjson.dumps(names).decode() if is_sqlite else list(names)]
+    if source_id is not None:
+        sql += f" AND source_id = {'?' if is_sqlite else '%s'}"
+        values.append(source_id)
+    return connection.exec_driver_sql(sql, tuple(values)).all()
 
 
 def among(connection: Connection, of: InstrumentedAttribute[str], names: Sequence[str]) -> ColumnElement[bool]:

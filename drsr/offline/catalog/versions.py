@@ -24,7 +24,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from drsr.offline.catalog.statements import among, insert_all, insert_new, next_row_number
+from drsr.offline.catalog.statements import among, insert_all, insert_new, next_row_number, rows_named
 from drsr.offline.catalog.tables import Trajectory, TrajectoryFile, TrajectoryReward
 
 
@@ -129,27 +129,25 @@ class Runs:
             self._new_holders.append((version, file_id))
 
     def _look_up(self, external_ids: Sequence[str]) -> None:
-        of_these = (
-            Trajectory.source_id == self._source_id,
-            among(self._connection, Trajectory.external_id, external_ids),
-        )
-        by_id: dict[int, _Version] = {}
-        columns = select(
+        columns = (
+            Trajectory.version,
             Trajectory.id,
             Trajectory.external_id,
-            Trajectory.version,
             Trajectory.content_hash,
             Trajectory.superseded_by,
             Trajectory.group_key,
             Trajectory.split,
         )
-        query = columns.where(*of_these).order_by(Trajectory.external_id, Trajectory.version)
-        for row_id, external_id, number, content_hash, superseded_by, group, split in self._connection.execute(query):
+        of = Trajectory.external_id
+        rows = rows_named(self._connection, columns, of, external_ids, source_id=self._source_id)
+        by_id: dict[int, _Version] = {}
+        for number, row_id, external_id, content_hash, superseded_by, group, split in sorted(rows):
             by_id[row_id] = _Version(number, content_hash, group, superseded_by, row_id)
             self._splits[group] = split
             self._versions.setdefault(external_id, []).append(by_id[row_id])
         if not by_id:
             return
+        of_these = (Trajectory.source_id == self._source_id, among(self._connection, of, external_ids))
         holders = select(TrajectoryFile.trajectory_id, TrajectoryFile.source_file_id).join(Trajectory).where(*of_these)
         for trajectory_id, file_id in self._connection.execute(holders):
             by_id[trajectory_id].files.add(file_id)
@@ -165,7 +163,7 @@ class Runs:
             self._connection.execute(statement, row)
 
     def _write_new(self, splits: Mapping[str, str], blobs: Mapping[str, str]) -> None:
-        number_of_row = next_row_number(self._connection, Trajectory.id)
+        number_of_row = next_row_number(self._connection, Trajectory)
         now = datetime.datetime.now(datetime.UTC)
         rows: list[dict[str, Any]] = []
         rewards: list[dict[str, Any]] = []

@@ -31,6 +31,17 @@ _TAR_MARK = 257
 
 def refuse_other_content(head: bytes) -> None:
     """Raises Unreadable for bytes that are no text in UTF-8. `head` is a file's start, without its mark."""
+    if b"\0" in head or not head.startswith((b"{", b"[")):
+        _refuse_binary(head)
+    line = head.partition(b"\n")[0]
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # else only the end of what was looked at
+            raise not_utf8(line, error) from None
+
+
+def _refuse_binary(head: bytes) -> None:
     encoding = _wide_encoding(head)
     if encoding:
         hint = f"convert it first, for instance with iconv -f {encoding} -t utf-8"
@@ -42,12 +53,6 @@ def refuse_other_content(head: bytes) -> None:
             raise Unreadable("binary", f"not JSON but {name}")
     if b"\0" in head:
         raise Unreadable("binary", "not text: it holds zero bytes")
-    line = head.partition(b"\n")[0]
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # else only the end of what was looked at
-            raise not_utf8(line, error) from None
 
 
 def _wide_encoding(head: bytes) -> str | None:
@@ -55,8 +60,6 @@ def _wide_encoding(head: bytes) -> str | None:
     for mark, name in _WIDE_MARKS:
         if head.startswith(mark):
             return name
-    if b"\0" not in head:
-        return None
     for name, width, first in (("utf-32le", 4, 0), ("utf-32be", 4, 3), ("utf-16le", 2, 0), ("utf-16be", 2, 1)):
         opening = head[first : first + 1]
         zeros = [head[offset::width].count(0) for offset in range(width) if offset != first]

@@ -38,14 +38,13 @@ def is_message(value: Any) -> bool:
 
 def is_anthropic(messages: list[Any]) -> bool:
     """Whether a message has content blocks that only Anthropic's form has."""
-    contents = [message.get("content") for message in messages if type(message) is dict]
-    return any(
-        block.get("type") in BLOCK_TYPES
-        for content in contents
-        if type(content) is list
-        for block in content
-        if isinstance(block, dict) and isinstance(block.get("type"), str)
-    )
+    for message in messages:
+        content = message.get("content") if type(message) is dict else None
+        if type(content) is list:  # seldom: a text as a rule
+            kinds = (block.get("type") for block in content if isinstance(block, dict))
+            if any(isinstance(kind, str) and kind in BLOCK_TYPES for kind in kinds):
+                return True
+    return False
 
 
 def add_message(chat: Chat, message: Json) -> None:
@@ -151,13 +150,13 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
         local_id=first_identity(fields, _ID_KEYS),
         task=first_identity(fields, _TASK_KEYS),
         domain=identity(fields.get("domain")),
-        reward=next((reward for key in _REWARD_KEYS if (reward := score(fields.get(key))) is not None), None),
+        reward=next((found for key in _REWARD_KEYS if (found := score(fields.get(key))) is not None), None),
     )
 
 
 def first_identity(fields: Json, keys: tuple[str, ...]) -> str | None:
     """The first of these keys that holds an id."""
-    return next((found for key in keys if (found := identity(fields.get(key)))), None)
+    return next((found for key in keys if key in fields and (found := identity(fields[key]))), None)
 
 
 def opening_text(messages: list[Json]) -> str:

@@ -276,7 +276,10 @@ def _unique(trajectory: Trajectory, names: dict[str, int]) -> Trajectory:
 
 
 def _recognised(value: Any, readers: tuple[Reader, ...]) -> Reader | None:
-    return next((reader for reader in readers if reader.recognises(value)), None)
+    for reader in readers:
+        if reader.recognises(value):
+            return reader
+    return None
 
 
 def _unknown(value: Any, readers: tuple[Reader, ...]) -> str:
