@@ -144,14 +144,7 @@ def _read(file: SourceFile, read: ReadFile, reader: Reader | None, recorder: Rec
 
 def _has_settled(file: SourceFile) -> bool:
     """False where a local file changed a moment ago. Object stores tell contents apart whenever they were written."""
-    for part in file.members or (file,):
-        try:
-            status = os.stat(part.location)
-        except OSError:
-            continue
-        if time.time() - max(status.st_mtime, status.st_ctime) < RACY_SECONDS:
-            return False
-    return True
+    return file.changed is None or time.time() - file.changed >= RACY_SECONDS
 
 
 def _take(trajectory: Trajectory, read: ReadFile, recorder: Recorder, lost: LostArtifacts) -> None:

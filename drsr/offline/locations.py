@@ -126,10 +126,10 @@ def _walk(folder: str, root: str, walked: set[str]) -> Iterator[SourceFile]:
             continue
         outside = frozenset(walked)  # a link may lead above a folder that was walked: that one is left out below it
         walked.add(real)
-        for path, problem in _scan(current, outside):
+        for path, is_link, problem in _scan(current, outside):
             if problem:
                 yield _refused(path, root, "unreadable", f"the folder cannot be listed: {problem.strerror}")
-            elif not os.path.islink(path):
+            elif not is_link:
                 yield _local_entry(path, root)
             elif os.path.isdir(path):
                 pending.append(path)
@@ -139,8 +139,8 @@ def _walk(folder: str, root: str, walked: set[str]) -> Iterator[SourceFile]:
                 yield _local_entry(path, root)
 
 
-def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, OSError | None]]:
-    """Files and links below a real folder, folder by folder, each sorted by name; links to folders are not followed.
+def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, bool, OSError | None]]:
+    """Files below a real folder, folder by folder, each sorted by name; and whether one is a link, which is not followed.
 
     A folder that cannot be listed comes with the reason. Of a folder no more is held than the names in it.
     """
@@ -151,18 +151,21 @@ def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, OSError | 
             continue
         files: list[str] = []
         folders: list[str] = []
+        links: set[str] = set()
         try:
             with os.scandir(current) as listing:
                 for entry in listing:
                     if not entry.name.startswith("."):
                         (folders if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
+                        if entry.is_symlink():
+                            links.add(entry.name)
         except OSError as error:
-            yield current, error
+            yield current, False, error
             continue
         files.sort()
         folders.sort(reverse=True)
         stack.extend(os.path.join(current, name) for name in folders)
-        yield from ((os.path.join(current, name), None) for name in files)
+        yield from ((os.path.join(current, name), name in links, None) for name in files)
 
 
 def _covered(real: str, walked: set[str]) -> bool:
@@ -192,8 +195,15 @@ def _local_file(path: str, root: str, status: os.stat_result) -> SourceFile:
     # ctime too: it moves with every write, even where a tool puts the old mtime back.
     fingerprint = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_ino}"
     source = _source_name(relative, root)
-    opener = partial(_open_local, path)
-    return SourceFile(_shown(path), _shown(relative), _shown(source), fingerprint, status.st_size, opener)
+    return SourceFile(
+        location=_shown(path),
+        relative=_shown(relative),
+        source=_shown(source),
+        fingerprint=fingerprint,
+        size=status.st_size,
+        opener=partial(_open_local, path),
+        changed=max(status.st_mtime, status.st_ctime),
+    )
 
 
 def _refused(path: str, root: str, reason: str, detail: str) -> SourceFile:
@@ -204,8 +214,11 @@ def _refused(path: str, root: str, reason: str, detail: str) -> SourceFile:
 
 
 def _open_local(path: str) -> BinaryIO:
-    with storage_errors(path):
+    try:
         return open(path, "rb")  # noqa: SIM115  the caller closes it
+    except OSError:
+        with storage_errors(path):
+            raise
 
 
 # --- everything else ---------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ class SourceFile:
     """Set where the file must not be opened."""
     members: tuple[SourceFile, ...] = ()
     """The files that together make this one, where a folder of event files is read as one run."""
+    changed: float | None = None
+    """When it was last changed, in seconds since the epoch, where its filesystem tells contents apart by that alone."""
 
     def open(self) -> BinaryIO:
         """The bytes from the start, as a buffered stream. Storage failures are raised as DrsrError."""

@@ -83,6 +83,7 @@ def _bundle(members: list[SourceFile]) -> SourceFile:
         size=sum(member.size or 0 for member in members),
         opener=first.opener,
         members=tuple(members),
+        changed=max((member.changed for member in members if member.changed is not None), default=None),
     )
 
 
