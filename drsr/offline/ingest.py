@@ -92,6 +92,8 @@ def _own_places(catalog: Catalog, artifacts: ArtifactStore) -> tuple[str, ...]:
 
 
 def _is_own(location: str, places: tuple[str, ...]) -> bool:
+    if not location.startswith(places):
+        return False
     for place in places:
         rest = location.removeprefix(place)
         if rest != location and (place.endswith(os.sep) or rest in ("", "-wal", "-shm", "-journal")):
@@ -114,11 +116,12 @@ def _changed(
     catalog: Catalog, files: list[SourceFile], readers: str, lost: LostArtifacts
 ) -> list[tuple[SourceFile, ReadFile]]:
     """Those files that must be read. One query for all of them."""
+    locations = [storable(file.location) for file in files]
     with catalog.reading() as connection:
-        known = records.known_stamps(connection, [storable(file.location) for file in files])
+        known = records.known_stamps(connection, locations)
     changed = []
-    for file in files:
-        source, location = storable(file.source), storable(file.location)
+    for file, location in zip(files, locations, strict=True):
+        source = storable(file.source)
         stamp = None if file.fingerprint is None else f"{readers} {file.fingerprint}"
         if stamp is None or known.get((source, location)) != stamp or (source, location) in lost.files:
             changed.append((file, ReadFile(source, location, stamp)))

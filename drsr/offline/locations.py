@@ -164,8 +164,9 @@ def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, bool, OSEr
             continue
         files.sort()
         folders.sort(reverse=True)
-        stack.extend(os.path.join(current, name) for name in folders)
-        yield from ((os.path.join(current, name), name in links, None) for name in files)
+        inside = os.path.join(current, "")
+        stack.extend(inside + name for name in folders)
+        yield from ((inside + name, name in links, None) for name in files)
 
 
 def _covered(real: str, walked: set[str]) -> bool:

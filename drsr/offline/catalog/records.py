@@ -78,7 +78,7 @@ def known_stamps(connection: Connection, locations: Sequence[str]) -> dict[tuple
         .join(SourceFile, SourceFile.source_id == Source.id)
         .where(among(connection, SourceFile.location, locations), SourceFile.stamp.is_not(None))
     )
-    return {(source, location): stamp for source, location, stamp in connection.execute(query)}
+    return {(source, location): stamp for source, location, stamp in connection.execute(query).all()}
 
 
 def known_blobs(connection: Connection, hashes: Sequence[str]) -> dict[str, str]:
