@@ -115,7 +115,7 @@ class Recorder:
     def end(self) -> None:
         """The file was read to its end."""
         assert self._open is not None
-        self._batch.parts.append(self._open._replace(is_last=True))
+        self._batch.parts.append(Part(self._open.file, self._open.trajectories, is_last=True))
         self._open = None
         if self._batch.is_full:
             self._store()

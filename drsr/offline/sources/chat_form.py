@@ -38,19 +38,18 @@ class Chat:
 
     def keep(self, message: Json) -> bool:
         """Take a message as it stands where it is in wire form already; False where it is not."""
-        if wire_form.is_saying(message):
+        kind = wire_form.kind_of(message)
+        if kind == "text":
             self._turns.append(message)
-            return True
-        if wire_form.is_result(message):
-            turn = self._waiting(message["tool_call_id"])
-            if turn is not None:
-                self._close(turn, message["tool_call_id"])
-                turn.results.append(message)
-            return turn is not None
-        if wire_form.is_calling(message):
+        elif kind == "calls":
             self._called(message, message["tool_calls"])
-            return True
-        return False
+        elif kind == "result":
+            turn = self._waiting(message["tool_call_id"])
+            if turn is None:
+                return False
+            self._close(turn, message["tool_call_id"])
+            turn.results.append(message)
+        return kind is not None
 
     def say(self, role: str, content: Any, *, demo: bool = False, name: str | None = None) -> None:
         """A message of the system, the developer or the user. One without content is left out."""

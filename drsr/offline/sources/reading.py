@@ -248,7 +248,7 @@ def _structured(request: Json) -> Iterator[Any]:
     Texts need no look: parsing has refused what is no Unicode, and arguments were written out when they were read.
     """
     yield from (value for key, value in request.items() if key != "messages")
-    yield from (message["content"] for message in request["messages"] if type(message["content"]) is list)
+    yield from [message["content"] for message in request["messages"] if type(message["content"]) is list]
 
 
 def _clean(name: str) -> str:

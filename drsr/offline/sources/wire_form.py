@@ -5,6 +5,8 @@ Such a thing is taken as it was read; building it anew is what reading would spe
 
 from __future__ import annotations
 
+from typing import Literal
+
 from drsr.offline.trajectories import Json
 
 SPEAKERS = ("system", "developer", "user", "assistant")
@@ -15,38 +17,36 @@ def is_conversation(messages: list[Json]) -> bool:
     among those directly behind the message that made its call."""
     waiting: list[str] = []  # ids of the latest calls without a result
     for message in messages:
-        if message.get("role") == "tool":
-            if not is_result(message) or message["tool_call_id"] not in waiting:
+        kind = kind_of(message)
+        if kind == "result":
+            if message["tool_call_id"] not in waiting:
                 return False
             waiting.remove(message["tool_call_id"])
-        elif "tool_calls" in message:
-            if not is_calling(message):
-                return False
+        elif kind == "calls":
             waiting = [call["id"] for call in message["tool_calls"]]
-        elif is_saying(message):
+        elif kind == "text":
             waiting = []
         else:
             return False
     return True
 
 
-def is_saying(message: Json) -> bool:
-    """Whether someone says a text, and nothing else."""
-    content = message.get("content")
-    return len(message) == 2 and type(content) is str and content != "" and message.get("role") in SPEAKERS
-
-
-def is_calling(message: Json) -> bool:
-    """Whether the assistant makes calls, and may say a text with it."""
-    calls, content = message.get("tool_calls"), message.get("content", False)
-    return (
-        len(message) == 3
-        and message.get("role") == "assistant"
-        and (content is None or type(content) is str)
-        and type(calls) is list
-        and bool(calls)
-        and all([type(call) is dict and is_call(call) for call in calls])
-    )
+def kind_of(message: Json) -> Literal["text", "calls", "result"] | None:
+    """What a message is: a text of anybody, the assistant's calls, or a tool's result. None where it is not in wire
+    form, or where there is anything else in it."""
+    role, content = message.get("role"), message.get("content", False)
+    if type(content) is str:
+        if len(message) == 2:
+            return "text" if content and role in SPEAKERS else None
+        if role == "tool":
+            is_named = len(message) == 4 and type(message.get("name")) is str
+            return "result" if type(message.get("tool_call_id")) is str and (len(message) == 3 or is_named) else None
+    elif content is not None:
+        return None
+    calls = message.get("tool_calls")
+    if role != "assistant" or len(message) != 3 or type(calls) is not list or not calls:
+        return None
+    return "calls" if all([type(call) is dict and is_call(call) for call in calls]) else None
 
 
 def is_call(call: Json) -> bool:
@@ -61,14 +61,4 @@ def is_call(call: Json) -> bool:
         and type(name) is str
         and name != ""
         and type(function.get("arguments")) is str
-    )
-
-
-def is_result(message: Json) -> bool:
-    """Whether a tool says a text. It may be named."""
-    return (
-        message.get("role") == "tool"
-        and type(message.get("content")) is str
-        and type(message.get("tool_call_id")) is str
-        and (len(message) == 3 or (len(message) == 4 and type(message.get("name")) is str))
     )
