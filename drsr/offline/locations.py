@@ -140,7 +140,7 @@ def _walk(folder: str, root: str, walked: set[str]) -> Iterator[SourceFile]:
 
 
 def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, bool, OSError | None]]:
-    """Files below a real folder, folder by folder, each sorted by name; and whether one is a link, which is not followed.
+    """Files below a real folder, folder by folder, each sorted by name, and whether it is a link; none is followed.
 
     A folder that cannot be listed comes with the reason. Of a folder no more is held than the names in it.
     """

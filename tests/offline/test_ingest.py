@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -20,6 +21,7 @@ from drsr.errors import DrsrError, InputError
 from drsr.offline import ingest as stage
 from drsr.offline import recording, sources
 from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog import records
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, Table, Trajectory, TrajectoryReward
@@ -185,6 +187,15 @@ def test_a_file_that_changed_a_moment_ago_is_not_trusted(
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 1
 
 
+def test_a_young_file_with_a_name_that_is_no_unicode_is_not_trusted(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "RACY_SECONDS", 2.0)
+    write_json(tmp_path / "runs" / os.fsdecode(b"gr\xf6sse.json"), chat(1), long_ago=False)
+    for _ in range(2):
+        assert ingest(catalog, artifacts, str(tmp_path / "runs")).unchanged_files == 0
+
+
 def test_files_are_read_again_when_readers_change(
     catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +249,25 @@ def test_storage_that_fails_ends_the_ingest_and_a_rerun_finishes_it(
     summary = ingest(catalog, artifacts, str(folder))
     assert summary.unchanged_files > 0
     assert sum(trajectories(catalog).values()) == 63
+
+
+def test_a_file_is_recorded_at_once_where_a_batch_ends_with_it(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a file that holds more than a batch is recorded in pieces."""
+    for name in ("a", "b", "c"):
+        write_lines(tmp_path / "runs" / f"{name}.jsonl", [chat(number) for number in range(4)])
+    monkeypatch.setattr(recording, "BATCH_TRAJECTORIES", 2)
+    pieces: list[tuple[str, int, bool]] = []
+    original = records.record
+
+    def noting(*arguments: Any) -> Any:
+        pieces.extend((part.file.location[-7:], len(part.trajectories), part.is_last) for part in arguments[1])
+        return original(*arguments)
+
+    monkeypatch.setattr(records, "record", noting)
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    assert pieces == [(f"{name}.jsonl", 2, is_last) for name in "abc" for is_last in (False, True)]
 
 
 def test_the_size_of_batches_does_not_show(

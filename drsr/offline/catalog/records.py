@@ -84,7 +84,7 @@ def known_stamps(connection: Connection, locations: Sequence[str]) -> dict[tuple
 def known_blobs(connection: Connection, hashes: Sequence[str]) -> dict[str, str]:
     """Artifact keys of those contents that are stored already, by hash."""
     columns = (Trajectory.content_hash, Trajectory.blob)
-    return {sha256: blob for sha256, blob in rows_named(connection, columns, Trajectory.content_hash, hashes)}
+    return dict(rows_named(connection, columns, Trajectory.content_hash, hashes))
 
 
 def record(connection: Connection, parts: Sequence[Part], blobs: Mapping[str, str]) -> Recorded:
@@ -136,14 +136,14 @@ def _take(runs: Runs, part: Part, file_id: int) -> None:
 
 def _source_ids(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     insert_new(connection, Source, [{"name": name} for name in names])
-    return {name: row_id for name, row_id in sorted(rows_named(connection, (Source.name, Source.id), Source.name, names))}
+    return dict(sorted(rows_named(connection, (Source.name, Source.id), Source.name, names)))
 
 
 def _splits(connection: Connection, trajectories: Iterable[ReadTrajectory]) -> dict[str, str]:
     """The split of every group: the one it was assigned when it was first seen, which may be now."""
     proposed = {read.group_key: read.split for read in trajectories}
     columns = (SplitGroup.group_key, SplitGroup.split)
-    assigned = {key: split for key, split in rows_named(connection, columns, SplitGroup.group_key, list(proposed))}
+    assigned = dict(rows_named(connection, columns, SplitGroup.group_key, list(proposed)))
     new = [{"group_key": key, "split": split} for key, split in proposed.items() if key not in assigned]
     insert_all(connection, SplitGroup, new)
     return proposed | assigned

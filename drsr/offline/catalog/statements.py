@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Dialect, Row, Text, bindparam, column, func, select
+from sqlalchemy import ColumnElement, Connection, Dialect, Text, bindparam, column, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -53,7 +53,7 @@ def rows_named(
     names: Sequence[str],
     *,
     source_id: int | None = None,
-) -> Sequence[Row[Any]]:
+) -> Sequence[tuple[Any, ...]]:
     """Columns of those rows of a table whose `of` is among the names, and that belong to the source if one is given.
 
     For columns of text and whole numbers, which the drivers hand out as they are.
@@ -66,7 +66,7 @@ def rows_named(
     if source_id is not None:
         sql += f" AND source_id = {'?' if is_sqlite else '%s'}"
         values.append(source_id)
-    return connection.exec_driver_sql(sql, tuple(values)).all()
+    return connection.exec_driver_sql(sql, tuple(values)).tuples().all()
 
 
 def among(connection: Connection, of: InstrumentedAttribute[str], names: Sequence[str]) -> ColumnElement[bool]:

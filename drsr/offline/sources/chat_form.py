@@ -197,7 +197,8 @@ def read_call(raw: Any) -> Json:
     call_id = raw.get("id") or raw.get("call_id")
     call_id = None if call_id is None else str(call_id)
     if isinstance(function, dict):
-        return raw if wire_form.is_call(raw) else tool_call(function.get("name", ""), function.get("arguments"), call_id)
+        is_wire = wire_form.is_call(raw)
+        return raw if is_wire else tool_call(function.get("name", ""), function.get("arguments"), call_id)
     if isinstance(raw.get("custom"), dict):
         custom = raw["custom"]
         return tool_call(custom.get("name", ""), {"input": custom.get("input")}, call_id)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from drsr.offline.source_files import Limits, Unreadable
 from drsr.offline.sources.array_stream import ArrayStream
+from drsr.offline.sources.byte_streams import put_back, skip_line, taken
 from drsr.offline.sources.content_kinds import refuse_other_content
 from drsr.offline.sources.json_values import DECODER, dumps, loads
 from drsr.offline.trajectories import Quarantined
@@ -23,7 +24,6 @@ from drsr.offline.trajectories import Quarantined
 _WHOLE = 16 << 20
 """Bytes up to which a document is parsed in one go, which is quicker; longer arrays are streamed."""
 _FIRST_LINE = 8 << 20
-_PIECE = 1 << 20
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
@@ -52,7 +52,7 @@ def records(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record 
 def document(stream: BinaryIO, limits: Limits) -> Any:
     """The one JSON value that a file holds. Raises Unreadable."""
     _opening(stream)
-    data = _taken(stream, limits.document + 1)
+    data = taken(stream, limits.document + 1)
     if len(data) > limits.document:
         raise _too_large(limits)
     return loads(data)
@@ -97,9 +97,13 @@ def _objects(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record
 
 def _over_lines(first: _Line, stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
     """A file whose first line is no JSON. As a rule it is one document over several lines: that is tried first."""
-    start, most = first.data or b"", min(_WHOLE, limits.document)
-    held = _taken(stream, most - len(start), start)
-    if first.data is not None and len(held) < most:
+    follows = cast(io.BufferedReader, stream).peek(1)[:1]
+    if first.data is None or follows in (b"{", b"["):  # lines, as it seems
+        yield from _broken_start(first, stream, location, limits)
+        return
+    most = min(_WHOLE, limits.document)
+    held = taken(stream, most - len(first.data), first.data)
+    if len(held) < most:
         try:
             value = loads(held)
         except Unreadable:
@@ -107,7 +111,7 @@ def _over_lines(first: _Line, stream: BinaryIO, location: str, limits: Limits) -
         else:
             yield Record(location, value, 0, len(held))
             return
-    yield from _broken_start(first, _put_back(held[len(start) :], stream), location, limits)
+    yield from _broken_start(first, put_back(held[len(first.data) :], stream), location, limits)
 
 
 def _broken_start(first: _Line, stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
@@ -118,7 +122,7 @@ def _broken_start(first: _Line, stream: BinaryIO, location: str, limits: Limits)
     held, are_lines = _until_lines_show(stream, first.data or b"", limit)
     while len(held) > limit and not are_lines:
         if not held.endswith(b"\n"):
-            _skip_line(stream)
+            skip_line(stream)
             number += 1
         number += held.count(b"\n")
         is_whole = False
@@ -129,7 +133,7 @@ def _broken_start(first: _Line, stream: BinaryIO, location: str, limits: Limits)
             yield Quarantined(f"{location}:{first.number}", "too_large", detail, count=number - first.number + 1)
         yield from _lines_from(held, number, stream, location, limits)
         return
-    held = _taken(stream, limit - len(held) + 1, held)
+    held = taken(stream, limit - len(held) + 1, held)
     if not is_whole or len(held) > limit:
         raise _too_large(limits)
     yield from _documents(held, location)
@@ -184,7 +188,7 @@ def _array(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record |
                 yield from _lines_from(head, 0, stream, location, limits)
                 return
     if len(head) < _WHOLE:
-        head = _taken(stream, _WHOLE - len(head), head)
+        head = taken(stream, _WHOLE - len(head), head)
     if len(head) < _WHOLE:
         parsed = _parsed(_Line(1, head))
         if not parsed.problem:
@@ -230,16 +234,10 @@ def _lines(stream: BinaryIO, limit: int, *, number: int = 0) -> Iterator[_Line]:
     while data := stream.readline(limit + 1):
         number += 1
         if len(data) > limit and not data.endswith(b"\n"):
-            _skip_line(stream)
+            skip_line(stream)
             yield _Line(number, None)
         elif not data.isspace():
             yield _Line(number, data)
-
-
-def _skip_line(stream: BinaryIO) -> None:
-    """Go on behind the end of the line."""
-    while (rest := stream.readline(_PIECE)) and not rest.endswith(b"\n"):
-        pass
 
 
 def _parsed(line: _Line) -> _Parsed:
@@ -308,40 +306,6 @@ def _json_lines(lines: Iterator[_Parsed], location: str) -> Iterator[Record | Qu
             yield Quarantined(place, line.problem.reason, line.problem.detail)
         else:
             yield Record(place, line.value, number, line.size)
-
-
-def _taken(stream: BinaryIO, limit: int, start: bytes = b"") -> bytes:
-    """`start` and what is left of a stream, at most so many bytes of it.
-
-    In growing pieces, because a read sets aside all it is asked for.
-    """
-    pieces, size = [start], _PIECE
-    while limit > 0 and (piece := stream.read(min(limit, size))):
-        pieces.append(piece)
-        limit -= len(piece)
-        size *= 2
-    return b"".join(pieces)
-
-
-def _put_back(data: bytes, stream: BinaryIO) -> BinaryIO:
-    """A stream as it was before these bytes were read from it."""
-    return io.BufferedReader(_Joined(io.BytesIO(data), stream), _PIECE)
-
-
-class _Joined(io.RawIOBase):
-    """Two streams, one behind the other."""
-
-    def __init__(self, first: BinaryIO, second: BinaryIO) -> None:
-        self._first = first
-        self._second = second
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._first.read(len(buffer)) or self._second.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def _too_large(limits: Limits) -> Unreadable:

@@ -5,7 +5,7 @@ Such a thing is taken as it was read; building it anew is what reading would spe
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from drsr.offline.trajectories import Json
 
@@ -46,13 +46,15 @@ def kind_of(message: Json) -> Literal["text", "calls", "result"] | None:
     calls = message.get("tool_calls")
     if role != "assistant" or len(message) != 3 or type(calls) is not list or not calls:
         return None
-    return "calls" if all([type(call) is dict and is_call(call) for call in calls]) else None
+    return "calls" if all(map(is_call, calls)) else None
 
 
-def is_call(call: Json) -> bool:
+def is_call(call: Any) -> bool:
     """Whether this is a function call with nothing else in it."""
+    if type(call) is not dict or len(call) != 3 or call.get("type") != "function":
+        return False
     function = call.get("function")
-    if type(function) is not dict or len(function) != 2 or len(call) != 3 or call.get("type") != "function":
+    if type(function) is not dict or len(function) != 2:
         return False
     call_id, name = call.get("id"), function.get("name")
     return (

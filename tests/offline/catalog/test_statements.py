@@ -18,10 +18,11 @@ from drsr.offline.catalog.statements import (
     insert_all,
     insert_new,
     next_row_number,
+    rows_named,
     storable,
     storable_text,
 )
-from drsr.offline.catalog.tables import Run, Source
+from drsr.offline.catalog.tables import Run, Source, SourceFile
 
 AWKWARD = ["a", "", "größe 😀", "it's", 'quo"ted', "100%s", "%(name)s", "back\\slash", ":bind", "?", "[1, 2]", "null"]
 
@@ -52,6 +53,27 @@ def test_names_are_found_as_they_were_stored(catalog: Catalog) -> None:
         assert connection.execute(nothing).all() == []
 
 
+def test_rows_are_found_by_name_as_by_the_composed_query(catalog: Catalog) -> None:
+    with catalog.writing() as connection:
+        insert_new(connection, Source, [{"name": name} for name in [*AWKWARD, "not asked for"]])
+        for names in (AWKWARD, ["a", "unknown"], []):
+            query = select(Source.name, Source.id).where(among(connection, Source.name, names))
+            composed = [tuple(row) for row in connection.execute(query)]
+            assert sorted(rows_named(connection, (Source.name, Source.id), Source.name, names)) == sorted(composed)
+
+
+def test_rows_of_one_source_are_told_from_those_of_another(catalog: Catalog) -> None:
+    moment = datetime.datetime.now(datetime.UTC)
+    counts = {"stamp": None, "trajectories": 0, "quarantined": 0, "read_at": moment}
+    with catalog.writing() as connection:
+        insert_all(connection, Source, [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+        files = [{"id": 10 + number, "source_id": number, "location": "same", **counts} for number in (1, 2)]
+        insert_all(connection, SourceFile, files)
+        columns = (SourceFile.id, SourceFile.stamp)
+        assert rows_named(connection, columns, SourceFile.location, ["same", "other"], source_id=2) == [(12, None)]
+        assert len(rows_named(connection, columns, SourceFile.location, ["same"])) == 2
+
+
 def test_more_names_than_sqlite_takes_parameters(catalog: Catalog) -> None:
     names = [f"name {number}" for number in range(33_000)]  # more than SQLite takes parameters
     with catalog.writing() as connection:
@@ -77,9 +99,9 @@ def test_moments_and_json_come_back_as_they_were(catalog: Catalog) -> None:
 
 def test_row_numbers_follow_the_largest(catalog: Catalog) -> None:
     with catalog.writing() as connection:
-        assert next_row_number(connection, Source.id) == 1
+        assert next_row_number(connection, Source) == 1
         insert_all(connection, Source, [{"id": 41, "name": "a"}])
-        assert next_row_number(connection, Source.id) == 42
+        assert next_row_number(connection, Source) == 42
 
 
 @given(st.text(st.characters(codec=None), max_size=2 * LONGEST_NAME))

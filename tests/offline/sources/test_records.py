@@ -141,12 +141,43 @@ def test_a_session_beyond_the_limit() -> None:
 
 def test_a_long_array_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_bytes(as_json([RUN] * 5))
-    monkeypatch.setattr(module, "_WHOLE_ARRAY", 64)
+    monkeypatch.setattr(module, "_WHOLE", 64)
     monkeypatch.setattr(module, "_FIRST_LINE", 32)
     assert read_bytes(as_json([RUN] * 5)) == whole
     assert read_bytes(json.dumps([RUN] * 5, indent=2).encode()) == whole
     items = read_bytes(as_json([RUN] * 5)[:-40], "runs.json")
     assert (runs(items), problems(items)) == (4, [("runs.json[4]", "truncated_json")])
+
+
+PIECES = st.sampled_from(
+    [
+        *(as_json(RUN), b"{", b"}", b"[", b"]", b'"a": 1,', b'"a": 1', b'  {"a": 1},', b'{"a": 1},', b'{"b": 2}', b""),
+        *(b"\xff", b'  "x": {', b"  }", b"  ]", b"no", b'{"t": NaN}', b"[1]", as_json(CHAT), b'{"a": "\\ud800"}'),
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=8).map(b"\n".join), st.sampled_from([40, 200, 1 << 20]))
+def test_trying_one_document_first_changes_nothing(rest: bytes, limit: int) -> None:
+    """The twin never parses the whole: it looks at the lines and finds out what they are."""
+    limits = Limits(document=limit)
+    quick = read_bytes(b"{" + rest, limits=limits)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_WHOLE", 0)
+        assert read_bytes(b"{" + rest, limits=limits) == quick
+
+
+def test_a_document_longer_than_what_is_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = json.dumps(RUN, indent=2).encode()
+    whole = read_bytes(data)
+    monkeypatch.setattr(module, "_WHOLE", 100)
+    assert read_bytes(data) == whole
+
+
+def test_text_about_tar_archives_is_no_tar_archive() -> None:
+    start = b'{"note": "'
+    data = start + b"x" * (257 - len(start)) + b'ustar", ' + as_json(RUN)[1:]
+    assert runs(read_bytes(data)) == 1
 
 
 def many_runs(target: Path, size: int) -> int:
@@ -184,7 +215,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, packed: bool) -> Non
 
 
 def test_a_streamed_array_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WHOLE_ARRAY", 1 << 20)
+    monkeypatch.setattr(module, "_WHOLE", 1 << 20)
     element = as_json({"messages": [*CHAT, {"role": "assistant", "content": "x" * 20_000}]})
     target = tmp_path / "big.json"
     target.write_bytes(b"[" + b",".join([element] * 2000) + b"]")
