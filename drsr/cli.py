@@ -39,6 +39,9 @@ _EXTRA_OF = {
     "s3fs": "offline",
     "gcsfs": "offline",
     "huggingface_hub": "backbone",
+    "starlette": "proxy",
+    "httpx": "proxy",
+    "uvicorn": "proxy",
 }
 """Which extra brings a third-party package, for the hint when it is missing."""
 
@@ -77,6 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     """All commands, the offline ones included; nothing heavy is imported for it."""
     from drsr.backbone.cli import add_commands as add_backbone_commands
     from drsr.commands import policy, prune, receipts
+    from drsr.proxy.cli import add_commands as add_proxy_commands
 
     parser = argparse.ArgumentParser(prog="drsr", description="Frozen pruning policies for language-model agents.")
     parser.add_argument("--version", action="version", version=f"drsr {__version__}")
@@ -87,6 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     receipts.add_commands(commands)
     policy.add_command(commands)
     add_backbone_commands(commands)
+    add_proxy_commands(commands)
     for entry in sorted(entry_points(group="drsr.commands"), key=lambda entry: entry.name):
         entry.load()(commands)
     _accept_debug_behind(commands)

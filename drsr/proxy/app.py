@@ -1,0 +1,158 @@
+"""The whole proxy as one ASGI application: its own few pages, and the upstream behind everything else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from drsr.policy import Policy
+from drsr.proxy.activity import Activity
+from drsr.proxy.admission import Admission
+from drsr.proxy.conversations import Conversations
+from drsr.proxy.decider import Decider
+from drsr.proxy.forwarding import Forwarding, Parts
+from drsr.proxy.kill_switch import KillSwitch
+from drsr.proxy.metrics import CONTENT_TYPE
+from drsr.proxy.page import page_routes
+from drsr.proxy.receipt_writer import ReceiptWriter
+from drsr.proxy.settings import ProxySettings
+from drsr.proxy.upstream import Upstream
+from drsr.version import __version__
+
+
+class ProxyApp:
+    """An ASGI application for one event loop. Its parts live from the server's start to its end."""
+
+    def __init__(self, policy: Policy, settings: ProxySettings) -> None:
+        """InputError where the receipts cannot be written."""
+        self.policy = policy
+        self.settings = settings
+        self.activity = Activity()
+        self.kill_switch = KillSwitch(settings.kill_file)
+        self.parts: Parts | None = None
+        routes = [
+            Route("/healthz", self._health),
+            Route("/metrics", self._metrics),
+            Route("/drsr/state.json", self._state),
+            *page_routes(),
+        ]
+        self._own_paths = {route.path for route in routes}
+        self._own = Starlette(routes=routes, lifespan=self._lifespan)
+        self._receipts = _receipt_writer(settings, self.activity)
+        self._watch()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or (scope["method"] in ("GET", "HEAD") and scope["path"] in self._own_paths):
+            await self._own(scope, receive, send)
+        else:
+            assert self.parts is not None, "the server has not started"
+            await Forwarding(self.parts)(scope, receive, send)
+
+    @property
+    def mode(self) -> str:
+        """What happens to requests at this moment: `off`, `shadow` or `pruning`."""
+        return "off" if self.kill_switch.engaged else "shadow" if self.settings.shadow else "pruning"
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        settings = self.settings
+        upstream = Upstream(
+            settings.upstream, connect_timeout=settings.connect_timeout, timeout=settings.upstream_timeout
+        )
+        decider = Decider(
+            self.policy,
+            deadline=settings.deadline,
+            workers=settings.workers,
+            queue=settings.queued_decisions,
+            conversations=_conversations(self.policy, settings),
+            receipts=self._receipts.record if self._receipts else None,
+            late=self.activity.late.add,
+        )
+        self.parts = Parts(
+            settings,
+            Admission(settings.max_concurrent, settings.patience),
+            decider,
+            upstream,
+            self.kill_switch,
+            self.activity,
+            self._receipts,
+        )
+        try:
+            yield
+        finally:
+            decider.close()
+            await upstream.close()
+            if self._receipts is not None:
+                self._receipts.close()
+
+    def _watch(self) -> None:
+        """The gauges."""
+        watch, policy = self.activity.watch, self.policy
+        watch("drsr_requests_in_flight", "Requests on their way.", lambda: self._now()["in_flight"])
+        watch("drsr_requests_waiting", "Requests that wait to be let in.", lambda: self._now()["waiting"])
+        watch("drsr_decisions_running", "Decisions being made.", lambda: self._now()["deciding"])
+        watch("drsr_decisions_waiting", "Decisions that wait for a worker.", lambda: self._now()["undecided"])
+        watch("drsr_sessions", "Conversations remembered.", lambda: self._now()["sessions"])
+        watch("drsr_kill_switch", "1 while the kill file exists.", lambda: self.kill_switch.engaged)
+        watch("drsr_shadow", "1 where nothing is changed.", lambda: self.settings.shadow)
+        watch("drsr_start_time_seconds", "When the proxy started, since 1970.", lambda: self.activity.started)
+        labels = [
+            ("version", policy.version),
+            ("identity", policy.identity),
+            ("backbone", policy.numbers.backbone.name),
+        ]
+        watch("drsr_policy_info", "Always 1; the labels say which policy.", lambda: 1, labels)
+
+    def _now(self) -> dict[str, int]:
+        """How busy it is."""
+        assert self.parts is not None, "the server has not started"
+        admission, decider = self.parts.admission, self.parts.decider
+        return {
+            "in_flight": admission.inside,
+            "waiting": admission.waiting,
+            "deciding": decider.running,
+            "undecided": decider.waiting,
+            "sessions": len(decider.conversations) if decider.conversations is not None else 0,
+        }
+
+    async def _health(self, _: Request) -> Response:
+        """Whether the proxy itself runs. The upstream is not asked: its faults are its own."""
+        return JSONResponse(
+            {"status": "ok", "mode": self.mode, "drsr": __version__, "policy": self.policy.version},
+            headers={"cache-control": "no-store"},
+        )
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(self.activity.exposition(), media_type=CONTENT_TYPE)
+
+    async def _state(self, _: Request) -> Response:
+        state: dict[str, Any] = {
+            "mode": self.mode,
+            "drsr": __version__,
+            "policy": {"version": self.policy.version, "backbone": self.policy.numbers.backbone.name},
+            "upstream": str(self.settings.upstream),
+            "session_mode": self.settings.sessions is not None,
+            **self._now(),
+            **self.activity.to_json(),
+        }
+        return JSONResponse(state, headers={"cache-control": "no-store"})
+
+
+def _conversations(policy: Policy, settings: ProxySettings) -> Conversations | None:
+    wanted = settings.sessions
+    if wanted is None:
+        return None
+    return Conversations(lambda: policy.session(wanted.prices, wanted.expected_calls), wanted.limit)
+
+
+def _receipt_writer(settings: ProxySettings, activity: Activity) -> ReceiptWriter | None:
+    if settings.receipts is None:
+        return None
+    return ReceiptWriter(settings.receipts, keep_text=settings.keep_text, counted=activity.receipts.add)

@@ -1,0 +1,141 @@
+"""`drsr serve`: the proxy, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drsr.errors import SettingsError
+
+if TYPE_CHECKING:
+    from drsr.proxy.app import ProxyApp
+    from drsr.proxy.settings import SessionSettings
+
+DEFAULT_PORT = 8787
+KILL_FILE = Path("var") / "pruning-off"
+
+_EXAMPLES = """\
+examples:
+  drsr serve --upstream https://api.openai.com --policy policies/2026.11.16
+  drsr serve --upstream https://api.anthropic.com --policy policies/2026.11.16 --shadow --receipts var/receipts.jsonl
+  drsr serve --upstream http://127.0.0.1:8000 --policy policies/2026.11.16 --sessions --prices 3,0.3,3.75,15
+
+Clients then use http://127.0.0.1:8787/v1 (OpenAI) or http://127.0.0.1:8787 (Anthropic) as their base URL, with their
+own keys. The page at http://127.0.0.1:8787/ shows what it does; `touch var/pruning-off` stops all pruning at once.
+"""
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register `serve`; it sets `run`, which takes the arguments and gives the exit code."""
+    serve = subparsers.add_parser(
+        "serve",
+        help="a proxy in front of an OpenAI- or Anthropic-compatible endpoint",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = serve.add_argument
+    add("--upstream", required=True, metavar="URL", help="where requests go, without /v1")
+    add("--policy", required=True, metavar="FOLDER", help="the frozen policy")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=DEFAULT_PORT, help="port to listen on, 0 for any (default: %(default)s)")
+    add("--shadow", action="store_true", help="decide and record, change nothing")
+    add("--receipts", type=Path, metavar="FILE", help="append a receipt of every decision")
+    add("--keep-text", action="store_true", help="with the requests themselves in the receipts")
+    add(
+        "--kill-file",
+        type=Path,
+        default=KILL_FILE,
+        metavar="FILE",
+        help="prune nothing while this exists (%(default)s)",
+    )
+    add("--deadline-ms", type=float, default=5_000, metavar="MS", help="longest time for a decision (%(default)s)")
+    add("--workers", type=int, default=1, metavar="N", help="decisions made at once (%(default)s)")
+    add("--max-body-mb", type=float, default=32, metavar="MB", help="largest request to prune (%(default)s)")
+    add("--max-concurrent", type=int, default=256, metavar="N", help="requests on their way at once (%(default)s)")
+    add("--queue-seconds", type=float, default=10, metavar="S", help="how long further ones wait (%(default)s)")
+    add(
+        "--upstream-timeout", type=float, default=600, metavar="S", help="longest silence of the upstream (%(default)s)"
+    )
+    add("--sessions", action="store_true", help="keep what was removed removed, so that prompt caches stay of use")
+    add("--prices", metavar="IN,CACHED,WRITE,OUT", help="per million tokens, for --sessions: 3,0.3,3.75,15")
+    add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, for --sessions (40)")
+    add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (8)")
+    add("--backbone", help="another name for the policy's language model, such as path:/models/x")
+    add("--device", help="where the language model runs: cpu, cuda, ... (cpu)")
+    add("--quiet", action="store_true", help="log only warnings and errors")
+    add("--json", action="store_true", help="print where it listens, and log, as JSON lines")
+    serve.set_defaults(run=run_serve)
+
+
+def run_serve(arguments: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    from drsr.policy import load_policy
+    from drsr.proxy.app import ProxyApp
+    from drsr.proxy.log import log_to_stderr
+    from drsr.proxy.server import address_of, listen, make_server
+    from drsr.proxy.settings import ProxySettings, UpstreamUrl
+
+    settings = ProxySettings(
+        upstream=UpstreamUrl.parse(arguments.upstream),
+        kill_file=arguments.kill_file,
+        shadow=arguments.shadow,
+        receipts=arguments.receipts,
+        keep_text=arguments.keep_text,
+        sessions=_sessions(arguments),
+        deadline=arguments.deadline_ms / 1000,
+        workers=arguments.workers,
+        max_body=int(arguments.max_body_mb * 1024 * 1024),
+        max_concurrent=arguments.max_concurrent,
+        patience=arguments.queue_seconds,
+        upstream_timeout=arguments.upstream_timeout,
+    )
+    if settings.keep_text and settings.receipts is None:
+        raise SettingsError("there are no receipts to keep it in", where="--keep-text", hint="add --receipts FILE")
+    policy = load_policy(arguments.policy, backbone=arguments.backbone, device=arguments.device)
+    with listen(arguments.host, arguments.port) as bound:
+        if settings.upstream[1:3] == bound.getsockname()[:2]:
+            raise SettingsError("is this proxy's own address", where=f"--upstream {settings.upstream}")
+        log_to_stderr(as_json=arguments.json, quiet=arguments.quiet)
+        policy.prepare()  # seconds for the language model: before the first client, not with it
+        app = ProxyApp(policy, settings)
+        _say(address_of(bound), app, arguments.json)
+        make_server(app).run(sockets=[bound])
+    return 0
+
+
+def _sessions(arguments: argparse.Namespace) -> SessionSettings | None:
+    from drsr.prices import Prices
+    from drsr.proxy.settings import SessionSettings
+
+    given = {"expected_calls": arguments.expected_calls, "limit": arguments.max_sessions}
+    if not arguments.sessions:
+        if arguments.prices is not None or any(value is not None for value in given.values()):
+            raise SettingsError("--prices, --expected-calls and --max-sessions need --sessions")
+        return None
+    if arguments.prices is None:
+        raise SettingsError("needs to know what tokens cost", where="--sessions", hint="add --prices 3,0.3,3.75,15")
+    return SessionSettings(
+        Prices.parse(arguments.prices), **{name: value for name, value in given.items() if value is not None}
+    )
+
+
+def _say(address: str, app: ProxyApp, as_json: bool) -> None:
+    """Where it listens and what it does, on standard output."""
+    settings = app.settings
+    about = {
+        "address": address,
+        "upstream": str(settings.upstream),
+        "policy": app.policy.version,
+        "mode": app.mode,
+        "kill_file": str(settings.kill_file),
+    }
+    if as_json:
+        print(json.dumps(about), flush=True)
+        return
+    print(f"{address} -> {settings.upstream}, policy {app.policy.version}, {app.mode}")
+    print(f"kill switch: touch {settings.kill_file}", flush=True)
+    if app.policy.numbers.always_abstains:
+        print("note: this policy abstains always; nothing will be pruned", file=sys.stderr)

@@ -1,0 +1,150 @@
+"""Decisions for the proxy: made in worker threads, with a deadline, and thrown away where they come too late."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple
+
+from drsr.decision import Reason
+from drsr.policy import Decision, Policy
+from drsr.proxy.conversations import Conversation, Conversations, trail_of
+from drsr.proxy.reasons import PRUNED, ProxyReason
+from drsr.proxy.worker_pool import WorkerPool
+from drsr.request import Protocol
+
+
+class Answer(NamedTuple):
+    """A decision as far as the proxy needs it. The request itself is not kept alive by it."""
+
+    id: str
+    pruned: bool
+    reason: Reason | None
+    tokens_before: int | None
+    tokens_saved: int
+    content: bytes | None
+    """What to send where something was removed."""
+    receipt: dict[str, Any] | None
+
+
+class Decided(NamedTuple):
+    """What came of asking."""
+
+    answer: Answer | None
+    reason: str
+    """`pruned`, or why not."""
+    milliseconds: float
+
+
+class Decider:
+    """Asks a policy, in bounded time and memory."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        deadline: float,
+        workers: int,
+        queue: int,
+        conversations: Conversations | None = None,
+        receipts: Callable[[Decision], dict[str, Any]] | None = None,
+        late: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`receipts` builds the record of a decision where one is wanted; `late` is told, from a worker's thread, of
+        every decision that was finished behind its deadline."""
+        self._policy = policy
+        self._deadline = deadline
+        self._pool = WorkerPool("drsr-decide", workers, queue)
+        self._receipts = receipts
+        self._late = late
+        self.conversations = conversations
+
+    @property
+    def running(self) -> int:
+        return self._pool.running
+
+    @property
+    def waiting(self) -> int:
+        return self._pool.waiting
+
+    async def decide(
+        self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]
+    ) -> Decided:
+        """Decide about one request within the deadline, which includes the wait for a worker."""
+        start = time.perf_counter()
+        trail = trail_of(body, protocol, credentials) if self.conversations is not None else ()
+        reason: str
+        try:
+            async with asyncio.timeout(self._deadline):
+                if self.conversations is not None and trail:
+                    answer = await self._continue(self.conversations.of(trail), body, protocol)
+                else:
+                    answer = await self._run(partial(self._policy.prune, request=body, format=protocol))
+            reason = _reason(answer)
+        except TimeoutError:
+            answer, reason = None, ProxyReason.DEADLINE_EXCEEDED
+        return Decided(answer, reason, 1000 * (time.perf_counter() - start))
+
+    def close(self) -> None:
+        """Waits for the decisions that are being made; drops those that wait."""
+        self._pool.close(finish=False)
+
+    async def _continue(self, conversation: Conversation, body: dict[str, Any], protocol: Protocol) -> Answer | None:
+        """The next decision of a conversation. A late one leaves no trace in its session."""
+        await conversation.gate.acquire()
+        loop = asyncio.get_running_loop()
+        trial = conversation.trial()
+
+        def leave(_: object) -> None:
+            loop.call_soon_threadsafe(conversation.gate.release)
+
+        # The gate opens when the worker is done, not when we stop waiting for it: the next decision of this
+        # conversation would only block a second worker.
+        answer = await self._run(partial(trial.prune, request=body, format=protocol), finally_=leave)
+        if answer is not None:
+            conversation.session = trial
+        return answer
+
+    async def _run(
+        self, prune: Callable[[], Decision], finally_: Callable[[object], None] = lambda _: None
+    ) -> Answer | None:
+        """None where too many decisions wait already. `finally_` is called from any thread when the worker is done."""
+        future = self._pool.submit(partial(self._work, prune))
+        if future is None:
+            finally_(None)
+            return None
+        future.add_done_callback(finally_)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if not future.cancel():  # it has begun, and nobody waits for it any more
+                future.add_done_callback(self._tell_late)
+            raise
+
+    def _work(self, prune: Callable[[], Decision]) -> Answer:
+        decision = prune()
+        content = None
+        if decision.pruned:
+            content = json.dumps(decision.request, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return Answer(
+            id=decision.id,
+            pruned=decision.pruned,
+            reason=decision.reason,
+            tokens_before=decision.tokens_before,
+            tokens_saved=decision.tokens_saved,
+            content=content,
+            receipt=self._receipts(decision) if self._receipts else None,
+        )
+
+    def _tell_late(self, _: Future[Answer]) -> None:
+        self._late()
+
+
+def _reason(answer: Answer | None) -> str:
+    if answer is None:
+        return ProxyReason.BUSY
+    return PRUNED if answer.pruned else str(answer.reason)

@@ -1,0 +1,35 @@
+"""The two paths whose requests are pruned, and what each protocol calls things."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from drsr.request import Protocol
+
+
+class Endpoint(Enum):
+    """Where a request is addressed. The value is the label in metrics, logs and receipts."""
+
+    CHAT_COMPLETIONS = "chat_completions"
+    """OpenAI's, and of the many servers that speak like it."""
+    MESSAGES = "messages"
+    """Anthropic's."""
+    OTHER = "other"
+    """Everything else, which is forwarded as it is."""
+
+    @property
+    def protocol(self) -> Protocol:
+        """Which protocol's words to use; for other paths OpenAI's, which more servers speak."""
+        return "anthropic" if self is Endpoint.MESSAGES else "openai"
+
+    @property
+    def prunable(self) -> bool:
+        return self is not Endpoint.OTHER
+
+
+_PRUNED = {"/v1/chat/completions": Endpoint.CHAT_COMPLETIONS, "/v1/messages": Endpoint.MESSAGES}
+
+
+def endpoint_of(method: str, path: str) -> Endpoint:
+    """By the exact path: `/v1/messages/count_tokens` or `/v1/threads/x/messages` are something else."""
+    return _PRUNED.get(path, Endpoint.OTHER) if method == "POST" else Endpoint.OTHER

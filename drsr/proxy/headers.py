@@ -1,0 +1,65 @@
+"""Which headers pass the proxy, in either direction.
+
+Everything passes, authentication above all, but for what concerns one connection only (RFC 9110, 7.6.1), what the
+forwarded message says anew (host, length), and what is said to the proxy itself (`x-drsr-...`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+RawHeaders = list[tuple[bytes, bytes]]
+"""Names in lower case, as ASGI has them; a name may come more than once."""
+
+BYPASS = b"x-drsr-bypass"
+_OURS = b"x-drsr-"
+_HOP_BY_HOP = {
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+}
+_SAID_ANEW = {b"host", b"expect"}
+_AUTHENTICATION = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie")
+
+
+def to_upstream(headers: Iterable[tuple[bytes, bytes]], *, new_length: bool) -> RawHeaders:
+    """A request's headers for the upstream. `new_length` where the body is in memory, whose length is then said."""
+    dropped = _SAID_ANEW | ({b"content-length"} if new_length else set())
+    return [(name, value) for name, value in _end_to_end(list(headers)) if name not in dropped]
+
+
+def to_client(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
+    """A response's headers for the client."""
+    return _end_to_end([(name.lower(), value) for name, value in headers])
+
+
+def values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    """All values of one header."""
+    return [value for key, value in headers if key == name]
+
+
+def asks_for_bypass(headers: RawHeaders) -> bool:
+    """By `x-drsr-bypass: 1`. Whoever writes `true` means it too, so only a plain no is none."""
+    return any(value.strip().lower() not in (b"", b"0", b"false", b"no") for value in values(headers, BYPASS))
+
+
+def is_encoded(headers: RawHeaders) -> bool:
+    """Whether the body is compressed or the like."""
+    return any(value.strip().lower() not in (b"", b"identity") for value in values(headers, b"content-encoding"))
+
+
+def credentials(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
+    """What tells one caller from another. A secret: to be hashed at once."""
+    return [(name, value) for name, value in headers if name in _AUTHENTICATION]
+
+
+def _end_to_end(headers: RawHeaders) -> RawHeaders:
+    named = {token.strip().lower() for value in values(headers, b"connection") for token in value.split(b",")}
+    dropped = _HOP_BY_HOP | named
+    return [(name, value) for name, value in headers if name not in dropped and not name.startswith(_OURS)]

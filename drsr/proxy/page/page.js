@@ -1,0 +1,126 @@
+"use strict";
+// Asks the proxy every two seconds what it has done, and shows it. Everything is set as text, never as markup.
+
+const EVERY = 2000;
+const MODES = { pruning: "pruning", shadow: "shadow: changes nothing", off: "off: kill switch" };
+const ENDINGS = { client_gone: "client gone", upstream_broke: "upstream broke off", failed: "failed" };
+
+const at = (id) => document.getElementById(id);
+const number = new Intl.NumberFormat("en");
+const count = (value) => (value === null || value === undefined ? "–" : number.format(value));
+const words = (name) => name.replaceAll("_", " ");
+const share = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
+
+function duration(milliseconds) {
+  if (milliseconds === null || milliseconds === undefined) return "–";
+  return milliseconds < 1000 ? `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+}
+
+function uptime(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+}
+
+function cell(text, kind) {
+  const found = document.createElement("td");
+  found.textContent = text;
+  if (kind) found.className = kind;
+  return found;
+}
+
+function row(...cells) {
+  const found = document.createElement("tr");
+  found.append(...cells);
+  return found;
+}
+
+function fill(id, rows) {
+  at(id).hidden = rows.length === 0;
+  at(`${id}-empty`).hidden = rows.length > 0;
+  at(id).querySelector("tbody").replaceChildren(...rows);
+}
+
+function latency(id, found) {
+  at(id).textContent = found ? duration(found.p50) : "–";
+  at(`${id}-note`).textContent = found ? `median; p90 ${duration(found.p90)}, p99 ${duration(found.p99)}` : "";
+}
+
+function meter(value, most, kind) {
+  const bar = document.createElement("progress");
+  bar.max = most;
+  bar.value = value;
+  bar.className = kind;
+  const found = cell("", "meter");
+  found.setAttribute("aria-hidden", "true");
+  found.append(bar);
+  return found;
+}
+
+function reasonRow([reason, requests], total, most) {
+  const kind = reason === "pruned" ? "pruned" : "";
+  return row(cell(words(reason), kind), cell(count(requests), "number"), cell(share(requests, total), "number"), meter(requests, most, kind));
+}
+
+function outcome(each) {
+  if (each.ending !== "completed") return cell(words(each.refusal || ENDINGS[each.ending] || each.ending), "failed");
+  const would = each.shadow_reason ? `: ${words(each.shadow_reason)}` : "";
+  return cell(words(each.reason || "–") + would, each.reason === "pruned" ? "pruned" : "");
+}
+
+function recentRow(each) {
+  const saved = each.shadow_saved ? `(${count(each.shadow_saved)})` : count(each.tokens_saved);
+  return row(
+    cell(new Date(1000 * each.time).toLocaleTimeString("en-GB")),
+    cell(words(each.endpoint)),
+    cell(each.status === null ? "–" : String(each.status), "number"),
+    outcome(each),
+    cell(count(each.tokens_before), "number"),
+    cell(saved, "number"),
+    cell(duration(each.decision_milliseconds), "number"),
+    cell(duration(each.upstream_milliseconds), "number"),
+    cell(each.decision || "–", "id"),
+  );
+}
+
+function show(state) {
+  at("mode").textContent = MODES[state.mode];
+  at("mode").className = `badge ${state.mode}`;
+  const sessions = state.session_mode ? `, ${count(state.sessions)} conversations remembered` : "";
+  at("about").textContent =
+    `to ${state.upstream}, policy ${state.policy.version} with ${state.policy.backbone}${sessions}, ` +
+    `drsr ${state.drsr}, up ${uptime(state.uptime_seconds)}`;
+
+  const reasons = Object.entries(state.reasons);
+  const asked = reasons.reduce((sum, [, requests]) => sum + requests, 0);
+  const pruned = state.reasons.pruned || 0;
+  at("requests").textContent = count(state.requests);
+  at("requests-note").textContent = `${count(state.in_flight)} on their way, ${count(state.waiting)} waiting`;
+  at("pruned").textContent = count(pruned);
+  at("pruned-note").textContent = asked ? `${share(pruned, asked)} of ${count(asked)} that could be` : "";
+  at("saved").textContent = count(state.tokens_saved);
+  at("saved-note").textContent = state.shadow_tokens_saved
+    ? `${count(state.shadow_tokens_saved)} would be, of ${count(state.tokens)}`
+    : `${share(state.tokens_saved, state.tokens)} of ${count(state.tokens)}`;
+  latency("decision", state.decision_milliseconds);
+  latency("upstream", state.upstream_milliseconds);
+
+  const most = Math.max(1, ...reasons.map(([, requests]) => requests));
+  fill("reasons", reasons.map((each) => reasonRow(each, asked, most)));
+  fill("recent", state.recent.map(recentRow));
+}
+
+async function refresh() {
+  try {
+    const answer = await fetch("drsr/state.json", { cache: "no-store" });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    show(await answer.json());
+    at("trouble").hidden = true;
+  } catch (error) {
+    at("trouble").textContent = "The proxy does not answer; what follows is old.";
+    at("trouble").hidden = false;
+  }
+  setTimeout(refresh, EVERY);
+}
+
+refresh();

@@ -1,0 +1,25 @@
+"""Why a request went through the proxy unchanged, besides the reasons that a policy itself has."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+PRUNED = "pruned"
+"""What stands in the place of a reason where something was removed."""
+
+
+class ProxyReason(StrEnum):
+    """A reason of the proxy's own. The policy's are `drsr.decision.Reason`."""
+
+    BYPASS = "bypass"
+    """The request asked for it by `x-drsr-bypass: 1`."""
+    SHADOW = "shadow"
+    """The proxy only records what it would have done."""
+    KILL_SWITCH = "kill_switch"
+    """The kill file exists."""
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    """The decision was not made in time; it was thrown away."""
+    BUSY = "busy"
+    """Too many decisions were waiting already."""
+    ENCODED_BODY = "encoded_body"
+    """The request's body is compressed."""

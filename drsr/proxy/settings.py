@@ -1,0 +1,123 @@
+"""What `drsr serve` can be told, with the reasons for the defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from drsr.errors import SettingsError
+from drsr.prices import Prices
+from drsr.redaction import redact
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class UpstreamUrl(NamedTuple):
+    """Where all requests go. Fixed at start: nothing in a request can change it."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+    """What is put in front of every request's path; empty, or with a slash in front and none behind."""
+
+    @classmethod
+    def parse(cls, text: str) -> UpstreamUrl:
+        """From `https://host[:port][/prefix]`. SettingsError says what cannot be there."""
+        shown = f"--upstream {redact(text)}"
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError as error:
+            raise SettingsError(f"not a URL: {error}", where="--upstream") from None
+        if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+            raise SettingsError(
+                "not the URL of an HTTP server", where=shown, hint="such as https://api.openai.com, without /v1"
+            )
+        if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+            raise SettingsError(
+                "a user, a password, a query or a fragment",
+                where=shown,
+                hint="clients send their own keys in headers, which are forwarded",
+            )
+        prefix = parts.path.rstrip("/")
+        if not prefix.isascii() or not prefix.isprintable() or " " in prefix:
+            raise SettingsError("a path that is not percent-encoded", where=shown)
+        if prefix == "/v1" or prefix.endswith("/v1"):
+            raise SettingsError(
+                "ends in /v1, with which the path of every request begins already",
+                where=shown,
+                hint=f"--upstream {parts.scheme}://{parts.netloc}{prefix.removesuffix('/v1')}",
+            )
+        return cls(parts.scheme, parts.hostname, port or DEFAULT_PORTS[parts.scheme], prefix)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.prefix}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """For sessions that respect the provider's prompt cache."""
+
+    prices: Prices
+    expected_calls: int = 40
+    """How many calls a conversation usually has."""
+    limit: int = 8
+    """Conversations remembered at once. Each may hold the backbone's keys and values for its whole history: with
+    smollm2-135m 46 kB per token, up to 380 MB."""
+
+    def __post_init__(self) -> None:
+        _require(self.expected_calls >= 1, "--expected-calls", "at least 1")
+        _require(self.limit >= 1, "--max-sessions", "at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """How one proxy behaves. A wrong value is a SettingsError."""
+
+    upstream: UpstreamUrl
+    kill_file: Path
+    """While this file exists nothing is pruned."""
+    shadow: bool = False
+    """Decide and record, change nothing."""
+    receipts: Path | None = None
+    """Where receipts are appended."""
+    keep_text: bool = False
+    """Whether receipts hold the requests themselves."""
+    sessions: SessionSettings | None = None
+    deadline: float = 5.0
+    """Seconds that a decision may take, waiting included. Later, the request goes through unchanged."""
+    workers: int = 1
+    """Decisions made at once. A backbone uses all cores for one already, so more help only where it is on a GPU."""
+    queued_decisions: int = 32
+    """Decisions that may wait for a worker. Further requests go through unchanged."""
+    max_body: int = 32 * 1024 * 1024
+    """Bytes of a request that is to be pruned; it is held in memory. Others are streamed."""
+    max_concurrent: int = 256
+    """Requests on their way at once."""
+    patience: float = 10.0
+    """Seconds that a request waits while there are that many, before it is refused."""
+    body_timeout: float = 60.0
+    """Seconds without a byte from the client before its request is given up."""
+    connect_timeout: float = 10.0
+    """Seconds until the upstream must have taken the connection."""
+    upstream_timeout: float = 600.0
+    """Seconds without a byte from the upstream. Long: a model may think for minutes before its first word."""
+
+    def __post_init__(self) -> None:
+        _require(self.deadline > 0, "--deadline-ms", "more than 0")
+        _require(self.workers >= 1, "--workers", "at least 1")
+        _require(self.queued_decisions >= 0, "the number of queued decisions", "at least 0")
+        _require(self.max_body >= 1, "--max-body-mb", "more than 0")
+        _require(self.max_concurrent >= 1, "--max-concurrent", "at least 1")
+        _require(self.patience >= 0, "--queue-seconds", "at least 0")
+        _require(self.upstream_timeout > 0, "--upstream-timeout", "more than 0")
+
+
+def _require(holds: bool, option: str, what: str) -> None:
+    if not holds:
+        raise SettingsError(f"must be {what}", where=option)

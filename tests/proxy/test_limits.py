@@ -1,0 +1,223 @@
+"""Bounds: the time of a decision, the size of a request, and how many are on their way."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import httpx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from drsr.contracts import SetScores
+from drsr.decision import Reason
+from drsr.policy import Policy
+from drsr.scorer.scripted import ScriptedScorer
+from drsr.scripted_policy import scripted_policy
+from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.proxy.conftest import StartProxy
+from tests.proxy.raw_http import ask, connect, post
+from tests.proxy.running import PATIENCE, RunningProxy, eventually
+from tests.proxy.scripted_upstream import ScriptedUpstream
+
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+
+
+class GatedScorer(ScriptedScorer):
+    """A double of a scorer that scores nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(scripted_policy().numbers.layout_hash)
+        self.asked = threading.Semaphore(0)
+        self.go = threading.Event()
+
+    def score(
+        self,
+        features: NDArray[np.float32],
+        candidate_savings: Sequence[int],
+        masks: Sequence[int],
+        direct_savings: Sequence[int],
+    ) -> SetScores:
+        self.asked.release()
+        assert self.go.wait(PATIENCE)
+        return super().score(features, candidate_savings, masks, direct_savings)
+
+
+@pytest.fixture
+def scorer() -> Iterator[GatedScorer]:
+    found = GatedScorer()
+    yield found
+    found.go.set()
+
+
+@pytest.fixture
+def gated(scorer: GatedScorer) -> Policy:
+    return scripted_policy(scorer=scorer)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as opened:
+        yield opened
+
+
+def posted(http: httpx.Client, proxy: RunningProxy, marker: str, model: str = "echo") -> httpx.Response:
+    return http.post(f"{proxy.address}{CHAT}", json=openai_body(marker, model=model))
+
+
+def test_behind_its_deadline_a_request_goes_through_unchanged(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, gated: Policy, scorer: GatedScorer
+) -> None:
+    proxy = start_proxy(policy=gated, deadline=0.1)
+    content = json.dumps(openai_body()).encode()
+    answer = http.post(f"{proxy.address}{CHAT}", content=content)
+    assert upstream.latest().body == content
+    assert answer.headers["x-drsr-reason"] == "deadline_exceeded"
+    assert answer.headers["x-drsr-tokens-saved"] == "0"
+    assert "x-drsr-decision" not in answer.headers
+    assert proxy.count("late") == 0  # it is still being made
+    scorer.go.set()
+    assert eventually(lambda: proxy.count("late") == 1)
+    assert eventually(lambda: proxy.count("decisions", "chat_completions", "deadline_exceeded") == 1)
+    assert proxy.count("saved") == 0
+    assert posted(http, proxy, "beta").headers["x-drsr-reason"] == "pruned"
+
+
+def test_a_decision_that_had_to_wait_too_long_is_never_made(
+    start_proxy: StartProxy, http: httpx.Client, gated: Policy, scorer: GatedScorer
+) -> None:
+    proxy = start_proxy(policy=gated, deadline=0.1, workers=1)
+    for marker in ("one", "two", "three"):
+        assert posted(http, proxy, marker).headers["x-drsr-reason"] == "deadline_exceeded"
+    assert proxy.app.parts is not None
+    assert proxy.app.parts.decider.waiting == 0
+    scorer.go.set()
+    assert eventually(lambda: proxy.count("late") == 1)
+    assert scorer.asked.acquire(blocking=False)
+    assert not scorer.asked.acquire(blocking=False)  # only the first was begun
+
+
+def test_too_many_decisions_at_once_go_through_unchanged(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    http: httpx.Client,
+    gated: Policy,
+    scorer: GatedScorer,
+    threads: ThreadPoolExecutor,
+) -> None:
+    proxy = start_proxy(policy=gated, deadline=PATIENCE, workers=1, queued_decisions=1)
+    first = threads.submit(posted, http, proxy, "one")
+    assert scorer.asked.acquire(timeout=PATIENCE)
+    second = threads.submit(posted, http, proxy, "two")
+    assert proxy.app.parts is not None
+    decider = proxy.app.parts.decider
+    assert eventually(lambda: decider.waiting == 1)
+    content = json.dumps(openai_body("three")).encode()
+    answer = http.post(f"{proxy.address}{CHAT}", content=content)
+    assert answer.headers["x-drsr-reason"] == "busy"
+    assert upstream.latest().body == content
+    scorer.go.set()
+    assert [each.result().headers["x-drsr-reason"] for each in (first, second)] == ["pruned", "pruned"]
+
+
+def test_a_client_that_hangs_up_while_we_decide(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, gated: Policy, scorer: GatedScorer
+) -> None:
+    proxy = start_proxy(policy=gated, deadline=PATIENCE)
+    with connect(proxy) as connection:
+        connection.sendall(post(CHAT, json.dumps(openai_body()).encode()))
+        assert scorer.asked.acquire(timeout=PATIENCE)
+    assert eventually(lambda: proxy.count("gone") == 1)
+    scorer.go.set()
+    assert eventually(lambda: proxy.count("late") == 1)
+    assert upstream.requests == []
+
+
+def test_the_kill_switch_holds_for_what_is_being_decided(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    http: httpx.Client,
+    gated: Policy,
+    scorer: GatedScorer,
+    threads: ThreadPoolExecutor,
+) -> None:
+    proxy = start_proxy(policy=gated, deadline=PATIENCE)
+    answer = threads.submit(posted, http, proxy, "one")
+    assert scorer.asked.acquire(timeout=PATIENCE)
+    proxy.kill_file.touch()
+    scorer.go.set()
+    assert answer.result().headers["x-drsr-reason"] == "kill_switch"
+    assert upstream.latest().json() == openai_body("one")
+
+
+class FailingScorer(ScriptedScorer):
+    """A double of a scorer that breaks."""
+
+    def score(self, *_: object) -> SetScores:
+        raise RuntimeError("the text of the request could be here")
+
+
+def test_a_failure_inside_the_policy_breaks_nothing(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
+) -> None:
+    proxy = start_proxy(policy=scripted_policy(scorer=FailingScorer(scripted_policy().numbers.layout_hash)))
+    answer = posted(http, proxy, "one")
+    assert answer.headers["x-drsr-reason"] == Reason.INTERNAL_FAILURE
+    assert upstream.latest().json() == openai_body("one")
+
+
+@pytest.mark.parametrize(("path", "kind"), [(CHAT, "invalid_request_error"), (MESSAGES, "request_too_large")])
+def test_a_request_that_is_too_large(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, path: str, kind: str
+) -> None:
+    proxy = start_proxy(max_body=2_000)
+    make = openai_body if path == CHAT else anthropic_body
+    content = json.dumps(make(steps=1)).encode()
+    fits, too_large = content.ljust(2_000), content.ljust(2_001)
+    assert http.post(f"{proxy.address}{path}", content=fits).status_code == 200
+    for given in (too_large, iter([too_large[:1_500], too_large[1_500:]])):
+        answer = http.post(f"{proxy.address}{path}", content=given)
+        assert answer.status_code == 413
+        assert answer.json()["error"]["type"] == kind
+        assert "2,000 bytes" in answer.json()["error"]["message"]
+    assert len(upstream.requests) == 1
+    huge = b"x" * 3_000_000  # more than the buffers between two sockets hold: the answer must still be readable
+    assert ask(proxy, post(path, huge)).startswith(b"HTTP/1.1 413 ")
+
+
+def test_requests_beyond_the_limit_wait_their_turn(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, threads: ThreadPoolExecutor
+) -> None:
+    proxy = start_proxy(max_concurrent=1, patience=PATIENCE)
+    first = threads.submit(posted, http, proxy, "one", "silent")
+    assert eventually(lambda: len(upstream.requests) == 1)
+    second = threads.submit(posted, http, proxy, "two")
+    assert proxy.app.parts is not None
+    admission = proxy.app.parts.admission
+    assert eventually(lambda: admission.waiting == 1)
+    assert len(upstream.requests) == 1
+    upstream.gate.set()
+    texts = [each.result().json()["choices"][0]["message"]["content"] for each in (first, second)]
+    assert texts == ["one", "two"]
+    assert eventually(lambda: admission.inside == admission.waiting == 0)
+
+
+def test_who_waits_too_long_is_refused(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, threads: ThreadPoolExecutor
+) -> None:
+    proxy = start_proxy(max_concurrent=1, patience=0.05)
+    first: Future[httpx.Response] = threads.submit(posted, http, proxy, "one", "silent")
+    assert eventually(lambda: len(upstream.requests) == 1)
+    answer = posted(http, proxy, "two")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert answer.json()["error"]["code"] == "overloaded"
+    claude = http.post(f"{proxy.address}{MESSAGES}", json=anthropic_body())
+    assert claude.json()["error"]["type"] == "overloaded_error"
+    # The proxy's own pages are always there.
+    assert http.get(f"{proxy.address}/healthz").status_code == 200
+    upstream.gate.set()
+    assert first.result().status_code == 200
