@@ -72,6 +72,7 @@ class ProxyApp:
             workers=settings.workers,
             queue=settings.queued_decisions,
             conversations=_conversations(self.policy, settings),
+            protect=settings.protect,
             receipts=self._receipts.record if self._receipts else None,
             late=self.activity.late.add,
         )

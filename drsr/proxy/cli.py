@@ -38,7 +38,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add = serve.add_argument
     add("--upstream", required=True, metavar="URL", help="where requests go, without /v1")
-    add("--policy", required=True, metavar="FOLDER", help="the frozen policy")
+    add("--policy", required=True, metavar="FOLDER", help="the frozen policy: its folder, wheel or installed package")
+    add("--protect", action="append", default=[], metavar="RULE", help="keep tool=NAME or text=WORDS, as in drsr prune")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=DEFAULT_PORT, help="port to listen on, 0 for any (default: %(default)s)")
     add("--shadow", action="store_true", help="decide and record, change nothing")
@@ -65,6 +66,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (8)")
     add("--backbone", help="another name for the policy's language model, such as path:/models/x")
     add("--device", help="where the language model runs: cpu, cuda, ... (cpu)")
+    add("--dtype", help="number format of its weights (default: the policy's)")
     add("--quiet", action="store_true", help="log only warnings and errors")
     add("--json", action="store_true", help="print where it listens, and log, as JSON lines")
     serve.set_defaults(run=run_serve)
@@ -73,9 +75,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
     from drsr.policy import load_policy
+    from drsr.protection import parse_protection
     from drsr.proxy.app import ProxyApp
     from drsr.proxy.log import log_to_stderr
-    from drsr.proxy.server import address_of, listen, make_server
+    from drsr.proxy.server import address_of, bind, make_server
     from drsr.proxy.settings import ProxySettings, UpstreamUrl
 
     settings = ProxySettings(
@@ -84,6 +87,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         shadow=arguments.shadow,
         receipts=arguments.receipts,
         keep_text=arguments.keep_text,
+        protect=parse_protection(arguments.protect),
         sessions=_sessions(arguments),
         deadline=arguments.deadline_ms / 1000,
         workers=arguments.workers,
@@ -94,13 +98,14 @@ def run_serve(arguments: argparse.Namespace) -> int:
     )
     if settings.keep_text and settings.receipts is None:
         raise SettingsError("there are no receipts to keep it in", where="--keep-text", hint="add --receipts FILE")
-    policy = load_policy(arguments.policy, backbone=arguments.backbone, device=arguments.device)
-    with listen(arguments.host, arguments.port) as bound:
+    policy = load_policy(arguments.policy, backbone=arguments.backbone, device=arguments.device, dtype=arguments.dtype)
+    with bind(arguments.host, arguments.port) as bound:
         if settings.upstream[1:3] == bound.getsockname()[:2]:
             raise SettingsError("is this proxy's own address", where=f"--upstream {settings.upstream}")
         log_to_stderr(as_json=arguments.json, quiet=arguments.quiet)
         policy.prepare()  # seconds for the language model: before the first client, not with it
         app = ProxyApp(policy, settings)
+        bound.listen()  # from here on clients are not turned away, only wait for a moment
         _say(address_of(bound), app, arguments.json)
         make_server(app).run(sockets=[bound])
     return 0

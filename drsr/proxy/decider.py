@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from drsr.decision import Reason
+from drsr.history import Protect
 from drsr.policy import Decision, Policy
 from drsr.proxy.conversations import Conversation, Conversations, trail_of
 from drsr.proxy.reasons import PRUNED, ProxyReason
@@ -51,6 +52,7 @@ class Decider:
         workers: int,
         queue: int,
         conversations: Conversations | None = None,
+        protect: Protect | None = None,
         receipts: Callable[[Decision], dict[str, Any]] | None = None,
         late: Callable[[], None] = lambda: None,
     ) -> None:
@@ -61,6 +63,7 @@ class Decider:
         self._pool = WorkerPool("drsr-decide", workers, queue)
         self._receipts = receipts
         self._late = late
+        self._protect = protect
         self.conversations = conversations
 
     @property
@@ -83,7 +86,9 @@ class Decider:
                 if self.conversations is not None and trail:
                     answer = await self._continue(self.conversations.of(trail), body, protocol)
                 else:
-                    answer = await self._run(partial(self._policy.prune, request=body, format=protocol))
+                    answer = await self._run(
+                        partial(self._policy.prune, request=body, format=protocol, protect=self._protect)
+                    )
             reason = _reason(answer)
         except TimeoutError:
             answer, reason = None, ProxyReason.DEADLINE_EXCEEDED
@@ -104,7 +109,9 @@ class Decider:
 
         # The gate opens when the worker is done, not when we stop waiting for it: the next decision of this
         # conversation would only block a second worker.
-        answer = await self._run(partial(trial.prune, request=body, format=protocol), finally_=leave)
+        answer = await self._run(
+            partial(trial.prune, request=body, format=protocol, protect=self._protect), finally_=leave
+        )
         if answer is not None:
             conversation.session = trial
         return answer

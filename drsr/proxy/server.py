@@ -14,17 +14,23 @@ KEEP_ALIVE = 75
 never send a request into a connection that is just being closed."""
 
 
-def listen(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """A socket bound to an address; port 0 takes any free one. SettingsError where that cannot be."""
+    if not 0 <= port < 1 << 16:
+        raise SettingsError("must be from 0 to 65535", where="--port")
+    bound = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-    except (OSError, OverflowError) as error:
-        said = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
+        if bound is not None:
+            bound.close()
         raise SettingsError(
-            f"cannot listen there: {said}", where=f"{host}:{port}", hint="choose another with --host and --port"
+            f"cannot listen there: {error.strerror}",
+            where=f"{host}:{port}",
+            hint="choose others with --host and --port",
         ) from None
     return bound
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from drsr.errors import SettingsError
+from drsr.history import Protect
 from drsr.prices import Prices
 from drsr.redaction import redact
 
@@ -88,6 +89,8 @@ class ProxySettings:
     """Where receipts are appended."""
     keep_text: bool = False
     """Whether receipts hold the requests themselves."""
+    protect: Protect | None = None
+    """Pins every Block for which it says True."""
     sessions: SessionSettings | None = None
     deadline: float = 5.0
     """Seconds that a decision may take, waiting included. Later, the request goes through unchanged."""

@@ -16,7 +16,7 @@ import uvicorn
 
 from drsr.policy import Policy
 from drsr.proxy.app import ProxyApp
-from drsr.proxy.server import address_of, listen, make_server
+from drsr.proxy.server import address_of, bind, make_server
 from drsr.proxy.settings import ProxySettings, UpstreamUrl
 from drsr.scripted_policy import scripted_policy
 
@@ -54,7 +54,7 @@ def running_app(app: Any) -> Iterator[str]:
     """Any ASGI application on a free port."""
     config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", http="h11", timeout_graceful_shutdown=1)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # the double hangs up on purpose
-    with running(uvicorn.Server(config), listen("127.0.0.1", 0)) as address:
+    with running(uvicorn.Server(config), bind("127.0.0.1", 0)) as address:
         yield address
 
 
@@ -82,5 +82,5 @@ def running_proxy(
     """A proxy in front of an upstream, with the scripted policy where no other is given."""
     settings = {"kill_file": folder / "off", **settings}
     app = ProxyApp(policy or scripted_policy(), ProxySettings(upstream=UpstreamUrl.parse(upstream), **settings))
-    with running(make_server(app, grace=1), listen("127.0.0.1", 0)) as address:
+    with running(make_server(app, grace=1), bind("127.0.0.1", 0)) as address:
         yield RunningProxy(address, app, settings["kill_file"])

@@ -37,12 +37,12 @@ async def one(number: int, chat: openai.AsyncOpenAI, claude: anthropic.AsyncAnth
         if not streamed:
             answer = await chat.chat.completions.create(**body)
             return str(answer.choices[0].message.content)
-        pieces = [chunk async for chunk in await chat.chat.completions.create(**body, stream=True)]
-        return "".join(piece.choices[0].delta.content or "" for piece in pieces)
+        deltas = [chunk.choices[0].delta async for chunk in await chat.chat.completions.create(**body, stream=True)]
+        return "".join(str(delta.content or "") for delta in deltas)
     if not streamed:
         (block,) = (await claude.messages.create(**body)).content
         assert block.type == "text"
-        return block.text
+        return str(block.text)
     async with claude.messages.stream(**body) as stream:
         return "".join([text async for text in stream.text_stream])
 

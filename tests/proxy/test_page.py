@@ -1,0 +1,227 @@
+"""The page, in a real browser: what it shows, that it goes on asking, light and dark.
+
+It needs `chromium` (Debian's package). Where CI is set its absence is a failure; elsewhere these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import matplotlib.image
+import pytest
+
+from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.proxy.conftest import StartProxy
+from tests.proxy.running import RunningProxy, eventually
+from tests.proxy.scripted_upstream import ScriptedUpstream
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--window-size=1100,900",
+    "--virtual-time-budget=5000",  # milliseconds of the page's own clock, which runs as fast as it can
+]
+
+
+@pytest.fixture
+def browser() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    message = "no Chromium on this machine; on Debian: apt-get install chromium"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def browse(browser: str, folder: Path, url: str, *flags: str) -> str:
+    """What the browser prints; the page's own complaints are a failure."""
+    command = [browser, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert complaints == []
+    return done.stdout
+
+
+class Page(html.parser.HTMLParser):
+    """Texts of the elements with an id, and the rows of tables."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.texts: dict[str, str] = {}
+        self.hidden: set[str] = set()
+        self.tables: dict[str, list[list[str]]] = {}
+        self._id = self._table = ""
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = dict(attributes)
+        self._id = found.get("id") or ""
+        if "hidden" in found:
+            self.hidden.add(self._id)
+        if tag == "table":
+            self._table = self._id
+            self.tables[self._table] = []
+        if tag == "tr":
+            self.tables[self._table].append([])
+        if tag in ("td", "th"):
+            self.tables[self._table][-1].append("")
+            self._id = "cell"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._id = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._id == "cell":
+            self.tables[self._table][-1][-1] += data
+        elif self._id:
+            self.texts[self._id] = self.texts.get(self._id, "") + data
+
+
+def dom(browser: str, folder: Path, proxy: RunningProxy) -> Page:
+    return Page(browse(browser, folder, f"{proxy.address}/", "--dump-dom"))
+
+
+def some_traffic(proxy: RunningProxy, http: httpx.Client) -> None:
+    chat, messages = f"{proxy.address}/v1/chat/completions", f"{proxy.address}/v1/messages"
+    for steps in (2, 7, 8, 9):
+        http.post(chat, json=openai_body("CONFIDENTIAL", steps), headers={"authorization": "Bearer SECRET"})
+    http.post(messages, json=anthropic_body(model="status-529"))
+    http.post(messages, json=anthropic_body(), headers={"x-drsr-bypass": "1"})
+    http.post(messages, content=b"not json")
+    assert eventually(lambda: len(proxy.app.activity.recent) == 7)
+
+
+def test_it_shows_what_happened(
+    browser: str, start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, tmp_path: Path
+) -> None:
+    proxy = start_proxy()
+    some_traffic(proxy, http)
+    state = http.get(f"{proxy.address}/drsr/state.json").json()
+    source = browse(browser, tmp_path, f"{proxy.address}/", "--dump-dom")
+    assert "CONFIDENTIAL" not in source
+    assert "SECRET" not in source
+    page = Page(source)
+    assert page.texts["mode"] == "pruning"
+    assert "policy scripted.0" in page.texts["about"]
+    assert page.texts["requests"] == "7"
+    assert page.texts["pruned"] == "4"
+    assert page.texts["saved"] == f"{state['tokens_saved']:,}"
+    assert page.texts["decision"].endswith("ms")
+    assert page.texts["upstream"].endswith("ms")
+    assert page.tables["reasons"][1:] == [
+        ["pruned", "4", "66.7 %", ""],
+        ["bypass", "1", "16.7 %", ""],
+        ["too few candidates", "1", "16.7 %", ""],
+    ]
+    recent = page.tables["recent"][1:]
+    assert [(row[1], row[2], row[3]) for row in recent] == [
+        ("messages", "400", "not json"),
+        ("messages", "200", "bypass"),
+        ("messages", "529", "pruned"),
+        ("chat completions", "200", "pruned"),
+        ("chat completions", "200", "pruned"),
+        ("chat completions", "200", "pruned"),
+        ("chat completions", "200", "too few candidates"),
+    ]
+    assert [row[8] for row in recent] == [each["decision"] or "–" for each in state["recent"]]
+    assert [row[5] for row in recent if row[3] == "pruned"] == [
+        f"{each['tokens_saved']:,}" for each in state["recent"] if each["reason"] == "pruned"
+    ]
+    assert {"trouble", "reasons-empty", "recent-empty"} <= page.hidden
+
+
+def test_before_the_first_request_and_in_other_modes(
+    browser: str, start_proxy: StartProxy, http: httpx.Client, tmp_path: Path
+) -> None:
+    proxy = start_proxy(shadow=True)
+    page = dom(browser, tmp_path, proxy)
+    assert page.texts["mode"] == "shadow: changes nothing"
+    assert (page.texts["requests"], page.texts["decision"]) == ("0", "–")
+    assert {"reasons", "recent"} <= page.hidden
+    assert page.texts["recent-empty"] == "No request yet."
+    proxy.kill_file.touch()
+    assert dom(browser, tmp_path, proxy).texts["mode"] == "off: kill switch"
+
+
+def test_it_goes_on_asking_and_says_when_nobody_answers(
+    browser: str, start_proxy: StartProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = start_proxy()
+    asked, tell = 0, proxy.app.activity.to_json
+
+    def counted() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return {**tell(), "requests": 41 + asked}
+
+    monkeypatch.setattr(proxy.app.activity, "to_json", counted)
+    page = dom(browser, tmp_path, proxy)
+    assert asked >= 2
+    assert page.texts["requests"] == str(41 + asked)  # the latest answer is shown
+    assert "trouble" in page.hidden
+
+    def answers_once() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return tell() if asked == 1 else {"not": "what the page expects"}
+
+    asked = 0
+    monkeypatch.setattr(proxy.app.activity, "to_json", answers_once)
+    page = dom(browser, tmp_path, proxy)
+    assert asked >= 2
+    assert "trouble" not in page.hidden
+    assert page.texts["trouble"] == "The proxy does not answer; what follows is old."
+    assert page.texts["requests"] == "0"
+
+
+def test_light_and_dark(
+    browser: str, start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, tmp_path: Path
+) -> None:
+    proxy = start_proxy()
+    some_traffic(proxy, http)
+    brightness = {}
+    for name, setting in (("light", 1), ("dark", 0)):
+        picture = tmp_path / f"{name}.png"
+        flags = [f"--blink-settings=preferredColorScheme={setting}", f"--screenshot={picture}", "--hide-scrollbars"]
+        browse(browser, tmp_path, f"{proxy.address}/", *flags)
+        pixels = matplotlib.image.imread(picture)
+        assert pixels.shape[:2] == (900, 1100)
+        brightness[name] = float(pixels[:5, :, :3].mean())  # of the page's upper edge, where only its ground is
+        assert float(pixels[:, :, :3].std()) > 0.02  # and there is something on it
+    assert brightness["light"] > 0.9
+    assert brightness["dark"] < 0.2
+
+
+def test_it_loads_nothing_from_elsewhere(proxy: RunningProxy, http: httpx.Client) -> None:
+    for path in ("/", "/drsr/page.js", "/drsr/page.css"):
+        answer = http.get(f"{proxy.address}{path}")
+        assert answer.status_code == 200
+        assert "://" not in answer.text
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_state_is_what_the_page_reads(proxy: RunningProxy, http: httpx.Client) -> None:
+    script = http.get(f"{proxy.address}/drsr/page.js").text
+    state = http.get(f"{proxy.address}/drsr/state.json")
+    assert state.headers["cache-control"] == "no-store"
+    for key in json.loads(state.text):
+        if key not in ("deciding", "undecided", "late_decisions", "client_disconnects", "refusals"):
+            assert f"state.{key}" in script, key
