@@ -102,11 +102,11 @@ def run_serve(arguments: argparse.Namespace) -> int:
     with bind(arguments.host, arguments.port) as bound:
         if settings.upstream[1:3] == bound.getsockname()[:2]:
             raise SettingsError("is this proxy's own address", where=f"--upstream {settings.upstream}")
-        log_to_stderr(as_json=arguments.json, quiet=arguments.quiet)
         policy.prepare()  # seconds for the language model: before the first client, not with it
         app = ProxyApp(policy, settings)
         bound.listen()  # from here on clients are not turned away, only wait for a moment
         _say(address_of(bound), app, arguments.json)
+        log_to_stderr(as_json=arguments.json, quiet=arguments.quiet)
         make_server(app).run(sockets=[bound])
     return 0
 

@@ -171,6 +171,17 @@ def test_a_policy_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "none" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("package", ["starlette", "httpx", "uvicorn"])
+def test_without_its_extra(policy: Path, package: str) -> None:
+    """In a process of its own, from which one package is hidden."""
+    hide = f"import sys; sys.modules[{package!r}] = None; from drsr.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", hide, "serve", *URL, "--policy", str(policy), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 2
+    assert "pip install 'drsr[proxy]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_port_that_is_taken(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
