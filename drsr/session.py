@@ -24,7 +24,7 @@ from drsr.candidates import DecisionState
 from drsr.contracts import TokenIds
 from drsr.features.geometry import geometry_of
 from drsr.features.hidden import SpanSummary
-from drsr.features.spans import block_spans
+from drsr.features.spans import block_spans, candidate_spans
 from drsr.features.vectors import CandidateFeatures, FeatureWatch
 from drsr.rendering import common_prefix
 
@@ -45,8 +45,10 @@ system prompt of all agents, say) it is probably another run's, and going back w
 class Session:
     """The state of one run. Safe to use from several threads, one decision at a time."""
 
-    def __init__(self, backbone: FrozenLM) -> None:
+    def __init__(self, backbone: FrozenLM, *, capacity: int = 0) -> None:
+        """`capacity` is how many tokens will come in all, where that is known: then there is room from the start."""
         self._backbone = backbone
+        self._foreseen = capacity
         self._lock = threading.Lock()
         self._continuation: Continuation | None = None
         self._token_ids: TokenIds = np.empty(0, dtype=np.int32)
@@ -70,10 +72,11 @@ class Session:
         """What it will hold about after a decision over this many tokens."""
         if self._fits(length):
             return self.nbytes
-        return _key_value_bytes(self._backbone, _capacity_for(length, self._backbone))
+        return _key_value_bytes(self._backbone, self._capacity_for(length))
 
     def features(self, state: DecisionState) -> CandidateFeatures:
         """The features of a state, running only the tokens that are new since the last one."""
+        candidate_spans(state)  # what is wrong with the state is said before anything is run, or lost
         token_ids = state.view.token_ids(state.rendering.token_ids)
         with self._lock:
             try:
@@ -85,7 +88,7 @@ class Session:
     def _features(self, state: DecisionState, token_ids: TokenIds) -> CandidateFeatures:
         if self._continuation is None or not self._fits(len(token_ids)):
             self._forget()
-            self._continuation = Continuation(self._backbone, _capacity_for(len(token_ids), self._backbone))
+            self._continuation = Continuation(self._backbone, self._capacity_for(len(token_ids)))
             self._marks = [self._continuation.mark()]
         continuation = self._continuation
         spans = [span for spans in block_spans(state) for span in spans]
@@ -126,6 +129,10 @@ class Session:
 
     def _fits(self, length: int) -> bool:
         return self._continuation is not None and length <= self._continuation.capacity
+
+    def _capacity_for(self, length: int) -> int:
+        wanted = self._foreseen if length <= self._foreseen else 2 * length
+        return min(max(SMALLEST_CAPACITY, wanted), self._backbone.window)
 
 
 class SessionCache:
@@ -198,10 +205,6 @@ def _pieces(state: DecisionState, start: int) -> Iterator[range]:
         if begin - edges[-1] >= PIECE and length - begin >= PIECE:
             edges.append(begin)
     return (range(*pair) for pair in pairwise([*edges, length]))
-
-
-def _capacity_for(length: int, backbone: FrozenLM) -> int:
-    return min(max(SMALLEST_CAPACITY, 2 * length), backbone.window)
 
 
 def _key_value_bytes(backbone: FrozenLM, capacity: int) -> int:

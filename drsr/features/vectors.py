@@ -123,9 +123,14 @@ class FeatureWatch:
         """The features, once the whole view has been watched."""
         return CandidateFeatures(self.matrix(), self.layout.hash, self._prefix_hash)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the whole view has been watched, up to and with the pre-action position."""
+        return self._states.is_complete and self._attention.keys() == self.attention_layers
+
     def matrix(self) -> NDArray[np.float32]:
         """[candidates, columns] in the layout's order."""
-        if not self._states.is_complete or self._attention.keys() != self.attention_layers:
+        if not self.is_complete:
             raise MisalignedSpan(
                 f"what was watched does not end at the pre-action position {self._position}",
                 hint="extend over all tokens of the view; the last extend must end with the view's last token",

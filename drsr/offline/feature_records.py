@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Select, and_, select
 import drsr
 from drsr.candidates import DecisionState as FrozenDecision
 from drsr.deletion_sets import DeletionSet
-from drsr.errors import FeatureError
+from drsr.errors import EmptySpan, FeatureError, MisalignedSpan, NonFiniteFeature, OutsideView
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures
 from drsr.offline.artifacts import ArtifactStore
@@ -28,16 +28,28 @@ from drsr.offline.feature_views import RegisteredView
 from drsr.offline.labels import Selection
 from drsr.offline.splits import Split
 
+REASONS: dict[type[FeatureError], str] = {
+    EmptySpan: "empty_span",
+    OutsideView: "outside_view",
+    MisalignedSpan: "misaligned_span",
+    NonFiniteFeature: "non_finite",
+}
+"""What can be wrong with a single state. Any other FeatureError concerns all of them, and stops the stage."""
+
 
 class FeatureExclusion(NamedTuple):
-    """Why a state has no features."""
+    """Why a state has no features. An expected outcome, not an error."""
 
     reason: str
     detail: str
 
     @classmethod
     def of(cls, error: FeatureError) -> FeatureExclusion:
-        return cls(type(error).__name__, str(error))
+        """The outcome for an error of this state; raises the error where it is none."""
+        reason = REASONS.get(type(error))
+        if reason is None:
+            raise error
+        return cls(reason, str(error))
 
 
 class FeaturizedState(NamedTuple):

@@ -9,16 +9,23 @@ This is the door; each of these lives in a file of its own.
 
 from __future__ import annotations
 
+from drsr.features.online import get_online_features
 from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, ViewIdentity, find_view, get_view, register_view
+from drsr.offline.featurize import FeaturizeRun, FeaturizeSummary, featurize_run, materialize
 from drsr.offline.training_frames import Purpose, get_training_frame
 
 __all__ = [
     "DEFAULT_VIEW",
+    "FeaturizeRun",
+    "FeaturizeSummary",
     "Purpose",
     "RegisteredView",
     "ViewIdentity",
+    "featurize_run",
     "find_view",
+    "get_online_features",
     "get_training_frame",
     "get_view",
+    "materialize",
     "register_view",
 ]

@@ -52,6 +52,10 @@ class RegisteredView(NamedTuple):
     def shown(self) -> str:
         return f"{self.name} version {self.version}"
 
+    def is_read_from(self, identity: ViewIdentity) -> bool:
+        """Whether it is of the same language model in the same precision; columns and states may differ."""
+        return (self.identity.backbone_identity, self.identity.dtype) == (identity.backbone_identity, identity.dtype)
+
 
 def view_identity(
     layout: Layout, backbone: str, backbone_identity: str, dtype: str, rule: FreezingRule

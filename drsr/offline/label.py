@@ -1,28 +1,35 @@
 """The label stage: exact joint deletion harm for every frozen state that has none yet under this labeler.
 
-The unit of work is a trajectory: all its states share one radix tree, and are recorded in one transaction. A killed
-worker loses the trajectory it was at; whoever comes next measures all of it again, and gets the same numbers.
+The unit of work is a trajectory: all its states share one radix tree, and are recorded in one transaction, together
+with the features that were collected in the same walk. A killed worker loses the trajectory it was at; whoever comes
+next measures all of it again, and gets the same numbers.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func
 
 import drsr
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.errors import FeatureError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import FreezingRule
 from drsr.offline.catalog.records import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.claims import Claims
+from drsr.offline.feature_records import prepare_features, record_features
+from drsr.offline.feature_upkeep import merge_small_files
+from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, find_view, register_view
+from drsr.offline.featurize import FeaturizeRun, featurize_run, without_features
 from drsr.offline.freeze import freezing_rule
-from drsr.offline.frozen_rows import TrajectoryItem, load_states
+from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
 from drsr.offline.harm import Exclusion, measure_states
 from drsr.offline.labels import (
     LabelerIdentity,
@@ -33,7 +40,8 @@ from drsr.offline.labels import (
     record_measurements,
 )
 from drsr.offline.states import rule_hash
-from drsr.offline.target_nll import TargetNll
+from drsr.offline.target_nll import Method, TargetNll
+from drsr.offline.walk_features import CollectingWatch
 from drsr.rendering import RENDERER_VERSION, render_output
 from drsr.view import Caps
 
@@ -51,6 +59,8 @@ class LabelSummary:
     """Labels written."""
     excluded: Counter[str] = field(default_factory=Counter)
     """States without labels, by reason."""
+    featurized: int = 0
+    """States whose features were collected in the same walk."""
     tokens_processed: int = 0
     """Tokens that went through the model."""
     tokens_naive: int = 0
@@ -78,6 +88,8 @@ class LabelRun(NamedTuple):
     part: Selection
     limit: int | None
     """Stop after the trajectory with which this many states were reached."""
+    features: FeaturizeRun | None
+    """The feature view that is filled in the same walk; None if this language model has no features to collect."""
 
 
 def label_run(
@@ -86,6 +98,7 @@ def label_run(
     caps: Caps,
     *,
     labeler: str = DEFAULT_LABELER,
+    view: str = DEFAULT_VIEW,
     part: Selection | None = None,
     limit: int | None = None,
 ) -> LabelRun:
@@ -93,7 +106,18 @@ def label_run(
     backbone = scorer.backbone
     identity = LabelerIdentity(backbone.name, backbone.identity, dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
     freezing = freezing_rule(backbone.tokenizer, caps)
-    return LabelRun(labeler, identity, freezing, caps, part or Selection(), limit)
+    features = _collectable(scorer, dtype, caps, view)
+    return LabelRun(labeler, identity, freezing, caps, part or Selection(), limit, features)
+
+
+def _collectable(scorer: TargetNll, dtype: str, caps: Caps, view: str) -> FeaturizeRun | None:
+    """None where contexts are computed one by one, or the model has no layers that features could be read from."""
+    if scorer.method is not Method.SHARED_PREFIX:
+        return None
+    try:
+        return featurize_run(scorer.backbone, dtype, caps, view=view)
+    except FeatureError:
+        return None
 
 
 def count_pending(connection: Connection, freezing: FreezingRule, labeler_id: int | None, part: Selection) -> int:
@@ -116,19 +140,29 @@ def label(
     summary = LabelSummary()
     with catalog.writing() as connection:
         labeler_id = ensure_labeler(connection, run.labeler, run.identity)
+        view = _view_to_fill(connection, run.features)
         run_id = start_run(connection, "label", run.labeler, drsr.__version__)
     with Claims(catalog, "label") as claims:
         for item in claims.items(
             lambda connection, cursor: _next(connection, run, labeler_id, cursor),
             enough=lambda: run.limit is not None and summary.states >= run.limit,
         ):
-            measured = _measure(catalog, artifacts, scorer, item, run, summary)
+            rows = load_states(catalog, artifacts, item, scorer.backbone.tokenizer, run.caps, run.freezing)
+            watches = _watches(catalog, scorer, view, rows)
+            measured = _measure(scorer, rows, watches, summary)
+            collected = [found for watch in watches.values() if (found := watch.collected()) is not None]
+            prepared = prepare_features(artifacts, view, item.split, collected) if view and collected else None
             with catalog.writing() as connection:
                 record_measurements(connection, labeler_id, measured)
+                if view and prepared:
+                    record_features(connection, view, prepared, method="label")
                 claims.release(connection, item.claimed_as)
+            summary.featurized += len(collected)
             summary.trajectories += 1
             summary.seconds = time.monotonic() - started
             progress(summary)
+    if view:
+        merge_small_files(catalog, artifacts, view)
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
         finish_run(connection, run_id, summary.to_json())
@@ -145,19 +179,32 @@ def _next(connection: Connection, run: LabelRun, labeler_id: int, cursor: int) -
     return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{run.labeler}/{row.id}")
 
 
+def _view_to_fill(connection: Connection, features: FeaturizeRun | None) -> RegisteredView | None:
+    """The view, unless it is another language model's: labels can be measured with any, features are read from one."""
+    if features is None:
+        return None
+    found = find_view(connection, features.view)
+    if found is not None and not found.is_read_from(features.identity):
+        return None
+    return register_view(connection, features.view, features.identity, features.columns)
+
+
+def _watches(
+    catalog: Catalog, scorer: TargetNll, view: RegisteredView | None, rows: Sequence[StateRow]
+) -> dict[int, CollectingWatch]:
+    """For every state that has no features yet, by its position."""
+    if view is None or not isinstance(scorer.backbone, FrozenLM):
+        return {}
+    missing = {row.id for row in without_features(catalog, view, rows)}
+    return {place: CollectingWatch(scorer.backbone, row) for place, row in enumerate(rows) if row.id in missing}
+
+
 def _measure(
-    catalog: Catalog,
-    artifacts: ArtifactStore,
-    scorer: TargetNll,
-    item: TrajectoryItem,
-    run: LabelRun,
-    summary: LabelSummary,
+    scorer: TargetNll, rows: Sequence[StateRow], watches: Mapping[int, CollectingWatch], summary: LabelSummary
 ) -> list[MeasuredState]:
-    tokenizer = scorer.backbone.tokenizer
-    rows = load_states(catalog, artifacts, item, tokenizer, run.caps, run.freezing)
-    targets = [render_output(row.frozen.next_output, tokenizer) for row in rows]
+    targets = [render_output(row.frozen.next_output, scorer.backbone.tokenizer) for row in rows]
     states = [row.frozen.state for row in rows]
-    measured = measure_states(scorer, list(zip(states, targets, strict=True)))
+    measured = measure_states(scorer, list(zip(states, targets, strict=True)), watches)
     summary.tokens_processed += measured.tokens_processed
     summary.tokens_naive += measured.tokens_in_pairs
     results = []

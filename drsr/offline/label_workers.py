@@ -1,19 +1,11 @@
-"""The label stage in several processes: one single-threaded process per core measures faster than threads.
-
-The processes share nothing but the catalog. One that dies is no loss: the others take its trajectory over.
-"""
+"""What one process of the label stage does: it loads the language model once and measures until nothing is left."""
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable
-from multiprocessing.connection import Connection as Pipe
-from multiprocessing.connection import wait
-from multiprocessing.context import ForkServerContext, ForkServerProcess
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from drsr.errors import DrsrError
 from drsr.offline.labels import Selection
+from drsr.offline.worker_processes import Report
 
 
 class LabelOrder(NamedTuple):
@@ -29,11 +21,7 @@ class LabelOrder(NamedTuple):
     limit: int | None
 
 
-class WorkerFailed(DrsrError):
-    """A worker process ended with an error."""
-
-
-def work(order: LabelOrder, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def work(order: LabelOrder, report: Report) -> dict[str, Any]:
     """Measure in this process, on one thread if on the CPU, until nothing is left."""
     import torch
 
@@ -59,71 +47,3 @@ def work(order: LabelOrder, report: Callable[[dict[str, Any]], None]) -> dict[st
             progress=lambda so_far: report(so_far.to_json()),
         )
     return summary.to_json() | {"method": scorer.method.value, "why": scorer.why}
-
-
-def work_together(order: LabelOrder, workers: int, report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The same in several processes; `report` is called with what all of them did so far."""
-    if workers == 1:
-        return work(order, report)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["drsr.offline.label_workers", "drsr.offline.label", "transformers"])
-    share = None if order.limit is None else -(-order.limit // workers)
-    started = [_start(context, order._replace(limit=share)) for _ in range(workers)]
-    latest: dict[int, dict[str, Any]] = {}
-    failures: list[str] = []
-    waiting: dict[Any, int] = {pipe: number for number, (_, pipe) in enumerate(started)}
-    while waiting:
-        for pipe in wait(list(waiting)):
-            try:
-                kind, value = cast(Pipe, pipe).recv()
-            except EOFError:  # the worker has ended, one way or the other
-                del waiting[pipe]
-                continue
-            if kind == "failed":
-                failures.append(value)
-            else:
-                latest[waiting[pipe]] = value
-                report(_added(latest))
-    for process, _ in started:
-        process.join()
-    died = [process.exitcode for process, _ in started if process.exitcode]
-    if failures:
-        raise WorkerFailed(
-            failures[0], where=f"{len(failures)} of {workers} workers", hint="the others went on; run again"
-        )
-    if len(died) == workers:
-        raise WorkerFailed(f"all workers were killed (exit codes {died})", hint="nothing is lost; run again")
-    return _added(latest)
-
-
-def _start(context: ForkServerContext, order: LabelOrder) -> tuple[ForkServerProcess, Pipe]:
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_process, args=(order, sending))
-    process.start()
-    sending.close()
-    return process, receiving
-
-
-def _process(order: LabelOrder, pipe: Pipe) -> None:
-    try:
-        pipe.send(("done", work(order, lambda so_far: pipe.send(("so far", so_far)))))
-    except DrsrError as error:
-        pipe.send(("failed", str(error)))
-    finally:
-        pipe.close()
-
-
-def _added(latest: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """The workers' summaries as one: numbers added up, seconds the longest, words the last one's."""
-    total: dict[str, Any] = {}
-    for summary in latest.values():
-        for key, value in summary.items():
-            if isinstance(value, dict):
-                there = total.setdefault(key, {})
-                for reason, count in value.items():
-                    there[reason] = there.get(reason, 0) + count
-            elif isinstance(value, str):
-                total[key] = value
-            else:
-                total[key] = max(total.get(key, 0), value) if key == "seconds" else total.get(key, 0) + value
-    return total

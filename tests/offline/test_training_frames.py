@@ -147,7 +147,7 @@ def test_superseded_runs_excluded_states_and_other_splits_are_left_out(
     view = store_examples(catalog, artifacts, "train", rows, features=False)
     ids = state_ids(catalog)
     computed = [featurized_row(ids, state, rows) for state in rows.states]
-    computed[2] = computed[2]._replace(result=FeatureExclusion("NonFiniteFeature", "hidden_l01_distance is inf"))
+    computed[2] = computed[2]._replace(result=FeatureExclusion("non_finite", "hidden_l01_distance is inf"))
     record(catalog, view, prepare_features(artifacts, view, "train", computed))
     with catalog.writing() as connection:  # two versions of one run; the older has labels and features, too
         gone = rows.states[4].trajectory_id

@@ -84,7 +84,7 @@ class StateFeatures(Table):
     view_id: Mapped[int] = mapped_column(ForeignKey("feature_view.id"), primary_key=True)
     outcome: Mapped[str] = mapped_column(String(8))
     reason: Mapped[str | None]
-    """Why it was excluded: the name of the error."""
+    """Why it was excluded: a short fixed word."""
     detail: Mapped[str | None]
     prefix_hash: Mapped[str] = mapped_column(Hash)
     """SHA-256 over the exact tokens that the features were computed from: nothing behind them can have mattered."""

@@ -73,8 +73,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _label(options: argparse.Namespace, settings: Settings, part: Selection, pending: int) -> int:
-    from drsr.offline.label_workers import LabelOrder, work_together
+    from drsr.offline.label_workers import LabelOrder, work
     from drsr.offline.progress import progress
+    from drsr.offline.worker_processes import share, work_together
 
     order = LabelOrder(
         settings.catalog_url,
@@ -84,12 +85,12 @@ def _label(options: argparse.Namespace, settings: Settings, part: Selection, pen
         settings.dtype,
         options.labeler,
         part,
-        options.limit,
+        share(options.limit, options.workers),
     )
     total = pending if options.limit is None else min(pending, options.limit)
     with progress("label", "states") as report:
         summary = work_together(
-            order, options.workers, lambda so_far: report(so_far["states"], max(total, so_far["states"]))
+            work, [order] * options.workers, lambda so_far: report(so_far["states"], max(total, so_far["states"]))
         )
     if options.json:
         print(json.dumps(summary))
@@ -99,6 +100,8 @@ def _label(options: argparse.Namespace, settings: Settings, part: Selection, pen
         f"{summary['labelled']:,} states labelled with {summary['sets']:,} sets in {summary['seconds']:.0f} s\n"
         f"  {summary['tokens_processed']:,} tokens instead of {summary['tokens_naive']:,}: {ratio:.1f} times fewer"
     )
+    if summary["featurized"]:
+        print(f"  features of {summary['featurized']:,} states were collected in the same walk")
     for reason, count in summary["excluded"].items():
         print(f"  {count:,} states excluded: {reason}")
     if summary.get("method") == "direct":

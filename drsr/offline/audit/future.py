@@ -1,0 +1,148 @@
+"""The future cannot leak into a feature: shown by replacing it.
+
+A state's features are computed from its recorded trajectory twice: with everything that was recorded behind the
+pre-action position, and with garbage in its place. Not a bit may differ. And what the store holds must be what this
+computation gives, to rounding, from the very tokens whose hash it recorded.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.candidates import DecisionState, Ineligible, freeze_rendered
+from drsr.errors import FeatureViewError
+from drsr.features.geometry import geometry_of
+from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
+from drsr.history import read_history
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, get_view
+from drsr.offline.frozen_rows import StateRow, load_states
+from drsr.offline.stored_features import FeatureReader, StoredState, stored_states
+from drsr.offline.trajectories import Trajectory
+from drsr.protocol import violations
+from drsr.rendering import render
+from drsr.request import read_request
+from drsr.view import Caps, caps_for
+
+AGREEMENT = 1e-5
+"""How far a stored number may be from the recomputed one; relative to it where it is larger than 1."""
+GARBAGE_MESSAGES = 4
+
+
+class FutureAudit(NamedTuple):
+    """What was found."""
+
+    states: int
+    """How many were looked at."""
+    leaks: tuple[str, ...]
+    """States whose features changed with their future: each would be a fault."""
+    stale: tuple[str, ...]
+    """States whose stored features were computed from other tokens, or are not those that come out now."""
+    largest_difference: float
+    """Between stored and recomputed numbers; relative where a number is larger than 1."""
+
+    @property
+    def passed(self) -> bool:
+        return self.states > 0 and not self.leaks and not self.stale
+
+
+def audit_future(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    backbone: FrozenLM,
+    *,
+    view: str = DEFAULT_VIEW,
+    sample: int = 10,
+    seed: int = 0,
+) -> FutureAudit:
+    """Look at a random sample of the states in a view. Each costs two forwards over its context."""
+    caps = caps_for(backbone.window)
+    with catalog.reading() as connection:
+        found = get_view(connection, view)
+        states = stored_states(connection, found)
+    _require_model(found, backbone)
+    reader = FeatureReader(artifacts, found)
+    leaks, stale, largest = [], [], 0.0
+    chosen = random.Random(seed).sample(states, min(sample, len(states)))
+    for state in chosen:
+        row = _row_of(catalog, artifacts, backbone, found, state, caps)
+        trajectory = Trajectory.from_json(artifacts.get(state.trajectory.blob))
+        real = candidate_features(backbone, row.frozen.state)
+        other = features_without_future(backbone, trajectory, row.frozen.decision, caps, seed=seed)
+        if not _identical(real, other):
+            leaks.append(state.state_key)
+        stored = reader.matrix(state)
+        difference = _difference(stored, real.matrix)
+        largest = max(largest, difference)
+        if real.prefix_hash != state.prefix_hash or not difference <= AGREEMENT:
+            stale.append(state.state_key)
+    return FutureAudit(len(chosen), tuple(leaks), tuple(stale), largest)
+
+
+def features_without_future(
+    backbone: FrozenLM, trajectory: Trajectory, decision: int, caps: Caps, *, seed: int = 0
+) -> CandidateFeatures | Ineligible:
+    """Features before a decision of a recorded run whose every message from the decision on is garbage.
+
+    By the offline path: the whole run is read and rendered once, then cut before the decision.
+    """
+    messages = [*trajectory.request["messages"][:decision], *_garbage(seed)]
+    changed = trajectory.request | {"messages": messages}
+    request = read_request(changed, protocol=trajectory.protocol, where=trajectory.external_id)
+    rendering = render(request, backbone.tokenizer).before(decision)
+    before = request.with_messages(request.messages[:decision])
+    lead = len(backbone.tokenizer.lead)
+    state = freeze_rendered(read_history(before), rendering, violations(before), lead, caps.context)
+    return candidate_features(backbone, state) if isinstance(state, DecisionState) else state
+
+
+def _garbage(seed: int) -> list[dict[str, Any]]:
+    """Messages that say nothing: other words, another length, another number of them."""
+    draw = random.Random(seed)
+    roles = ("assistant", "user") * (GARBAGE_MESSAGES // 2)
+    return [
+        {"role": role, "content": "".join(draw.choices("abcdefgh 0123456789\n<>{}", k=draw.randrange(20, 400))).strip()}
+        for role in roles
+    ]
+
+
+def _row_of(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    backbone: FrozenLM,
+    view: RegisteredView,
+    state: StoredState,
+    caps: Caps,
+) -> StateRow:
+    freezing = view.identity.freezing
+    rows = load_states(catalog, artifacts, state.trajectory, backbone.tokenizer, caps, freezing)
+    return next(row for row in rows if row.id == state.state_id)
+
+
+def _require_model(view: RegisteredView, backbone: FrozenLM) -> None:
+    layout = layout_of(geometry_of(backbone)).hash
+    if (view.identity.backbone_identity, view.identity.layout_hash) != (backbone.identity, layout):
+        raise FeatureViewError(
+            f"the view was read from {view.identity.backbone!r}, and not with this version of {backbone.name!r}",
+            where=f"feature view {view.shown}",
+            hint="set DRSR_BACKBONE to the view's language model, or run drsr featurize",
+        )
+
+
+def _identical(one: CandidateFeatures, other: CandidateFeatures | Ineligible) -> bool:
+    """To the last bit, and from the same tokens."""
+    return isinstance(other, CandidateFeatures) and (
+        one.matrix.tobytes() == other.matrix.tobytes() and one[1:] == other[1:]
+    )
+
+
+def _difference(stored: Any, recomputed: Any) -> float:
+    """The largest one; relative where a number is larger than 1. Infinite where the shapes differ."""
+    if stored.shape != recomputed.shape:
+        return float("inf")
+    return float((np.abs(stored - recomputed) / np.maximum(1.0, np.abs(recomputed))).max())
