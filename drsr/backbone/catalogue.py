@@ -9,11 +9,11 @@ scripted               a deterministic double without weights, for trying things
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drsr.backbone import embedded, hub
 from drsr.backbone.embedded import Report
-from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.frozen_lm import FrozenLM, read_settings
 from drsr.backbone.model_folder import backbone_identity, read_window
 from drsr.backbone.scripted import WINDOW, ScriptedBackbone, ScriptedTokenizer
 from drsr.backbone.tokenizer import HfTokenizer
@@ -70,6 +70,13 @@ def load_tokenizer(name: str) -> TokenizerAndWindow:
         return TokenizerAndWindow(ScriptedTokenizer(), WINDOW)
     folder = _folder(name, tokenizer_only=True)
     return TokenizerAndWindow(HfTokenizer.from_folder(folder), read_window(folder))
+
+
+def load_config(name: str) -> Any | None:
+    """The settings of a backbone as transformers reads them, without its weights; None for the scripted double."""
+    if name == SCRIPTED:
+        return None
+    return read_settings(_folder(name, tokenizer_only=False))
 
 
 def identity_of(name: str) -> str:

@@ -100,6 +100,18 @@ class FrozenLM:
             raise IndexError(f"positions must be from 0 to {length - 1}, got {min(positions)} to {max(positions)}")
 
 
+def read_settings(folder: Path) -> Any:
+    """The settings of the model in a folder as transformers has them: quick, no weights are read."""
+    try:
+        from transformers import AutoConfig
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "transformers", "backbone", needed_for="a language model") from error
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise BackboneError(f"transformers cannot read its settings: {error}", where=str(folder)) from error
+
+
 def _load_model(folder: Path, device: str, dtype: str) -> Any:
     if dtype not in DTYPES:
         raise SettingsError(f"unknown dtype {dtype!r}", hint=f"one of {', '.join(DTYPES)}")

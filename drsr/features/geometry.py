@@ -20,7 +20,12 @@ class Geometry(NamedTuple):
 
 def geometry_of(backbone: Backbone) -> Geometry:
     """The geometry of a transformers model, from its settings."""
-    settings = _model(backbone).config.get_text_config()
+    return geometry_from(_model(backbone).config, backbone.name)
+
+
+def geometry_from(config: Any, name: str) -> Geometry:
+    """The same from the settings alone, as transformers reads them; `name` is the backbone's, for complaints."""
+    settings = config.get_text_config()
     layers = int(settings.num_hidden_layers)
     kinds = getattr(settings, "layer_types", None)
     if kinds is None:  # one kind of layer: full attention, unless a sliding window is on (Mistral)
@@ -30,7 +35,7 @@ def geometry_of(backbone: Backbone) -> Geometry:
     if not full_attention:
         raise FeatureError(
             f"no full-attention layer among {', '.join(sorted(set(kinds)))}",
-            where=backbone.name,
+            where=name,
             hint="attention features need a backbone with at least one layer that attends to every earlier position",
         )
     return Geometry(layers, int(settings.num_attention_heads), full_attention)
@@ -46,8 +51,13 @@ def _model(backbone: Backbone) -> Any:
     """The transformers model; a backbone without layers, such as the scripted double, has none."""
     model = getattr(backbone, "model", None)
     if model is None:
-        raise FeatureError(
-            f"the backbone {backbone.name!r} has no layers to read features from",
-            hint="features need a language model loaded by transformers: smollm2-135m, hf:REPO@REVISION or path:FOLDER",
-        )
+        raise no_layers(backbone.name)
     return model
+
+
+def no_layers(name: str) -> FeatureError:
+    """What to raise for a backbone that features cannot be read from."""
+    return FeatureError(
+        f"the backbone {name!r} has no layers to read features from",
+        hint="features need a language model loaded by transformers: smollm2-135m, hf:REPO@REVISION or path:FOLDER",
+    )

@@ -135,15 +135,16 @@ class FeatureWatch:
                 f"what was watched does not end at the pre-action position {self._position}",
                 hint="extend over all tokens of the view; the last extend must end with the view's last token",
             )
-        states = self._block_states()
         rows = len(self._names)
-        groups = (
-            self._structural,
-            self._attention_columns(),
-            hidden_relations(states).reshape(rows, -1),
-            self._projected(states).reshape(rows, -1),
-        )
-        matrix = np.concatenate(groups, axis=1).astype(np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused by name
+            states = self._block_states()
+            groups = (
+                self._structural,
+                self._attention_columns(),
+                hidden_relations(states).reshape(rows, -1),
+                self._projected(states).reshape(rows, -1),
+            )
+            matrix = np.concatenate(groups, axis=1).astype(np.float32)
         self._refuse_non_finite(matrix)
         return matrix
 

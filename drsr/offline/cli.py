@@ -8,6 +8,7 @@ from drsr.offline.commands import (
     calibrate,
     catalog,
     evaluate,
+    featurize,
     freeze,
     harm,
     ingest,
@@ -22,7 +23,7 @@ from drsr.offline.sandbox import cli as sandbox
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
-    for command in (ingest, freeze, plan, label, train, calibrate, evaluate, status, catalog, harm):
+    for command in (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, status, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

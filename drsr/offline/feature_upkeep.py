@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select, update
 
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
@@ -48,22 +48,23 @@ def merge_small_files(catalog: Catalog, artifacts: ArtifactStore, view: Register
     return merged
 
 
+def lost_files(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> dict[int, int]:
+    """The files of a view that are gone from the artifact store: their states by row number."""
+    query = select(FeatureFile.id, FeatureFile.blob, FeatureFile.states).where(FeatureFile.view_id == view.id)
+    with catalog.reading() as connection:
+        files = connection.execute(query).all()
+    missing = artifacts.missing(blob for _, blob, _ in files)
+    return {number: states for number, blob, states in files if blob in missing}
+
+
 def forget_lost(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> int:
     """Forget the features whose file is gone from the artifact store; returns of how many states."""
-    with catalog.reading() as connection:
-        blobs = connection.execute(select(FeatureFile.blob).where(FeatureFile.view_id == view.id)).scalars().all()
-    lost = sorted(artifacts.missing(blobs))
-    if not lost:
-        return 0
-    files = select(FeatureFile.id).where(FeatureFile.view_id == view.id, FeatureFile.blob.in_(lost))
-    with catalog.writing() as connection:
-        ids = connection.execute(files).scalars().all()
-        states = connection.execute(
-            select(func.count()).select_from(StateFeatures).where(StateFeatures.file_id.in_(ids))
-        ).scalar_one()
-        connection.execute(delete(StateFeatures).where(StateFeatures.file_id.in_(ids)))
-        connection.execute(delete(FeatureFile).where(FeatureFile.id.in_(ids)))
-    return int(states)
+    lost = lost_files(catalog, artifacts, view)
+    if lost:
+        with catalog.writing() as connection:
+            connection.execute(delete(StateFeatures).where(StateFeatures.file_id.in_(lost)))
+            connection.execute(delete(FeatureFile).where(FeatureFile.id.in_(lost)))
+    return sum(lost.values())
 
 
 def _files(catalog: Catalog, view: RegisteredView, split: str, lower: int, upper: int) -> list[_File]:

@@ -69,9 +69,10 @@ def register_view(
 ) -> RegisteredView:
     """The version of the view that has this identity, created if need be, inside the caller's write transaction."""
     refuse_unknowable(columns)
+    present = present_view(connection, name, identity)
+    if present is not None:
+        return present
     latest = find_view(connection, name)
-    if latest is not None and _is_the_same(latest, identity):
-        return latest
     version = 1 if latest is None else latest.version + 1
     row = {
         "name": name,
@@ -82,6 +83,15 @@ def register_view(
     }
     insert_new(connection, FeatureView, [row])
     return get_view(connection, name)
+
+
+def present_view(connection: Connection, name: str, identity: ViewIdentity) -> RegisteredView | None:
+    """The view's latest version if it has this identity; None if registering would make the next one, or the first.
+
+    FeatureViewError if the name stands for another language model.
+    """
+    latest = find_view(connection, name)
+    return latest if latest is not None and _is_the_same(latest, identity) else None
 
 
 def refuse_unknowable(columns: Sequence[Column]) -> None:

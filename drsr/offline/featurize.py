@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Connection, func, select
 
 import drsr
+from drsr.backbone.catalogue import identity_of, load_config
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.contracts import Backbone
+from drsr.contracts import Backbone, Tokenizer
 from drsr.deletion_sets import deletion_sets
 from drsr.errors import FeatureError
-from drsr.features.geometry import geometry_of
+from drsr.features.geometry import geometry_from, geometry_of, no_layers
 from drsr.features.layout import Column
 from drsr.features.vectors import layout_of
 from drsr.offline.artifacts import ArtifactStore
@@ -37,8 +38,15 @@ from drsr.offline.feature_records import (
     prepare_features,
     record_features,
 )
-from drsr.offline.feature_upkeep import forget_lost, merge_small_files
-from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, ViewIdentity, register_view, view_identity
+from drsr.offline.feature_upkeep import forget_lost, lost_files, merge_small_files
+from drsr.offline.feature_views import (
+    DEFAULT_VIEW,
+    RegisteredView,
+    ViewIdentity,
+    present_view,
+    register_view,
+    view_identity,
+)
 from drsr.offline.freeze import freezing_rule
 from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
 from drsr.offline.labels import Selection
@@ -109,6 +117,25 @@ def featurize_run(
     rule = freezing_rule(backbone.tokenizer, caps)
     identity = view_identity(layout, backbone.name, backbone.identity, dtype, rule)
     return FeaturizeRun(view, identity, layout.columns, caps, part or Selection(), limit)
+
+
+def identity_without_weights(backbone: str, dtype: str, caps: Caps, tokenizer: Tokenizer) -> ViewIdentity:
+    """The identity that features will have once the language model of this name is loaded."""
+    config = load_config(backbone)
+    if config is None:
+        raise no_layers(backbone)
+    layout = layout_of(geometry_from(config, backbone))
+    return view_identity(layout, backbone, identity_of(backbone), dtype, freezing_rule(tokenizer, caps))
+
+
+def count_waiting(
+    catalog: Catalog, artifacts: ArtifactStore, view: str, identity: ViewIdentity, part: Selection
+) -> int:
+    """States that a run would work on: those without features, and those whose file is gone."""
+    with catalog.reading() as connection:
+        present = present_view(connection, view, identity)
+        missing = count_pending(connection, present and present.id, identity.freezing, part)
+    return missing + (sum(lost_files(catalog, artifacts, present).values()) if present else 0)
 
 
 def count_pending(connection: Connection, view_id: int | None, freezing: FreezingRule, part: Selection) -> int:
@@ -189,8 +216,9 @@ def _featurized(row: StateRow, result: Any) -> FeaturizedState:
 
 def _next(connection: Connection, run: FeaturizeRun, view: RegisteredView, cursor: int) -> TrajectoryItem | None:
     columns = [Trajectory.id, Trajectory.blob, Trajectory.split]
-    query = pending_features(columns, view.id, run.identity.freezing, run.part).where(Trajectory.id > cursor)
-    row = connection.execute(query.order_by(Trajectory.id).limit(1)).first()
+    behind = DecisionState.trajectory_id  # whose index gives the first row at once; see the label stage
+    query = pending_features(columns, view.id, run.identity.freezing, run.part).where(behind > cursor)
+    row = connection.execute(query.order_by(behind).limit(1)).first()
     if row is None:
         return None
     return TrajectoryItem(row.id, row.blob, row.split, f"{view.name}/{view.version}/{row.id}")

@@ -100,7 +100,7 @@ def make_plan(
 def price(scorer: TargetNll, plan: LabelPlan, workers: int) -> Price:
     """Minutes for a plan, from a short measurement on this machine with this language model."""
     generator = np.random.default_rng(0)
-    tokens = generator.integers(0, 1_000, PROBE_CONTEXT + PROBE_TARGET).astype(np.int32)
+    tokens = generator.integers(0, 256, PROBE_CONTEXT + PROBE_TARGET).astype(np.int32)
     pair = Pair(tokens[:PROBE_CONTEXT], tokens[PROBE_CONTEXT:])
     scorer.verify(tokens)
     scorer.score([pair])  # the first forward also allocates

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, and_, case, func, select
 
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.frozen import FreezingRule, is_rule
 from drsr.offline.catalog.label_tables import Labeler, StateMeasurement
 from drsr.offline.catalog.tables import (
@@ -25,6 +26,7 @@ from drsr.offline.catalog.trained import (
     latest_calibrations,
     latest_training_runs,
 )
+from drsr.offline.feature_views import get_view
 
 LAST_RUNS = 5
 LAST_SCORERS = 10
@@ -67,6 +69,22 @@ class LabelStatus(NamedTuple):
     waiting: int
 
 
+class ViewStatus(NamedTuple):
+    """The latest version of a feature view. States are those of current trajectories, under the view's own rule."""
+
+    name: str
+    version: int
+    backbone: str
+    columns: int
+    stored: int
+    excluded: int
+    """Features cannot be had, for a reason that is recorded."""
+    waiting: int
+    stale: int
+    """States whose features are of an older version, or of superseded trajectories."""
+    files: int
+
+
 class Status(NamedTuple):
     sources: list[SourceStatus]
     splits: dict[str, int]
@@ -77,6 +95,7 @@ class Status(NamedTuple):
     """Frozen trajectories without an eligible decision, by reason."""
     labels: LabelStatus | None
     """None while the tokenizer is not known."""
+    views: list[ViewStatus]
     scorers: list[TrainingRecord]
     """The last trained ones, newest first."""
     calibrations: list[CalibrationRecord]
@@ -90,6 +109,7 @@ class Status(NamedTuple):
                 {**row._asdict(), "to_freeze": None if row.frozen is None else row.to_freeze} for row in self.sources
             ],
             "labels": None if self.labels is None else self.labels._asdict(),
+            "views": [view._asdict() for view in self.views],
             "scorers": [record.to_json() for record in self.scorers],
             "calibrations": [record.to_json() for record in self.calibrations],
         }
@@ -111,6 +131,7 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
             ),
             without_states={} if rule is None else _without_states(connection, rule),
             labels=None if rule is None else _labels(connection, rule),
+            views=[_view(connection, name) for name in _view_names(connection)],
             scorers=latest_training_runs(connection, LAST_SCORERS),
             calibrations=latest_calibrations(connection, LAST_CALIBRATIONS),
             runs=_runs(connection),
@@ -169,6 +190,44 @@ def _labels(connection: Connection, rule: FreezingRule) -> LabelStatus:
     outcomes = _counts(connection, measured)
     labelled, excluded = outcomes.get("labelled", 0), outcomes.get("excluded", 0)
     return LabelStatus(labelled, excluded, states - labelled - excluded)
+
+
+def _view_names(connection: Connection) -> list[str]:
+    return sorted(set(connection.execute(select(FeatureView.name)).scalars()))
+
+
+def _view(connection: Connection, name: str) -> ViewStatus:
+    view = get_view(connection, name)
+    is_current = (
+        Trajectory.superseded_by.is_(None),
+        is_rule(DecisionState, view.identity.freezing),
+        DecisionState.status == "frozen",
+    )
+    mine = and_(StateFeatures.state_id == DecisionState.id, StateFeatures.view_id == view.id)
+    joined = (
+        select(StateFeatures.outcome, func.count())
+        .select_from(DecisionState)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .outerjoin(StateFeatures, mine)
+        .where(*is_current)
+        .group_by(StateFeatures.outcome)
+    )
+    outcomes = {outcome: int(count) for outcome, count in connection.execute(joined)}
+    known = outcomes.get("stored", 0) + outcomes.get("excluded", 0)
+    versions = select(FeatureView.id).where(FeatureView.name == name)
+    of_all = select(func.count()).select_from(StateFeatures).where(StateFeatures.view_id.in_(versions))
+    files = select(func.count()).select_from(FeatureFile).where(FeatureFile.view_id == view.id)
+    return ViewStatus(
+        name=name,
+        version=view.version,
+        backbone=view.identity.backbone,
+        columns=len(view.columns),
+        stored=outcomes.get("stored", 0),
+        excluded=outcomes.get("excluded", 0),
+        waiting=outcomes.get(None, 0),
+        stale=connection.execute(of_all).scalar_one() - known,
+        files=connection.execute(files).scalar_one(),
+    )
 
 
 def _by_source(

@@ -26,7 +26,7 @@ RULE = freezing_rule(BACKBONE.tokenizer, CAPS)
 
 def test_an_empty_catalog_counts_nothing(catalog: Catalog) -> None:
     status = read_status(catalog, RULE)
-    assert status == ([], {}, {}, {}, LabelStatus(0, 0, 0), [], [], [])
+    assert status == ([], {}, {}, {}, LabelStatus(0, 0, 0), [], [], [], [])
 
 
 def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.offline.featurize_plan import FeaturizePlan
+    from drsr.offline.plan import LabelPlan, Price
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,6 +23,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--where", action="append", default=[], metavar="split=NAME", help="only this split")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one per core")
     parser.add_argument("--labeler", default="default", metavar="NAME", help="name of the way of measuring")
+    parser.add_argument("--view", default="default", metavar="NAME", help="name of the feature view")
     parser.add_argument("--no-price", action="store_true", help="do not load the language model to measure its speed")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -25,9 +31,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_backbone, load_tokenizer
+    from drsr.errors import FeatureError, FeatureViewError
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.featurize import identity_without_weights
+    from drsr.offline.featurize_plan import plan_featurize
     from drsr.offline.labels import Selection, labeler_named
     from drsr.offline.plan import make_plan, price
     from drsr.settings import load_settings
@@ -36,13 +45,20 @@ def run(options: argparse.Namespace) -> int:
     settings = load_settings()
     part = Selection.parsed(options.source, options.where)
     tokenizer, window = load_tokenizer(settings.backbone)
+    caps, artifacts = caps_for(window), ArtifactStore(settings.artifact_root)
+    features, refused = None, None
     with open_catalog(settings.catalog_url) as catalog:
         with catalog.reading() as connection:
             require_source(connection, options.source)
             labeler_id = labeler_named(connection, options.labeler)
-        plan = make_plan(catalog, ArtifactStore(settings.artifact_root), tokenizer, caps_for(window), labeler_id, part)
+        plan = make_plan(catalog, artifacts, tokenizer, caps, labeler_id, part)
+        try:
+            identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
+            features = plan_featurize(catalog, artifacts, tokenizer, caps, options.view, identity, labeler_id, part)
+        except (FeatureError, FeatureViewError) as error:
+            refused = error.what
     cost = None
-    if plan.label.states and not options.no_price:
+    if (plan.label.states or (features and features.tokens)) and not options.no_price:
         import torch
 
         from drsr.offline.target_nll import TargetNll
@@ -51,14 +67,27 @@ def run(options: argparse.Namespace) -> int:
         backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
         cost = price(TargetNll(backbone), plan.label, options.workers)
     if options.json:
-        shown = {"to_freeze": plan.to_freeze, "label": plan.label._asdict(), "workers": options.workers}
+        shown = {
+            "to_freeze": plan.to_freeze,
+            "label": plan.label._asdict(),
+            "featurize": features._asdict() if features else {"refused": refused},
+            "workers": options.workers,
+        }
         print(json.dumps(shown | ({"price": cost._asdict()} if cost else {})))
         return 0
     print(f"freeze: {plan.to_freeze:,} trajectories wait" if plan.to_freeze else "freeze: nothing to do")
-    if not plan.label.states:
+    _show_label(plan.label, cost, options.workers, settings.device)
+    if features is None:
+        print(f"featurize: refused, {refused}")
+    else:
+        _show_featurize(features, cost, options.workers)
+    return 0
+
+
+def _show_label(found: LabelPlan, cost: Price | None, workers: int, device: str) -> None:
+    if not found.states:
         print("label: nothing to do")
-        return 0
-    found = plan.label
+        return
     print(f"label: {found.states:,} states of {found.trajectories:,} trajectories, {found.sets:,} deletion sets")
     for reason, count in found.why.items():
         print(f"  {count:,} states: {reason}")
@@ -67,6 +96,18 @@ def run(options: argparse.Namespace) -> int:
     shared = f"{found.tokens_shared:,} with shared prefixes, {ratio:.1f} times fewer{counted}"
     print(f"  {found.tokens_naive:,} tokens one by one, {shared}")
     if cost is not None:
-        speed = f"{cost.tokens_per_second:,.0f} tokens/s each, measured just now on {settings.device}"
-        print(f"  about {cost.minutes:,.1f} minutes with {options.workers} workers at {speed}")
-    return 0
+        speed = f"{cost.tokens_per_second:,.0f} tokens/s each, measured just now on {device}"
+        print(f"  about {cost.minutes:,.1f} minutes with {workers} workers at {speed}")
+
+
+def _show_featurize(found: FeaturizePlan, cost: Price | None, workers: int) -> None:
+    if not found.states:
+        print("featurize: nothing to do")
+        return
+    print(f"featurize: {found.states:,} states, {found.with_labels:,} of them while they are labelled")
+    if found.trajectories:
+        counted = "" if found.sampled == found.trajectories else f" (estimated from {found.sampled})"
+        minutes = ""
+        if cost is not None:
+            minutes = f", about {found.tokens / cost.tokens_per_second / workers / 60:,.1f} minutes"
+        print(f"  the others: {found.tokens:,} tokens of {found.trajectories:,} trajectories{counted}{minutes}")

@@ -103,6 +103,9 @@ def _text(status: Status, backbone: str) -> str:
         lines.append(f"waiting to be frozen: {waiting:,} trajectories" if waiting else "nothing waits to be frozen")
         labelled, excluded, unlabelled = status.labels
         lines.append(f"labels: {labelled:,} states labelled, {excluded:,} excluded, {unlabelled:,} waiting")
+    if status.views:
+        shown = ("feature view", "version", "backbone", "columns", "states", "excluded", "waiting", "stale", "files")
+        lines += ["", table(shown, status.views)]
     lines += _scorers(status) + _calibrations(status)
     runs = [
         (run["stage"], run["subject"] or "", run["started_at"], run["finished_at"] or "not finished")
