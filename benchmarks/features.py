@@ -6,7 +6,8 @@
 - a decision in a session, with at most 5 % new tokens, against the full pass;
 - peak memory of each, above the loaded model, in a process of its own.
 
-One thread. The state is frozen before the clock starts; everything else that features need is inside.
+One thread. The state is frozen before the clock starts; everything else that features need is inside. Exit code 1 if a
+target is missed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TIME_TARGET, MEMORY_TARGET, SESSION_TARGET = 1.10, 100, 8.0
 CONTEXT_CAP = 55_296
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backbone", default="smollm2-135m")
     parser.add_argument("--turns", type=int, default=5)
@@ -52,18 +53,16 @@ def main() -> None:
         state = agent_state(backbone, int(tokens))
         WAYS[way](backbone, agent_state(backbone, 600))  # weights are read from disk when they are first used
         print(peak_megabytes(lambda: WAYS[way](backbone, state)))
-        return
+        return 0
     print(f"{options.backbone}, one thread, medians of {options.turns} turns of process CPU time")
-    for tokens in (1_000, 2_000, 4_000):
-        against_prefill(backbone, tokens, options.turns)
-    for tokens in (1_000, 2_000):
-        against_eager(backbone, tokens, options.backbone)
+    met = [against_prefill(backbone, tokens, options.turns) for tokens in (1_000, 2_000, 4_000)]
+    met += [against_eager(backbone, tokens, options.backbone) for tokens in (1_000, 2_000)]
     structural_alone(backbone, 50_000, options.turns)
-    for tokens in (2_000, 4_000):
-        in_a_session(backbone, tokens)
+    met += [in_a_session(backbone, tokens) for tokens in (2_000, 4_000)]
+    return 0 if all(met) else 1
 
 
-def against_prefill(backbone: FrozenLM, tokens: int, turns: int) -> None:
+def against_prefill(backbone: FrozenLM, tokens: int, turns: int) -> bool:
     state = agent_state(backbone, tokens)
     prefill(backbone, state), featurize(backbone, state)  # both warm
     plain, ours = [], []
@@ -75,11 +74,12 @@ def against_prefill(backbone: FrozenLM, tokens: int, turns: int) -> None:
         f"{len(state.rendering):5,} tokens: prefill {statistics.median(plain):6.2f} s, features "
         f"{statistics.median(ours):6.2f} s, ratio {statistics.median(ratios):.2f} "
         f"(of the minima {min(ours) / min(plain):.2f}; from {min(ratios):.2f} to {max(ratios):.2f}; "
-        f"at most {TIME_TARGET:.2f})"
+        f"at most {TIME_TARGET:.2f}): {verdict(statistics.median(ratios) <= TIME_TARGET)}"
     )
+    return statistics.median(ratios) <= TIME_TARGET
 
 
-def against_eager(backbone: FrozenLM, tokens: int, name: str) -> None:
+def against_eager(backbone: FrozenLM, tokens: int, name: str) -> bool:
     state = agent_state(backbone, tokens)
     print(f"{len(state.rendering):5,} tokens       CPU s     peak MB above the model")
     peaks = {}
@@ -89,7 +89,9 @@ def against_eager(backbone: FrozenLM, tokens: int, name: str) -> None:
         root = Path(__file__).resolve().parents[1]
         peaks[way] = float(subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout)
         print(f"      {way:9} {seconds:9.2f} {peaks[way]:10.0f}")
-    print(f"      features above prefill: {peaks['features'] - peaks['prefill']:+.0f} MB (at most {MEMORY_TARGET})")
+    above = peaks["features"] - peaks["prefill"]
+    print(f"      features above prefill: {above:+.0f} MB (at most {MEMORY_TARGET}): {verdict(above <= MEMORY_TARGET)}")
+    return above <= MEMORY_TARGET
 
 
 def structural_alone(backbone: FrozenLM, tokens: int, turns: int) -> None:
@@ -98,7 +100,7 @@ def structural_alone(backbone: FrozenLM, tokens: int, turns: int) -> None:
     print(f"{len(state.rendering):5,} tokens: structural columns {seconds * 1000:.0f} ms")
 
 
-def in_a_session(backbone: FrozenLM, tokens: int) -> None:
+def in_a_session(backbone: FrozenLM, tokens: int) -> bool:
     """The decisions from `tokens` on, as long as each adds at most 5 %."""
     body = agent_body(backbone, int(tokens * 1.25))
     cuts = [number for number, message in enumerate(body) if message["role"] == "assistant"]
@@ -120,8 +122,14 @@ def in_a_session(backbone: FrozenLM, tokens: int) -> None:
         )
     print(
         f"      {statistics.median(speedups):.1f} times faster (min {min(speedups):.1f}; "
-        f"at least {SESSION_TARGET:.0f}), largest difference {worst:.1e}, session holds {session.nbytes / 1e6:.0f} MB"
+        f"at least {SESSION_TARGET:.0f}): {verdict(statistics.median(speedups) >= SESSION_TARGET)}, largest difference "
+        f"{worst:.1e}, session holds {session.nbytes / 1e6:.0f} MB"
     )
+    return statistics.median(speedups) >= SESSION_TARGET
+
+
+def verdict(met: bool) -> str:
+    return "met" if met else "NOT MET"
 
 
 def prefill(backbone: FrozenLM, state: DecisionState) -> Any:
@@ -210,4 +218,4 @@ def _status(field: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,8 +10,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect, select, text
 
 from drsr.errors import CatalogError, CatalogRevisionMismatch, InputError
+from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog import migrations
 from drsr.offline.catalog.engine import connect
+from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, SplitRead, StateFeatures
+from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import (
     REVISION,
@@ -26,6 +29,8 @@ from drsr.offline.catalog.migrations import (
 )
 from drsr.offline.catalog.tables import Source, Table, Trajectory
 from tests.offline.catalog.read_runs import part, record_parts, run
+from tests.offline.frames import rows
+from tests.offline.stored_examples import Rows, store_examples
 
 INITIAL = "0001"
 
@@ -118,6 +123,21 @@ def test_down_to_nothing_and_up_again(catalog_url: str) -> None:
         assert inspect(catalog.engine).get_table_names() == [VERSION_TABLE]
     assert upgrade_catalog(catalog_url) == RevisionChange(None, REVISION)
     assert check_catalog(catalog_url).passed
+
+
+def test_going_below_features_takes_them_and_leaves_the_labels(catalog_url: str, tmp_path: Path) -> None:
+    with open_catalog(catalog_url) as catalog:
+        store_examples(catalog, ArtifactStore(str(tmp_path / "a")), "train", Rows(*rows("train", 2)))
+        with catalog.reading() as connection:
+            labels = connection.execute(select(Label).order_by(Label.state_id, Label.mask)).all()
+    with pytest.raises(InputError, match="would delete rows: .*of feature_view.*nothing was changed"):
+        downgrade_catalog(catalog_url, "0002")
+    downgrade_catalog(catalog_url, "0002", may_lose_rows=True)
+    upgrade_catalog(catalog_url)
+    with open_catalog(catalog_url) as catalog, catalog.reading() as connection:
+        assert connection.execute(select(Label).order_by(Label.state_id, Label.mask)).all() == labels
+        for table in (FeatureView, FeatureFile, StateFeatures, SplitRead):
+            assert connection.execute(select(table)).all() == []
 
 
 def test_an_empty_database_is_made_a_catalog_when_asked_to(empty_url: str) -> None:

@@ -8,7 +8,8 @@ fork, because pytest-xdist runs threads. Reads one JSON object per line, answers
     {"do": "together", ..., "workers": N}                                           -> {"content": HASH, "exits": [0]}
     {"do": "massacre", ..., "workers": N, "kills": M, "seed": N, "seconds": S}      -> {"content": HASH, "kills": M}
 
-Each worker ingests and freezes; with "label": true it labels too, with the scripted double for a language model.
+Each worker ingests and freezes; with "label": true it labels too, with the scripted double for a language model; with
+"features": true it labels one split with a tiny Llama, which leaves features, and featurizes the rest.
 """
 
 from __future__ import annotations
@@ -24,22 +25,29 @@ from typing import Any
 
 import alembic.command  # noqa: F401  imported here so that no fork has to
 import psycopg  # noqa: F401
+import torch
 
 from drsr.backbone.scripted import ScriptedBackbone
+from drsr.offline import feature_upkeep, recording
 from drsr.offline import freeze as freezing
 from drsr.offline import ingest as stage
-from drsr.offline import recording
 from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.featurize import featurize_run, materialize
 from drsr.offline.freeze import freeze
 from drsr.offline.label import label, label_run
+from drsr.offline.labels import Selection
 from drsr.offline.target_nll import TargetNll
-from drsr.view import Caps
+from drsr.view import Caps, caps_for
+from tests.tiny_backbones import tiny_backbone
 
 Order = dict[str, Any]
 
 BACKBONE = ScriptedBackbone()
+LLAMA = tiny_backbone("llama")
+torch.set_num_threads(1)  # a fork has no other threads to wait for
 CAPS = Caps(10_000, 1_000)
 
 
@@ -48,10 +56,21 @@ def run_stages(order: Order) -> None:
     artifacts = ArtifactStore(order["artifacts"])
     with open_catalog(order["catalog"], create=True) as catalog:
         stage.ingest(catalog, artifacts, order["corpus"])
+        if order.get("features"):
+            run_with_features(catalog, artifacts)
+            return
         freeze(catalog, artifacts, BACKBONE.tokenizer, CAPS)
         if order.get("label"):
             scorer = TargetNll(BACKBONE)
             label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS))
+
+
+def run_with_features(catalog: Catalog, artifacts: ArtifactStore) -> None:
+    caps = caps_for(LLAMA.window)
+    freeze(catalog, artifacts, LLAMA.tokenizer, caps)
+    scorer = TargetNll(LLAMA)
+    label(catalog, artifacts, scorer, label_run(scorer, "float32", caps, part=Selection(split="train")))
+    materialize(catalog, artifacts, LLAMA, featurize_run(LLAMA, "float32", caps))
 
 
 def run(order: Order) -> Order:
@@ -143,6 +162,7 @@ def main() -> None:
     recording.BATCH_FILES = 5
     stage.RACY_SECONDS = 0.0
     freezing.BATCH = 5
+    feature_upkeep.ENOUGH = 3
     for line in sys.stdin:
         order = json.loads(line)
         answer = COMMANDS[order["do"]](order)

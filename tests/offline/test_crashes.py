@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sqlalchemy import select
 
-from tests.offline.chat_files import change_corpus, chat, write_corpus, write_json
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.feature_tables import FeatureFile
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.feature_views import get_view
+from drsr.offline.stored_features import FeatureReader, stored_states
+from tests.offline.chat_files import change_corpus, chat, task_in_split, write_corpus, write_json
 from tests.offline.databases import fresh_database
 
 KILLS = 30
 KILLS_AT_A_TIME = 8
 """Most kills of one half of a round."""
 LABEL_KILLS = 20
+FEATURE_KILLS = 10
 ROOT = Path(__file__).parents[2]
 
 CHANGES: tuple[Callable[[Path], object], ...] = (write_corpus, change_corpus)
@@ -127,3 +136,41 @@ def test_labellers_killed_at_random_moments_leave_the_undisturbed_labels(
         assert killed["content"] == undisturbed["content"]
         assert set(killed["exits"]) <= {0}
         kills += killed["kills"]
+
+
+def test_killed_workers_leave_each_state_s_features_once(ask: Ask, database: str, tmp_path: Path) -> None:
+    """Labels and features of a trajectory are there together or not at all, and files are merged under fire."""
+    corpus = tmp_path / "runs"
+    for seed in range(8):
+        task = task_in_split("train" if seed % 2 else "test")
+        write_json(corpus / f"{seed}.json", chat(seed, steps=5 + seed % 3) | {"task": task})
+    with fresh(database, tmp_path, 0) as url:
+        order = {"catalog": url, "artifacts": str(tmp_path / "alone"), "corpus": str(corpus), "features": True}
+        undisturbed = ask("run", **order)
+        expected = stored_features(url, order["artifacts"])
+    assert len(expected) > 10
+    kills, round_number = 0, 0
+    while kills < FEATURE_KILLS:
+        round_number += 1
+        with fresh(database, tmp_path, round_number) as url:
+            order["catalog"], order["artifacts"] = url, str(tmp_path / f"artifacts-{round_number}")
+            seconds, left = undisturbed["seconds"], FEATURE_KILLS - kills
+            killed = ask("massacre", workers=3, kills=left, seed=round_number, seconds=seconds, **order)
+            assert set(killed["exits"]) <= {0}
+            assert killed["content"] == undisturbed["content"]
+            found = stored_features(url, order["artifacts"])
+        assert found.keys() == expected.keys()
+        for key, matrix in found.items():
+            np.testing.assert_allclose(matrix, expected[key], rtol=1e-5, atol=1e-5)
+        kills += killed["kills"]
+
+
+def stored_features(url: str, artifact_root: str) -> dict[str, Any]:
+    """Every state's features by its key; and every row of the catalog's account of files is true."""
+    with open_catalog(url) as catalog, catalog.reading() as connection:
+        view = get_view(connection, "default")
+        states = stored_states(connection, view)
+        in_files = dict(connection.execute(select(FeatureFile.blob, FeatureFile.states)).tuples().all())
+    assert Counter(state.blob for state in states) == in_files
+    reader = FeatureReader(ArtifactStore(artifact_root), view)
+    return {state.state_key: reader.matrix(state) for state in states}
