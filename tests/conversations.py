@@ -80,7 +80,7 @@ _turns = st.builds(Turn, perhaps_empty, perhaps_empty, _exchanges, perhaps_empty
 
 
 @st.composite
-def conversations(draw: DrawFn, max_turns: int = 8) -> Conversation:
+def conversations(draw: DrawFn, max_turns: int = 8, min_turns: int = 0) -> Conversation:
     """Runs of the plain kind that both protocols write alike."""
-    turns = tuple(draw(st.lists(_turns, max_size=max_turns)))
+    turns = tuple(draw(st.lists(_turns, min_size=min_turns, max_size=max_turns)))
     return Conversation(draw(perhaps_empty), draw(said), turns)

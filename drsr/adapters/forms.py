@@ -12,6 +12,15 @@ from drsr.policy import Decision
 T_co = TypeVar("T_co", covariant=True)
 
 
+class Gone(NamedTuple):
+    """What is gone of one assistant message that stays."""
+
+    text: bool
+    reasoning: bool
+    calls: frozenset[int]
+    """By their place in `tool_calls`."""
+
+
 class Removed(NamedTuple):
     """What a decision takes out of the request it was asked about."""
 
@@ -21,6 +30,15 @@ class Removed(NamedTuple):
     """Of messages that stay, what is gone: `("tool_calls", 0)`, `("content",)`, ..."""
     left: Mapping[int, Any]
     """The same messages as they are now."""
+
+    def of(self, index: int) -> Gone:
+        """What is gone of a message in OpenAI chat form."""
+        places = self.places.get(index, frozenset())
+        return Gone(
+            text=any(place[0] == "content" for place in places),
+            reasoning=any(place[0] == "reasoning_content" for place in places),
+            calls=frozenset(int(place[1]) for place in places if place[0] == "tool_calls"),
+        )
 
 
 class Form(Protocol[T_co]):

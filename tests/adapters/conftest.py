@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Iterator
+
+import pytest
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
+
+
+@pytest.fixture(autouse=True)
+def _event_loop_of_sync_calls() -> Iterator[None]:
+    """Frameworks with synchronous doors to async rooms take the thread's loop, and leave closing it to its owner."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.close()
+    asyncio.set_event_loop(None)

@@ -1,0 +1,158 @@
+"""LangChain and LangGraph: middleware for `create_agent` that shows the model a pruned view of the messages.
+
+    agent = create_agent(model, tools, middleware=[PruneHistory(policy)])
+
+Only the request to the model changes; the graph's state, its checkpoints and what `invoke` returns keep every message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Literal, Unpack
+
+from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
+from drsr.adapters.forms import Gone, Removed
+from drsr.adapters.pruner import Options, Pruner
+from drsr.errors import MissingExtra, RequestError
+from drsr.policy import Policy
+from drsr.pruning_session import PruningSession
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+except ImportError as error:
+    raise MissingExtra("langchain", "langchain", needed_for="the middleware for LangChain") from error
+
+_CALLS = ("tool_use", "function_call", "tool_call", "custom_tool_call")
+"""Content blocks that repeat what stands in `tool_calls`."""
+_SEALED = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
+"""Content blocks with reasoning, mostly signed or encrypted."""
+
+
+class PruneHistory(AgentMiddleware[Any, Any, Any]):
+    """Asks the policy before each model call."""
+
+    def __init__(self, policy: Policy | PruningSession, **options: Unpack[Options]) -> None:
+        super().__init__()
+        self.pruner = Pruner(policy, **options)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        return handler(_with(request, self.pruner.view(request.messages, partial(MessagesForm, request))))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        messages = await self.pruner.view_in_thread(request.messages, partial(MessagesForm, request))
+        return await handler(_with(request, messages))
+
+
+def _with(request: ModelRequest[Any], messages: list[AnyMessage]) -> ModelRequest[Any]:
+    return request if messages is request.messages else request.override(messages=messages)
+
+
+class MessagesForm:
+    """A model request's messages: one chat message each, behind the system prompt."""
+
+    format: Literal["openai"] = "openai"
+
+    def __init__(self, model_request: ModelRequest[Any], messages: list[AnyMessage]) -> None:
+        system = model_request.system_message
+        view = ChatView(_content(system.content) if system else None)
+        self._messages = messages
+        self._first = len(view.messages)
+        for message in messages:
+            _tell(view, message)
+        self.pinned = frozenset(view.pinned)
+        self.request = {
+            "messages": view.messages,
+            "tools": [convert_to_openai_tool(tool) for tool in model_request.tools],
+        }
+
+    def without(self, removed: Removed) -> list[AnyMessage]:
+        return [
+            _less(message, removed.of(index)) if index in removed.places and isinstance(message, AIMessage) else message
+            for index, message in enumerate(self._messages, start=self._first)
+            if index not in removed.messages
+        ]
+
+
+def _tell(view: ChatView, message: BaseMessage) -> None:
+    if isinstance(message, AIMessage):
+        _tell_turn(view, message)
+    elif isinstance(message, ToolMessage):
+        view.result(message.tool_call_id, _content(message.content))
+    elif isinstance(message, HumanMessage | SystemMessage):
+        view.say("user" if isinstance(message, HumanMessage) else "system", _content(message.content))
+    else:
+        raise RequestError(f"a {type(message).__name__}, which cannot be told as a chat message")
+
+
+def _tell_turn(view: ChatView, message: AIMessage) -> None:
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
+    extra = message.additional_kwargs
+    said = _content([block for block in blocks if isinstance(block, str) or block.get("type") not in _CALLS + _SEALED])
+    reasoning = extra.get("reasoning_content")
+    invalid = message.invalid_tool_calls
+    ids = [one["id"] for one in message.tool_calls]
+    view.answer(
+        said + ([text(extra["refusal"])] if extra.get("refusal") else []),
+        [
+            *(call(one["id"] or "", one["name"], json.dumps(one["args"])) for one in message.tool_calls),
+            *(call(one["id"] or "", one["name"] or "", one["args"] or "") for one in invalid),
+        ],
+        reasoning=reasoning if isinstance(reasoning, str) else "",
+        sealed=any(kind in _SEALED for kind in kinds) or bool(extra.get("reasoning")),
+        pinned=bool(invalid or extra.get("function_call") or None in ids or len(set(ids)) < len(ids)),
+    )
+
+
+def _less(message: AIMessage, gone: Gone) -> AIMessage:
+    """A copy of the message without what is gone. Calls are repeated in other places, in the provider's own form."""
+    ids = {message.tool_calls[place]["id"] for place in gone.calls}
+    update: dict[str, Any] = {
+        "tool_calls": [one for place, one in enumerate(message.tool_calls) if place not in gone.calls],
+        "additional_kwargs": _less_extra(message.additional_kwargs, gone, ids),
+    }
+    if isinstance(message.content, list):
+        kept = [block for block in message.content if isinstance(block, dict) and block.get("type") in _CALLS]
+        blocks = kept if gone.text else message.content
+        update["content"] = [block for block in blocks if isinstance(block, str) or _call_id(block) not in ids]
+    elif gone.text:
+        update["content"] = ""
+    if hasattr(message, "tool_call_chunks"):
+        update["tool_call_chunks"] = [one for one in message.tool_call_chunks if one["id"] not in ids]
+    return message.model_copy(update=update)
+
+
+def _less_extra(extra: dict[str, Any], gone: Gone, ids: set[str | None]) -> dict[str, Any]:
+    left = dict(extra)
+    if isinstance(left.get("tool_calls"), list):
+        left["tool_calls"] = [one for one in left["tool_calls"] if one.get("id") not in ids]
+    if left.get("tool_calls") == []:
+        del left["tool_calls"]
+    for field, is_gone in (("reasoning_content", gone.reasoning), ("refusal", gone.text)):
+        if is_gone:
+            left.pop(field, None)
+    return left
+
+
+def _call_id(block: dict[str, Any]) -> Any:
+    return block.get("call_id", block.get("id")) if block.get("type") in _CALLS else None
+
+
+def _content(content: str | list[Any]) -> Content:
+    blocks = [content] if isinstance(content, str) else content
+    return [
+        text(block)
+        if isinstance(block, str)
+        else text(block["text"])
+        if block.get("type") == "text" and isinstance(block.get("text"), str)
+        else opaque(str(block.get("type")))
+        for block in blocks
+    ]
