@@ -79,3 +79,21 @@ def _plain(content: Content) -> Any:
     if len(content) == 1 and "text" in content[0]:
         return content[0]["text"]
     return content or None
+
+
+def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with neighbouring answers told as one: where a framework keeps no line between them, a deletion that
+    makes two of them neighbours joins them."""
+    told: list[dict[str, Any]] = []
+    for message in messages:
+        if message.get("role") != "assistant":
+            told.append(message)
+            continue
+        content = message.get("content")
+        parts = [text(content)] if isinstance(content, str) else content or []
+        if not told or told[-1].get("role") != "assistant":
+            told.append({"role": "assistant", "content": [], "reasoning": [], "calls": []})
+        told[-1]["content"] += parts
+        told[-1]["reasoning"] += [message["reasoning_content"]] if message.get("reasoning_content") else []
+        told[-1]["calls"] += message.get("tool_calls") or []
+    return told

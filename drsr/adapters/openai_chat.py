@@ -1,19 +1,23 @@
-"""The OpenAI SDK: a client whose chat completions are pruned before they are sent.
+"""The OpenAI SDK: a client whose chat completions and responses are pruned before they are sent.
 
     client = prune_with(policy, OpenAI())       # or AsyncOpenAI, AzureOpenAI, ...
     client.chat.completions.create(model=..., messages=messages, tools=tools)
+    client.responses.create(model=..., input=items, tools=tools)
 
-`stream`, `parse`, `with_raw_response` and `with_options` work as ever. The list of messages stays as it is. A call with
+`stream`, `parse`, `with_raw_response` and `with_options` work as ever. The caller's lists stay as they are. A call with
 `extra_headers={"x-drsr-bypass": "1"}` is sent as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar, Unpack
 
+from drsr.adapters.forms import Form
+from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import Options, Pruner
 from drsr.adapters.sdk_client import with_pruned_requests
-from drsr.adapters.wire_form import openai_body
+from drsr.adapters.wire_form import Body, openai_body
 from drsr.errors import MissingExtra
 from drsr.policy import Policy
 from drsr.pruning_session import PruningSession
@@ -25,9 +29,9 @@ except ImportError as error:
 
 C = TypeVar("C", bound=OpenAI | AsyncOpenAI)
 
+_READ: dict[str, Callable[[Body], Form[Body]]] = {"/chat/completions": openai_body, "/responses": ResponsesBody}
+
 
 def prune_with(policy: Policy | PruningSession, client: C, **options: Unpack[Options]) -> C:
-    """A copy of the client that asks the policy before each chat completion."""
-    return with_pruned_requests(
-        client, Pruner(policy, **options), lambda path: openai_body if path == "/chat/completions" else None
-    )
+    """A copy of the client that asks the policy before each chat completion or response."""
+    return with_pruned_requests(client, Pruner(policy, **options), _READ.get)

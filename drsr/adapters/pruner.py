@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import NoReturn, TypedDict, TypeVar
+from typing import Any, NoReturn, TypedDict, TypeVar
 
 from drsr.adapters.bypass import bypassed
+from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, removed_by
 from drsr.decision import Reason
 from drsr.errors import NotCarriedOver
@@ -63,7 +64,7 @@ class Pruner:
             decision = self.policy.prune(request=form.request, format=form.format, protect=self._protect(form.pinned))
             if decision.pruned and not self.shadow:
                 seen = form.without(removed_by(decision))
-                if read(seen).request["messages"] != decision.messages:
+                if not _same(read(seen).request["messages"], decision.messages, form.format):
                     raise NotCarriedOver("what was removed is not what the policy decided", where=type(form).__name__)
         except Exception as error:  # whatever it is: the agent goes on with what it had
             seen, decision = native, self._passed_through(error)
@@ -105,3 +106,8 @@ class Pruner:
             self.on_decision(decision)
         except Exception as error:  # the consumer's own code, and no reason to stop its agent; may quote the request
             _log.warning("on_decision failed for decision %s: %s", decision.id, type(error).__name__)
+
+
+def _same(told: list[Any], decided: list[Any], format: str) -> bool:
+    """Whether the framework's objects tell what was decided."""
+    return told == decided or (format == "openai" and joined(told) == joined(decided))

@@ -48,7 +48,7 @@ def anthropic_body(body: Body) -> WireForm:
 
 def materialised(body: Body) -> Body:
     """The same body with lists where SDKs also take iterators, which can be read only once."""
-    read = {name: list(body[name]) for name in ("messages", *_BESIDES) if isinstance(body.get(name), Iterator)}
+    read = {name: list(body[name]) for name in ("messages", "input", *_BESIDES) if isinstance(body.get(name), Iterator)}
     return {**body, **read} if read else body
 
 

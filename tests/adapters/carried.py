@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form
 from drsr.adapters.pruner import Pruner
 from drsr.decision import Reason
@@ -31,7 +32,7 @@ def check_carried(native: T, read: Callable[[T], Form[T]]) -> Decision:
         assert seen is native
         return decision
     told: list[Any] = read(seen).request["messages"]
-    assert told == decision.messages
+    assert joined(told) == joined(decision.messages)
     assert violations(read_request({"messages": told}, protocol="openai")) == []
     assert decision.outcome is not None
     pinned = read(native).pinned

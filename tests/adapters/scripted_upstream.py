@@ -35,6 +35,8 @@ class ScriptedUpstream:
         anthropic = request.url.path.startswith("/v1/messages") or "anthropic_version" in body
         if request.url.path.endswith("/count_tokens"):
             return httpx2.Response(200, json={"input_tokens": len(body["messages"])})
+        if request.url.path.endswith("/responses"):
+            return httpx2.Response(200, json=_RESPONSE)
         if body.get("stream"):
             events = _anthropic_events() if anthropic else _openai_events()
             return httpx2.Response(200, text="".join(events), headers={"content-type": "text/event-stream"})
@@ -48,6 +50,26 @@ _COMPLETION = {
     "model": "scripted",
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "done"}}],
     "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+
+_RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1,
+    "model": "scripted",
+    "status": "completed",
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+    "output": [
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "done", "annotations": []}],
+        }
+    ],
 }
 
 _MESSAGE = {

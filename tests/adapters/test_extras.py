@@ -14,7 +14,14 @@ from drsr.errors import MissingExtra
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-FRAMEWORKS = {"openai_chat": ("openai", "openai"), "anthropic": ("anthropic", "anthropic")}
+FRAMEWORKS = {
+    "openai_chat": ("openai", "openai"),
+    "anthropic": ("anthropic", "anthropic"),
+    "langchain": ("langchain", "langchain"),
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+    "openai_agents": ("agents", "openai-agents"),
+    "litellm": ("litellm", "litellm"),
+}
 """Adapter -> the framework's package and the extra."""
 
 WITHOUT_FRAMEWORKS = """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
 from openai import AsyncOpenAI, AzureOpenAI, InternalServerError, OpenAI
 from openai.types.chat import ChatCompletionMessage
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 from pydantic import BaseModel
 
 from drsr.adapters import bypass
@@ -20,6 +21,7 @@ from drsr.policy import Decision
 from drsr.prices import Prices
 from drsr.request import Request
 from drsr.scripted_policy import scripted_policy
+from tests.adapters.items import check_items, run_items
 from tests.adapters.long_run import RUN, TOOLS, check_sent
 from tests.adapters.scripted_upstream import ScriptedUpstream
 
@@ -203,6 +205,31 @@ def test_a_session_keeps_what_it_sent_before() -> None:
     assert session.calls == len(ends)
     earlier = [block["block"] for block in decisions[-2].receipt["removed"]]
     assert earlier == [block["block"] for block in decisions[-1].receipt["removed"]][: len(earlier)]
+
+
+def test_responses_are_pruned_too() -> None:
+    """`response.output` is sent back as the SDK's own objects; what stays is sent as it would have been."""
+    upstream, decisions = ScriptedUpstream(), list[Decision]()
+    client = prune_with(scripted_policy(), client_of(upstream), on_decision=decisions.append)
+    plain = run_items(RUN)
+    kinds: dict[str, Any] = {"message": ResponseOutputMessage, "function_call": ResponseFunctionToolCall}
+    items: Any = [
+        kinds[item["type"]].model_validate(item) if item.get("type") in kinds else item for item in copy.deepcopy(plain)
+    ]
+    before = copy.deepcopy(items)
+    answer = client.responses.create(model="scripted", instructions=RUN.system, input=items)
+    assert answer.output_text == "done"
+    assert items == before
+    sent = upstream.bodies[-1]["input"]
+    check_items(sent)
+    assert len(sent) < len(plain)
+    assert [item for item in sent if item not in plain] == []
+    assert upstream.bodies[-1]["instructions"] == RUN.system
+    client.responses.create(model="scripted", input="Hello.")
+    assert upstream.bodies[-1]["input"] == "Hello."
+    client.responses.create(model="scripted", input=cast(Any, [*plain, {"type": "item_reference", "id": "x"}]))
+    assert upstream.bodies[-1]["input"] == [*plain, {"type": "item_reference", "id": "x"}]
+    assert [decision.reason for decision in decisions] == [None, *[Reason.UNREADABLE_REQUEST] * 2]
 
 
 def test_other_calls_and_other_clients() -> None:

@@ -1,0 +1,85 @@
+"""LiteLLM: a hook for its proxy, and a wrapper for its functions.
+
+    pruning = PruningHook(load_policy("policies/2026.11.16"))    # hooks.py; config.yaml: callbacks: hooks.pruning
+
+    completion = prune_with(policy, litellm.completion)          # or acompletion, or a Router's
+    completion(model="...", messages=messages, tools=tools)
+
+The caller's messages stay as they are. A request of the proxy's with the header `x-drsr-bypass: 1`, or a call with it
+in `extra_headers`, is sent as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Unpack, cast
+
+from drsr.adapters.bypass import asks_for_bypass
+from drsr.adapters.forms import Form
+from drsr.adapters.items_form import ResponsesBody
+from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
+from drsr.errors import MissingExtra
+from drsr.policy import Policy
+from drsr.pruning_session import PruningSession
+
+try:
+    from litellm.integrations.custom_logger import CustomLogger
+except ImportError as error:
+    raise MissingExtra("litellm", "litellm", needed_for="the hook for LiteLLM") from error
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_READ: dict[str, Callable[[Body], Form[Body]]] = {
+    "completion": openai_body,
+    "acompletion": openai_body,
+    "anthropic_messages": anthropic_body,
+    "responses": ResponsesBody,
+    "aresponses": ResponsesBody,
+}
+"""How the proxy's requests are read, by its name for them. Others are none of ours."""
+
+
+class PruningHook(CustomLogger):
+    """Asks the policy before each request that the proxy sends on."""
+
+    def __init__(self, policy: Policy | PruningSession, **options: Unpack[Options]) -> None:
+        super().__init__()
+        self.pruner = Pruner(policy, **options)
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
+    ) -> dict[str, Any]:
+        read = _READ.get(call_type)
+        came = data.get("proxy_server_request")
+        headers = came.get("headers") if isinstance(came, Mapping) else None
+        if read is None or (isinstance(headers, Mapping) and asks_for_bypass(headers)):
+            return data
+        return cast("dict[str, Any]", await self.pruner.view_in_thread(data, read))
+
+
+def prune_with(policy: Policy | PruningSession, function: F, **options: Unpack[Options]) -> F:
+    """`litellm.completion` or `litellm.acompletion`, or the same of a Router, asking the policy first."""
+    pruner = Pruner(policy, **options)
+    names = list(inspect.signature(function).parameters)
+
+    def given(args: tuple[Any, ...], named: dict[str, Any]) -> Body:
+        return materialised({**dict(zip(names, args, strict=False)), **named})
+
+    def around(call: Body) -> bool:
+        headers = call.get("extra_headers")
+        return isinstance(headers, Mapping) and asks_for_bypass(headers)
+
+    @functools.wraps(function)
+    def pruned(*args: Any, **named: Any) -> Any:
+        call = given(args, named)
+        return function(**(call if around(call) else pruner.view(call, openai_body)))
+
+    @functools.wraps(function)
+    async def pruned_async(*args: Any, **named: Any) -> Any:
+        call = given(args, named)
+        return await function(**(call if around(call) else await pruner.view_in_thread(call, openai_body)))
+
+    return cast(F, pruned_async if inspect.iscoroutinefunction(function) else pruned)
