@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -15,14 +14,12 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
-    TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from drsr.adapters import bypass
@@ -33,26 +30,10 @@ from drsr.prices import Prices
 from drsr.scripted_policy import scripted_policy
 from tests.adapters.carried import check_carried, spelled
 from tests.adapters.long_run import RUN, check_sent
+from tests.adapters.pydantic_run import HISTORY, Shown, pydantic_history
 from tests.conversations import Conversation, conversations
 
 PARAMETERS = ModelRequestParameters()
-
-
-def pydantic_history(run: Conversation) -> list[ModelMessage]:
-    """The run as `result.all_messages()` gives it."""
-    history: list[ModelMessage] = [ModelRequest([UserPromptPart(run.task)])]
-    for turn in run.turns:
-        parts: list[Any] = [ThinkingPart(turn.reasoning)] if turn.reasoning else []
-        parts += [TextPart(turn.text)] if turn.text else []
-        parts += [ToolCallPart(name, arguments, call_id) for call_id, name, arguments, _ in turn.exchanges]
-        history.append(ModelResponse(parts))
-        replies: list[Any] = [ToolReturnPart(e.name, e.answer, e.call_id) for e in turn.exchanges]
-        replies += [UserPromptPart(turn.user)] if turn.user else []
-        history += [ModelRequest(replies)] if replies else []
-    return history
-
-
-HISTORY = pydantic_history(RUN)
 
 
 def told(history: list[ModelMessage]) -> list[Any]:
@@ -68,24 +49,6 @@ def said(messages: list[Any]) -> list[str]:
         found += [content] if isinstance(content, str) else [part["text"] for part in content or []]
         found += [one["id"] for one in message.get("tool_calls", [])]
     return found
-
-
-class Shown:
-    """A model that says what it is told to, and keeps what it is shown."""
-
-    def __init__(self, *answers: ModelResponse) -> None:
-        self.histories: list[list[ModelMessage]] = []
-        self.answers = list(answers)
-        self.model = FunctionModel(self.answer, stream_function=self.stream)
-
-    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        self.histories.append(messages)
-        return self.answers.pop(0) if self.answers else ModelResponse([TextPart("done")])
-
-    async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        self.histories.append(messages)
-        yield "do"
-        yield "ne"
 
 
 def agent_of(shown: Shown, *capabilities: Any) -> Agent[None, str]:
