@@ -8,6 +8,7 @@ from drsr.offline.commands import (
     calibrate,
     catalog,
     evaluate,
+    exports,
     featurize,
     freeze,
     harm,
@@ -15,6 +16,7 @@ from drsr.offline.commands import (
     label,
     plan,
     price_report,
+    run,
     status,
     train,
 )
@@ -23,7 +25,8 @@ from drsr.offline.sandbox import cli as sandbox
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
-    for command in (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, status, catalog, harm):
+    stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate)
+    for command in (*stages, run, status, exports, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

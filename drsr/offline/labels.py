@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, and_, select
 
 import drsr
+from drsr.backbone.catalogue import identity_of
 from drsr.contracts import TokenIds
 from drsr.errors import SettingsError
 from drsr.offline.catalog.frozen import FreezingRule, is_rule
@@ -18,6 +19,9 @@ from drsr.offline.catalog.statements import insert_new, storable_text
 from drsr.offline.catalog.tables import SPLITS, DecisionState, Source, Trajectory
 from drsr.offline.harm import HARM_TOLERANCE, Exclusion, StateHarms
 from drsr.offline.interactions import interactions
+from drsr.offline.states import rule_hash
+from drsr.rendering import RENDERER_VERSION
+from drsr.view import Caps
 
 
 class LabelerIdentity(NamedTuple):
@@ -30,6 +34,11 @@ class LabelerIdentity(NamedTuple):
     rule_hash: str
     target_cap: int
     harm_tolerance: float = HARM_TOLERANCE
+
+
+def configured_identity(backbone: str, dtype: str, caps: Caps) -> LabelerIdentity:
+    """How labels are measured with the language model of this name; quick, its weights are not loaded."""
+    return LabelerIdentity(backbone, identity_of(backbone), dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
 
 
 class Selection(NamedTuple):

@@ -32,15 +32,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.backbone.catalogue import identity_of, load_tokenizer
+    from drsr.backbone.catalogue import load_tokenizer
     from drsr.errors import SettingsError
     from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.freeze import freezing_rule
     from drsr.offline.label import count_pending
-    from drsr.offline.labels import LabelerIdentity, Selection, find_labeler
-    from drsr.offline.states import rule_hash
-    from drsr.rendering import RENDERER_VERSION
+    from drsr.offline.labels import Selection, configured_identity, find_labeler
     from drsr.settings import load_settings
     from drsr.view import caps_for
 
@@ -52,14 +50,7 @@ def run(options: argparse.Namespace) -> int:
     part = Selection.parsed(options.source, options.where)
     tokenizer, window = load_tokenizer(settings.backbone)
     caps = caps_for(window)
-    identity = LabelerIdentity(
-        settings.backbone,
-        identity_of(settings.backbone),
-        settings.dtype,
-        RENDERER_VERSION,
-        rule_hash(caps),
-        caps.target,
-    )
+    identity = configured_identity(settings.backbone, settings.dtype, caps)
     with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
         require_source(connection, options.source)
         labeler_id = find_labeler(connection, options.labeler, identity)
