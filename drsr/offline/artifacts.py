@@ -34,7 +34,7 @@ from drsr.errors import ArtifactCorrupt, CatalogUnreachable, DrsrError, MissingE
 from drsr.redaction import redact, without_userinfo
 
 _LEVEL = 1
-"""Zstandard level. Real trajectories become 7.8 times smaller with 1, and 8.5 times with 3 in 20 % more time."""
+"""Zstandard level. Real trajectories become 3.9 times smaller with 1, and 4.1 times with 3 in a quarter more time."""
 _OFFLINE_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
 _KEY = re.compile(r"(?P<sha256>[0-9a-f]{64})(@(?P<pack>[0-9a-f]{64}):(?P<offset>\d+)\+(?P<length>\d+))?")
 

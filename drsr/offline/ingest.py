@@ -9,11 +9,13 @@ What the stage itself keeps, the catalog's file and the artifact folder, is not 
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import math
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -65,7 +67,7 @@ def ingest(
     with catalog.writing() as connection:
         run_id = records.start_run(connection, "ingest", redact(uri), drsr.__version__)
     lost = LostArtifacts(catalog, artifacts)
-    with Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
+    with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
         for files in chain([first], chunks):
             changed = _changed(catalog, files, readers, lost)
             recorder.summary.files += len(files)
@@ -78,6 +80,20 @@ def ingest(
     with catalog.writing() as connection:
         records.finish_run(connection, run_id, summary.to_json())
     return summary
+
+
+@contextmanager
+def _older_objects_kept() -> Iterator[None]:
+    """Within the block the garbage collector leaves alone whatever there was before it.
+
+    A large document makes the collector go through everything that is not freed yet, and the packages that are loaded
+    by now, some 90,000 objects, take longer than the document.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _own_places(catalog: Catalog, artifacts: ArtifactStore) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -249,6 +250,25 @@ def test_storage_that_fails_ends_the_ingest_and_a_rerun_finishes_it(
     summary = ingest(catalog, artifacts, str(folder))
     assert summary.unchanged_files > 0
     assert sum(trajectories(catalog).values()) == 63
+
+
+def test_the_collector_is_as_it_was_after_an_ingest(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_json(tmp_path / "runs" / "a.json", chat(1))
+    kept: list[int] = []
+    ingest(catalog, artifacts, str(path), progress=lambda summary: kept.append(gc.get_freeze_count()))
+    assert kept[0] > 10_000
+    assert gc.get_freeze_count() == 0
+
+    def failing(*arguments: object, **options: object) -> Iterator[object]:
+        raise DrsrError("the network is gone")
+
+    monkeypatch.setattr(sources, "read", failing)
+    write_json(path, chat(2))
+    with pytest.raises(DrsrError, match="the network is gone"):
+        ingest(catalog, artifacts, str(path))
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_file_is_recorded_at_once_where_a_batch_ends_with_it(
