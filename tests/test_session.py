@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import drsr.session
+from drsr.backbone import embedded, load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.candidates import DecisionState
 from drsr.errors import NonFiniteFeature
@@ -80,6 +81,26 @@ def test_a_growing_run_is_equal_to_full_passes(architecture: Architecture, token
         assert tokens.since_last() == length
         assert np.abs(ours.matrix - full.matrix).max() < 1e-4
         assert ours[1:] == full[1:]
+
+
+def test_growing_and_edited_on_the_embedded_model(tokens: Tokens) -> None:
+    embedded.fetch()
+    backbone = load_backbone("smollm2-135m")
+    assert isinstance(backbone, FrozenLM)
+    session = Session(backbone)
+    messages = run_messages(7, words=3)
+    edited = copy.deepcopy(messages)
+    edited[10]["content"] = "something else was said"
+    states = [*decisions(backbone, messages), state_of(edited, backbone.tokenizer)]
+    tokens.since_last()
+    for state in states:
+        ours = session.features(state)
+        alone = tokens.since_last()
+        full = candidate_features(backbone, state)
+        assert ours[1:] == full[1:]
+        np.testing.assert_allclose(ours.matrix, full.matrix, rtol=1e-4, atol=1e-4)
+        assert state is states[0] or alone < tokens.since_last() / 2
+        tokens.since_last()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -48,13 +48,12 @@ def merge_small_files(catalog: Catalog, artifacts: ArtifactStore, view: Register
     return merged
 
 
-def lost_files(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> dict[int, int]:
-    """The files of a view that are gone from the artifact store: their states by row number."""
-    query = select(FeatureFile.id, FeatureFile.blob, FeatureFile.states).where(FeatureFile.view_id == view.id)
+def lost_files(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> dict[str, int]:
+    """The files of a view that are gone from the artifact store: how many states each held."""
+    query = select(FeatureFile.blob, FeatureFile.states).where(FeatureFile.view_id == view.id)
     with catalog.reading() as connection:
-        files = connection.execute(query).all()
-    missing = artifacts.missing(blob for _, blob, _ in files)
-    return {number: states for number, blob, states in files if blob in missing}
+        states = dict(connection.execute(query).tuples().all())
+    return {blob: states[blob] for blob in artifacts.missing(states)}
 
 
 def forget_lost(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> int:
@@ -62,8 +61,11 @@ def forget_lost(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView
     lost = lost_files(catalog, artifacts, view)
     if lost:
         with catalog.writing() as connection:
-            connection.execute(delete(StateFeatures).where(StateFeatures.file_id.in_(lost)))
-            connection.execute(delete(FeatureFile).where(FeatureFile.id.in_(lost)))
+            still = artifacts.missing(lost)  # another worker may have computed them again meanwhile
+            named = select(FeatureFile.id).where(FeatureFile.view_id == view.id, FeatureFile.blob.in_(still))
+            ids = connection.execute(named).scalars().all()
+            connection.execute(delete(StateFeatures).where(StateFeatures.file_id.in_(ids)))
+            connection.execute(delete(FeatureFile).where(FeatureFile.id.in_(ids)))
     return sum(lost.values())
 
 
