@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from drsr.candidates import DecisionState, Ineligible, freeze_rendered, invalid_protocol
-from drsr.contracts import SetScorer, SetScores
+from drsr.contracts import SetScorer, SetScores, Tokenizer
 from drsr.deletion_sets import DeletionSet, deletion_sets
 from drsr.errors import AlignmentError, LayoutMismatch
 from drsr.features.vectors import CandidateFeatures
@@ -22,6 +22,7 @@ from drsr.history import Block, Protect, Rewrite, read_history, rewrite
 from drsr.invariants import Check, Evidence, check_all
 from drsr.policy_numbers import PolicyNumbers
 from drsr.protocol import violations
+from drsr.remembered_tokens import RememberedTokens
 from drsr.rendering import render
 from drsr.representation import FeatureSource, Representation
 from drsr.request import Request
@@ -123,13 +124,16 @@ def decide(
     protect: Protect | None = None,
     source: FeatureSource | None = None,
     admit: Admit | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> Outcome:
     """One DRSR decision: the request without the chosen Blocks, or as it is.
 
     The representation model is run exactly once for an eligible request. A session hands in its own `source` of
-    features and its `admit`; where that admits no set, there is nothing to score and the model is not run.
+    features, its `tokenizer` and its `admit`; where that admits no set, there is nothing to score and the model is not
+    run.
     """
-    numbers, tokenizer = frozen.numbers, frozen.representation.tokenizer
+    numbers = frozen.numbers
+    tokenizer = tokenizer or RememberedTokens(frozen.representation.tokenizer)
     model = CountedSource(source or frozen.representation)
     watch = Stopwatch()
 

@@ -41,7 +41,8 @@ class Block:
     opaque: bool
     """True when it holds anything but text; such a Block is never deleted."""
     pinned: bool = False
-    """True when the consumer's `protect` predicate said so; such a Block is never deleted."""
+    """True when the consumer's `protect` predicate said so, or said so of the reasoning that led to it; such a Block is
+    never deleted."""
 
     @property
     def name(self) -> str:
@@ -200,8 +201,16 @@ def _step(request: Request, step: int, index: int, pairing: Pairing, protect: Pr
         opaque = isinstance(result, Result) and result.opaque
         blocks.append(Block(step, component, BlockKind.TOOL_EXCHANGE, (call, answer), opaque))
     if protect is not None:
-        blocks = [_pinned(block) if protect(block, request) else block for block in blocks]
+        pinned = [protect(block, request) for block in blocks]
+        # Reasoning goes with the call it led to; to keep it, its calls are kept too.
+        if blocks and blocks[0].kind is BlockKind.ASSISTANT_STATE and pinned[0] and _reasons(message, blocks[0]):
+            pinned = [True] * len(blocks)
+        blocks = [_pinned(block) if pin else block for block, pin in zip(blocks, pinned, strict=True)]
     return Step(step, index, last_message, tuple(blocks), complete)
+
+
+def _reasons(message: Message, block: Block) -> bool:
+    return any(isinstance(message.parts[ref.part], Reasoning) for ref in block.parts)
 
 
 def _pinned(block: Block) -> Block:

@@ -15,7 +15,7 @@ from drsr.candidates import DecisionState
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures
 from drsr.history import History, Rewrite
-from drsr.parts import Message, PartRef, Reasoning, says_something
+from drsr.parts import Message, Part, PartRef, Reasoning, says_something
 from drsr.protocol import Violation, new_violations, pair_calls
 from drsr.request import Request
 from drsr.selection import ProposedSets, Selection, SelectionRule
@@ -196,17 +196,20 @@ def _exchanges(request: Request, original: tuple[int, ...] | range) -> _Exchange
 
 def _deletable(history: History) -> set[tuple[int, int]]:
     """The parts that may go: of Blocks that are older than Recent2, complete, text, and not pinned. Reasoning goes
-    with the call it led to, and parts that say nothing with the message they are in."""
-    refs: set[tuple[int, int]] = set()
-    for step in history.older:
-        message = history.request.messages[step.message]
-        for number, part in enumerate(message.parts):
-            if isinstance(part, Reasoning) or not says_something(part):
-                refs.add(PartRef(step.message, number))
-        for block in step.blocks:
-            if not block.opaque and not block.pinned:
-                refs.update(block.parts)
+    with the call it led to, and parts that say nothing (an empty text beside results) with the message they are in."""
+    refs: set[tuple[int, int]] = {
+        PartRef(index, number)
+        for index, message in enumerate(history.request.messages)
+        for number, part in enumerate(message.parts)
+        if not says_something(part)
+    }
+    for block in (block for step in history.older for block in step.blocks if not block.pinned):
+        refs |= {ref for ref in block.parts if not block.opaque or isinstance(_part(history, ref), Reasoning)}
     return refs
+
+
+def _part(history: History, ref: PartRef) -> Part:
+    return history.request.messages[ref.message].parts[ref.part]
 
 
 def _said(message: Message, numbers: list[int] | None = None) -> list[str]:

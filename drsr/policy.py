@@ -18,7 +18,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -230,7 +230,9 @@ class Policy:
         reason: Reason | None
         try:
             read = read_request(body, protocol=None if format == "auto" else format)
+            reading = 1000 * (time.perf_counter() - start)
             outcome, session = run(read)
+            outcome = replace(outcome, milliseconds={"read": reading, **outcome.milliseconds})
             reason, detail = outcome.reason, outcome.detail
         except RequestError as caught:
             reason, detail, error = Reason.UNREADABLE_REQUEST, excerpt(str(caught), 200), caught

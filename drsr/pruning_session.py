@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from drsr.candidates import DecisionState, invalid_protocol
-from drsr.contracts import TokenIds
+from drsr.contracts import TokenIds, Tokenizer
 from drsr.decision import Outcome, Reason, decide
 from drsr.deletion_sets import DeletionSet
 from drsr.errors import AlignmentError
@@ -29,6 +29,7 @@ from drsr.history import Block, BlockKind, History, Protect, Rewrite, delete, re
 from drsr.invariants import check_all
 from drsr.prices import Prices, Weighed
 from drsr.protocol import new_violations, violations
+from drsr.remembered_tokens import RememberedTokens
 from drsr.rendering import Rendering, common_prefix, render
 from drsr.request import Request
 from drsr.selection import Verdict
@@ -103,9 +104,10 @@ class PruningSession:
             return decision
 
     def _decide(self, request: Request, protect: Protect | None) -> tuple[Outcome, Mapping[str, Any]]:
-        base = self._base(request, protect)
+        tokenizer = RememberedTokens(self.policy.frozen.representation.tokenizer)
+        base = self._base(request, protect, tokenizer)
         if base is None:  # not valid, or not to be counted: Algorithm 1 says which
-            return decide(request, self.policy.frozen, protect=protect), self._about(None)
+            return decide(request, self.policy.frozen, protect=protect, tokenizer=tokenizer), self._about(None)
         names = _names_in_original(base)
         weighed: dict[int, Weighed] = {}
         cached = self._cached(base.token_ids)
@@ -114,6 +116,7 @@ class PruningSession:
             self.policy.frozen,
             protect=lambda block, _: names[block.name].pinned,
             source=self._source,
+            tokenizer=tokenizer,
             admit=lambda state, sets: [self._verdict(base, state, found, cached, weighed) for found in sets],
         )
         outcome = self._in_original(base, outcome, names)
@@ -121,13 +124,13 @@ class PruningSession:
         self._remember(base, outcome)
         return outcome, about
 
-    def _base(self, request: Request, protect: Protect | None) -> _Base | None:
+    def _base(self, request: Request, protect: Protect | None, tokenizer: Tokenizer) -> _Base | None:
         """The request without what stays removed; None where it cannot be taken apart."""
         found = violations(request)
         if invalid_protocol(found) is not None:
             return None
         try:
-            rendering = render(request, self.policy.frozen.representation.tokenizer)
+            rendering = render(request, tokenizer)
         except AlignmentError:
             return None
         history = read_history(request, protect)

@@ -212,7 +212,7 @@ def test_a_score_that_is_not_a_number_is_never_within_the_threshold() -> None:
 
 def test_milliseconds_of_every_phase() -> None:
     receipt = scripted_policy().prune(request=BODY).receipt
-    phases = ["freeze", "enumerate", "features", "score", "select", "rewrite", "validate", "total"]
+    phases = ["read", "freeze", "enumerate", "features", "score", "select", "rewrite", "validate", "total"]
     assert list(receipt["milliseconds"]) == phases
     assert all(spent >= 0 for spent in receipt["milliseconds"].values())
 

@@ -160,6 +160,16 @@ def test_an_image_beside_a_result_does_not_make_the_exchange_opaque() -> None:
     assert without(messages, "0.1", protocol="anthropic") == [USER, {"role": "user", "content": [IMAGE]}]
 
 
+def test_pinned_reasoning_keeps_the_calls_it_led_to() -> None:
+    """Without them it could not stay: providers refuse reasoning that leads to nothing."""
+    request = read_request([USER, asks("a", "b", reasoning_content="I think"), answers("a"), answers("b"), SAYS])
+    history = read_history(request, lambda found, _: found.component == 0)
+    assert [found.pinned for found in history.steps[0].blocks] == [True, True, True]
+    spoken = read_request([USER, asks("a", "b", text="I say"), answers("a"), answers("b"), SAYS])
+    history = read_history(spoken, lambda found, _: found.component == 0)
+    assert [found.pinned for found in history.steps[0].blocks] == [True, False, False]
+
+
 def test_protect_pins_what_the_consumer_wants_kept() -> None:
     def protect(found: Block, request: Request) -> bool:
         return request.messages[found.parts[-1].message].wire.get("content") == "keep"

@@ -115,6 +115,16 @@ def test_text_beside_anthropic_results_stays() -> None:
     assert "protected part" in str(recent_steps_stay(replace(evidence, returned=bad)))
 
 
+def test_an_empty_text_beside_results_goes_with_its_message() -> None:
+    messages = [USER]
+    for number in range(6):
+        messages += [uses(f"c{number}"), {"role": "user", "content": [*returns(f"c{number}")["content"], *texts("")]}]
+    history = read_history(read_request(messages, protocol="anthropic"))
+    good = delete(history, [history.steps[0].blocks[0]])
+    assert len(good.request.messages) == len(messages) - 2
+    assert recent_steps_stay(Evidence(history, history.request, good, (), scripted_policy().numbers.rule)) is None
+
+
 def conversation() -> History:
     """Two parallel calls with one id in every Step."""
     messages = [USER]

@@ -17,6 +17,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.candidates import DecisionState, freeze
 from drsr.decision import Reason
 from drsr.errors import InputError, MissingExtra, PolicyMismatch
+from drsr.offline import samples
 from drsr.policy import Policy
 from drsr.policy_folder import read_policy
 from drsr.prices import Prices
@@ -190,3 +191,19 @@ def test_the_double_says_so_in_its_name() -> None:
     assert isinstance(state, DecisionState)
     assert np.array_equal(representation.features(state).matrix, representation.features(state).matrix)
     assert representation.passes == 2
+
+
+def test_the_embedded_model_through_the_whole_of_it(tmp_path: Path) -> None:
+    """A policy for smollm2-135m, saved, loaded and asked: seeded weights, a real forward over the bundled request."""
+    backbone = load_backbone("smollm2-135m")
+    assert isinstance(backbone, FrozenLM)
+    made = tiny_policy(backbone)
+    made.save(tmp_path / "policy")
+    policy = load_policy(tmp_path / "policy", backbone=backbone)
+    assert policy.identity == made.identity
+    assert policy.numbers.backbone.name == "smollm2-135m"
+    decision = policy.prune(request=json.loads(samples.REQUEST.read_text()))
+    assert decision.pruned, decision.detail
+    assert decision.receipt["passes"] == 1
+    assert len(decision.receipt["sets"]) == 14
+    assert all(0 < row["unsafe_score"] < 1 for row in decision.receipt["sets"])

@@ -42,7 +42,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--keep-text", action="store_true", help="write the request before and after into the receipt, for drsr restore"
     )
     parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
-    parser.add_argument("--device", help="where the backbone runs (default: cpu)")
+    parser.add_argument("--device", help="where the backbone runs (default: DRSR_DEVICE, drsr.toml, cpu)")
     parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
     parser.add_argument("--json", action="store_true", help="print one JSON object with the request and the receipt")
     parser.set_defaults(run=run)
@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.policy import load_policy
     from drsr.protection import parse_protection
     from drsr.receipt_file import ReceiptFile
+    from drsr.settings import load_settings
     from drsr.wire.json_values import parse_json
 
     if options.request is None:
@@ -62,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     protect = parse_protection(options.protect)
     data, where = read_document(options.request)
     body = parse_json(data, where)
-    policy = load_policy(options.policy, backbone=options.backbone, device=options.device, dtype=options.dtype)
+    device = options.device or load_settings().device
+    policy = load_policy(options.policy, backbone=options.backbone, device=device, dtype=options.dtype)
     decision = policy.prune(request=body, format=options.format, protect=protect)
     if options.receipts:
         ReceiptFile(options.receipts, keep_text=options.keep_text)(decision)

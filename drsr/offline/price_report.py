@@ -20,6 +20,7 @@ from drsr.offline.locations import open_location
 from drsr.offline.trajectories import Quarantined, Trajectory
 from drsr.policy import Decision, Policy
 from drsr.prices import Prices
+from drsr.remembered_tokens import RememberedTokens
 from drsr.rendering import common_prefix, render, render_output
 from drsr.request import Request, read_request
 
@@ -99,7 +100,7 @@ def price_run(run: Trajectory, policy: Policy, prices: Prices, expected_calls: i
         PER_REQUEST: lambda body: policy.prune(request=body, format=run.protocol),
         SESSION: lambda body: session.prune(request=body, format=run.protocol),
     }
-    tokenizer = policy.frozen.representation.tokenizer
+    tokenizer = RememberedTokens(policy.frozen.representation.tokenizer)
     return RunBill(run.external_id, {mode: _bill(whole, decide, tokenizer, prices) for mode, decide in modes.items()})
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from drsr.decision import Reason
 from drsr.errors import RequestError
 from drsr.history import Block, read_history
-from drsr.parts import Message, Result
+from drsr.parts import Message, Result, says_something
 from drsr.policy import Decision, Policy
 from drsr.prices import Prices
 from drsr.protocol import violations
@@ -184,7 +184,8 @@ def wires(request: Request) -> list[Any]:
 
 
 def spoken(request: Request) -> list[str]:
-    """What users and the system say, in order; tool results in a user's message are not theirs."""
+    """What users and the system say, in order; tool results in a user's message are not theirs, and an empty text
+    beside them says nothing."""
     return [
         part
         for message in request.messages
@@ -195,7 +196,9 @@ def spoken(request: Request) -> list[str]:
 
 def contents(message: Message, *, without_results: bool = False) -> list[str]:
     """What stands in a message, without where it stands."""
-    parts = [part for part in message.parts if not (without_results and isinstance(part, Result))]
+    parts = message.parts
+    if without_results:
+        parts = tuple(part for part in parts if not isinstance(part, Result) and says_something(part))
     return [
         json.dumps({name: getattr(part, name) for name in part.__slots__ if name != "place"}, default=str)
         for part in parts
