@@ -21,6 +21,7 @@ from drsr.proxy.forwarding import Forwarding, Parts
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.metrics import CONTENT_TYPE
 from drsr.proxy.page import page_routes
+from drsr.proxy.pruning import Pruning
 from drsr.proxy.receipt_writer import ReceiptWriter
 from drsr.proxy.settings import ProxySettings
 from drsr.proxy.upstream import Upstream
@@ -80,10 +81,9 @@ class ProxyApp:
             settings,
             Admission(settings.max_concurrent, settings.patience),
             decider,
+            Pruning(decider, self.kill_switch, self._receipts, shadow=settings.shadow),
             upstream,
-            self.kill_switch,
             self.activity,
-            self._receipts,
         )
         try:
             yield

@@ -78,7 +78,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
     from drsr.protection import parse_protection
     from drsr.proxy.app import ProxyApp
     from drsr.proxy.log import log_to_stderr
-    from drsr.proxy.server import address_of, bind, make_server
+    from drsr.proxy.server import address_of, bind, leads_here, make_server
     from drsr.proxy.settings import ProxySettings, UpstreamUrl
 
     settings = ProxySettings(
@@ -100,7 +100,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         raise SettingsError("there are no receipts to keep it in", where="--keep-text", hint="add --receipts FILE")
     policy = load_policy(arguments.policy, backbone=arguments.backbone, device=arguments.device, dtype=arguments.dtype)
     with bind(arguments.host, arguments.port) as bound:
-        if settings.upstream[1:3] == bound.getsockname()[:2]:
+        if leads_here(settings.upstream, bound):
             raise SettingsError("is this proxy's own address", where=f"--upstream {settings.upstream}")
         policy.prepare()  # seconds for the language model: before the first client, not with it
         app = ProxyApp(policy, settings)

@@ -105,7 +105,7 @@ class Conversations:
 
 
 def trail_of(body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]) -> Trail:
-    """The trail of a request; empty where it has no messages.
+    """The trail of a request; empty where it has no messages, or none that could be pruned.
 
     It begins with what a provider's cache is bound to: caller, model, system prompt and tools.
     """
@@ -113,11 +113,14 @@ def trail_of(body: dict[str, Any], protocol: Protocol, credentials: Sequence[tup
     if not isinstance(messages, list) or not messages:
         return ()
     head = [body.get(field) for field in ("model", "system", "tools", "functions")]
-    last = hmac.digest(_OF_THIS_PROCESS, repr((protocol, list(credentials))).encode() + _bytes(head), "sha256")
     trail = []
-    for message in messages:
-        last = hashlib.sha256(last + _bytes(message)).digest()
-        trail.append(last)
+    try:
+        last = hmac.digest(_OF_THIS_PROCESS, repr((protocol, list(credentials))).encode() + _bytes(head), "sha256")
+        for message in messages:
+            last = hashlib.sha256(last + _bytes(message)).digest()
+            trail.append(last)
+    except RecursionError:  # nested more deeply than a policy reads
+        return ()
     return tuple(trail)
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from drsr.decision import Reason
 from drsr.history import Protect
 from drsr.policy import Decision, Policy
 from drsr.proxy.conversations import Conversation, Conversations, trail_of
+from drsr.proxy.faults import without_text
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool
 from drsr.request import Protocol
+
+T = TypeVar("T")
+
+_log = logging.getLogger("drsr.proxy")
 
 
 class Answer(NamedTuple):
@@ -41,6 +46,10 @@ class Decided(NamedTuple):
     milliseconds: float
 
 
+class _NoRoom(Exception):
+    """Too many decisions wait already."""
+
+
 class Decider:
     """Asks a policy, in bounded time and memory."""
 
@@ -59,7 +68,8 @@ class Decider:
         """`receipts` builds the record of a decision where one is wanted; `late` is told, from a worker's thread, of
         every decision that was finished behind its deadline."""
         self._policy = policy
-        self._deadline = deadline
+        self.deadline = deadline
+        """Seconds; may be changed at any time."""
         self._pool = WorkerPool("drsr-decide", workers, queue)
         self._receipts = receipts
         self._late = late
@@ -77,28 +87,38 @@ class Decider:
     async def decide(
         self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]
     ) -> Decided:
-        """Decide about one request within the deadline, which includes the wait for a worker."""
+        """Decide about one request within the deadline, which includes the wait for a worker. Never raises."""
         start = time.perf_counter()
-        trail = trail_of(body, protocol, credentials) if self.conversations is not None else ()
-        reason: str
+        answer, reason = None, str(ProxyReason.BUSY)
         try:
-            async with asyncio.timeout(self._deadline):
-                if self.conversations is not None and trail:
-                    answer = await self._continue(self.conversations.of(trail), body, protocol)
-                else:
-                    answer = await self._run(
-                        partial(self._policy.prune, request=body, format=protocol, protect=self._protect)
-                    )
-            reason = _reason(answer)
+            async with asyncio.timeout(self.deadline):
+                answer = await self._ask(body, protocol, credentials)
+            reason = PRUNED if answer.pruned else str(answer.reason)
+        except _NoRoom:
+            pass
         except TimeoutError:
-            answer, reason = None, ProxyReason.DEADLINE_EXCEEDED
+            reason = ProxyReason.DEADLINE_EXCEEDED
+        except Exception as error:  # whatever it is: the agent goes on with its request
+            _log.error("a decision failed: %s", without_text(error))
+            reason = Reason.INTERNAL_FAILURE
         return Decided(answer, reason, 1000 * (time.perf_counter() - start))
 
     def close(self) -> None:
         """Waits for the decisions that are being made; drops those that wait."""
         self._pool.close(finish=False)
 
-    async def _continue(self, conversation: Conversation, body: dict[str, Any], protocol: Protocol) -> Answer | None:
+    async def _ask(
+        self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]
+    ) -> Answer:
+        if self.conversations is not None:
+            # In a worker, like all that takes the longer the larger the request is.
+            trail = await self._run(partial(trail_of, body, protocol, credentials))
+            if trail:
+                return await self._continue(self.conversations.of(trail), body, protocol)
+        prune = partial(self._policy.prune, request=body, format=protocol, protect=self._protect)
+        return await self._run(partial(self._answer, prune))
+
+    async def _continue(self, conversation: Conversation, body: dict[str, Any], protocol: Protocol) -> Answer:
         """The next decision of a conversation. A late one leaves no trace in its session."""
         await conversation.gate.acquire()
         loop = asyncio.get_running_loop()
@@ -109,21 +129,18 @@ class Decider:
 
         # The gate opens when the worker is done, not when we stop waiting for it: the next decision of this
         # conversation would only block a second worker.
-        answer = await self._run(
-            partial(trial.prune, request=body, format=protocol, protect=self._protect), finally_=leave
-        )
-        if answer is not None:
-            conversation.session = trial
+        prune = partial(trial.prune, request=body, format=protocol, protect=self._protect)
+        answer = await self._run(partial(self._answer, prune), finally_=leave)
+        conversation.session = trial
         return answer
 
-    async def _run(
-        self, prune: Callable[[], Decision], finally_: Callable[[object], None] = lambda _: None
-    ) -> Answer | None:
-        """None where too many decisions wait already. `finally_` is called from any thread when the worker is done."""
-        future = self._pool.submit(partial(self._work, prune))
+    async def _run(self, call: Callable[[], T], finally_: Callable[[object], None] = lambda _: None) -> T:
+        """Run it in a worker; raises _NoRoom where too many wait already. `finally_` is called when the worker is done,
+        from any thread."""
+        future = self._pool.submit(call)
         if future is None:
             finally_(None)
-            return None
+            raise _NoRoom
         future.add_done_callback(finally_)
         try:
             return await asyncio.wrap_future(future)
@@ -132,7 +149,7 @@ class Decider:
                 future.add_done_callback(self._tell_late)
             raise
 
-    def _work(self, prune: Callable[[], Decision]) -> Answer:
+    def _answer(self, prune: Callable[[], Decision]) -> Answer:
         decision = prune()
         content = None
         if decision.pruned:
@@ -147,11 +164,5 @@ class Decider:
             receipt=self._receipts(decision) if self._receipts else None,
         )
 
-    def _tell_late(self, _: Future[Answer]) -> None:
+    def _tell_late(self, _: object) -> None:
         self._late()
-
-
-def _reason(answer: Answer | None) -> str:
-    if answer is None:
-        return ProxyReason.BUSY
-    return PRUNED if answer.pruned else str(answer.reason)

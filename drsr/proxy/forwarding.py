@@ -10,17 +10,14 @@ from typing import Any, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from drsr.decision import Reason
 from drsr.proxy.activity import Activity
 from drsr.proxy.admission import Admission
 from drsr.proxy.decider import Decided, Decider
 from drsr.proxy.exchange import Ending, Exchange
-from drsr.proxy.headers import asks_for_bypass, credentials, is_encoded, to_client, to_upstream
+from drsr.proxy.faults import without_text
+from drsr.proxy.headers import to_client, to_upstream
 from drsr.proxy.incoming import BodyStalled, ClientGone, Incoming
-from drsr.proxy.json_body import NotJson, Unreadable, parse_body
-from drsr.proxy.kill_switch import KillSwitch
-from drsr.proxy.reasons import ProxyReason
-from drsr.proxy.receipt_writer import ReceiptWriter
+from drsr.proxy.pruning import Pruning
 from drsr.proxy.refusals import Refusal, RefusalKind
 from drsr.proxy.settings import ProxySettings
 from drsr.proxy.upstream import Upstream, UpstreamFailed
@@ -34,10 +31,9 @@ class Parts(NamedTuple):
     settings: ProxySettings
     admission: Admission
     decider: Decider
+    pruning: Pruning
     upstream: Upstream
-    kill_switch: KillSwitch
     activity: Activity
-    receipts: ReceiptWriter | None
 
 
 class Forwarding:
@@ -49,7 +45,7 @@ class Forwarding:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         incoming = Incoming(scope, receive, timeout=self._parts.settings.body_timeout)
-        exchange = Exchange(incoming.endpoint, incoming.method, incoming.path)
+        exchange = Exchange(incoming.endpoint, incoming.method, incoming.path if _is_path(incoming) else "?")
         work = asyncio.create_task(self._serve(incoming, exchange, send))
         gone = asyncio.create_task(incoming.gone())
         try:
@@ -77,7 +73,7 @@ class Forwarding:
             refusal = Refusal(RefusalKind.BODY_TIMEOUT, str(error))
         except Exception as error:  # a fault of ours: said without its text, which could quote the request
             exchange.ending = Ending.FAILED
-            _log.error("internal error: %s", _described(error))
+            _log.error("internal error: %s", without_text(error))
             refusal = Refusal(RefusalKind.INTERNAL, f"internal error ({type(error).__name__})")
         # Where the answer has begun, returning without its end makes the server hang up, so that the client cannot
         # take the part for the whole.
@@ -85,66 +81,32 @@ class Forwarding:
             await _refuse(refusal, exchange, send)
 
     async def _pass_on(self, incoming: Incoming, exchange: Exchange, send: Send) -> Refusal | None:
+        """Read what is to be pruned, stream the rest. A refusal where there was nothing to forward, or in vain."""
+        pruning = self._parts.pruning
         if incoming.endpoint.prunable:
-            exchange.reason = self._left_alone(incoming)
-        content: bytes | AsyncIterator[bytes] | None
-        if incoming.endpoint.prunable and exchange.reason is None:
-            body = await incoming.read(self._parts.settings.max_body)
-            pruned = body if isinstance(body, Refusal) else await self._prune(incoming, exchange, body)
-            if isinstance(pruned, Refusal):
-                return pruned
-            content = pruned
-        elif incoming.has_body:
-            content = incoming.stream()
-        else:
-            await incoming.read(0)  # nothing, but only now can a client that hangs up be noticed
-            content = None
-        return await self._forward(incoming, exchange, content, send)
-
-    def _left_alone(self, incoming: Incoming) -> ProxyReason | None:
-        """Why a request is not even read: it is streamed through as it comes."""
-        if asks_for_bypass(incoming.headers):
-            return ProxyReason.BYPASS
-        if self._parts.kill_switch.engaged:
-            return ProxyReason.KILL_SWITCH
-        return ProxyReason.ENCODED_BODY if is_encoded(incoming.headers) else None
-
-    async def _prune(self, incoming: Incoming, exchange: Exchange, body: bytes) -> bytes | Refusal:
-        """The bytes to forward. Where nothing is removed they are the very ones that came."""
-        try:
-            parsed = parse_body(body)
-        except NotJson as error:
-            return Refusal(RefusalKind.NOT_JSON, f"the request is not JSON: {error}")
-        except Unreadable:
-            parsed = None
-        if not isinstance(parsed, dict):
-            exchange.reason = Reason.UNREADABLE_REQUEST
-            return body
-        decided = await self._parts.decider.decide(parsed, incoming.endpoint.protocol, credentials(incoming.headers))
-        return self._judge(decided, exchange) or body
-
-    def _judge(self, decided: Decided, exchange: Exchange) -> bytes | None:
-        """What to send instead, once switches and modes were asked; writes the decision down."""
-        answer = decided.answer
-        exchange.decision_milliseconds = decided.milliseconds
-        exchange.reason = decided.reason
-        if self._parts.kill_switch.engaged:  # it may have been thrown while we decided
-            exchange.reason = ProxyReason.KILL_SWITCH
-        elif self._parts.settings.shadow:
-            exchange.reason, exchange.shadow_reason = ProxyReason.SHADOW, decided.reason
-        if answer is None:
-            return None
-        applied = answer.pruned and exchange.reason == decided.reason
-        exchange.decision, exchange.tokens_before = answer.id, answer.tokens_before
-        exchange.tokens_saved = answer.tokens_saved if applied else 0
-        exchange.shadow_saved = answer.tokens_saved if exchange.shadow_reason else 0
-        if self._parts.receipts is not None and answer.receipt is not None:
-            about = {"endpoint": exchange.endpoint.value, "reason": str(exchange.reason), "applied": applied}
-            self._parts.receipts.write(answer.receipt, about)
-        return answer.content if applied else None
+            exchange.reason = pruning.left_alone(incoming)
+            if exchange.reason is None:
+                body = await incoming.read(self._parts.settings.max_body)
+                treated = body if isinstance(body, Refusal) else await pruning.treat(incoming, exchange, body)
+                if isinstance(treated, Refusal):
+                    return treated
+                try:
+                    return await self._forward(incoming, exchange, treated.content, send, treated.meanwhile)
+                finally:
+                    if treated.meanwhile is not None:
+                        treated.meanwhile.cancel()
+        if incoming.has_body:
+            return await self._forward(incoming, exchange, incoming.stream(), send)
+        await incoming.read(0)  # nothing, but only now can a client that hangs up be noticed
+        return await self._forward(incoming, exchange, None, send)
 
     async def _forward(
-        self, incoming: Incoming, exchange: Exchange, content: bytes | AsyncIterator[bytes] | None, send: Send
+        self,
+        incoming: Incoming,
+        exchange: Exchange,
+        content: bytes | AsyncIterator[bytes] | None,
+        send: Send,
+        meanwhile: asyncio.Task[Decided] | None = None,
     ) -> Refusal | None:
         """Send it, and pass the answer on as it comes. A refusal where none came."""
         start = time.perf_counter()
@@ -153,6 +115,8 @@ class Forwarding:
             sending = self._parts.upstream.send(incoming.method, incoming.target, headers, content)
             async with sending as response:
                 exchange.upstream_milliseconds = 1000 * (time.perf_counter() - start)
+                if meanwhile is not None:
+                    self._parts.pruning.judge(await meanwhile, exchange)
                 exchange.status = response.status
                 own = exchange.response_headers()
                 await _start(send, response.status, [*to_client(response.headers), *own])
@@ -188,14 +152,11 @@ async def _start(send: Send, status: int, headers: list[tuple[bytes, bytes]]) ->
     await send(message)
 
 
+def _is_path(incoming: Incoming) -> bool:
+    """Not so for another host's address as target, which could even hold a password."""
+    return incoming.raw_path.startswith(b"/")
+
+
 def _stays_below_upstream(incoming: Incoming) -> bool:
-    """Not so: another host's address as target, or a way up out of the upstream's path."""
-    return incoming.raw_path.startswith(b"/") and ".." not in incoming.path.split("/")
-
-
-def _described(error: Exception) -> str:
-    """The exception's class and place, without its text."""
-    place, trace = "", error.__traceback__
-    while trace is not None:
-        place, trace = f"{trace.tb_frame.f_globals.get('__name__', '')}, line {trace.tb_lineno}", trace.tb_next
-    return f"{type(error).__name__} in {place}"
+    """Whether the target leads nowhere but below the upstream's path."""
+    return _is_path(incoming) and ".." not in incoming.path.split("/")

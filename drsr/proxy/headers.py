@@ -30,8 +30,10 @@ _AUTHENTICATION = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]], *, new_length: bool) -> RawHeaders:
     """A request's headers for the upstream. `new_length` where the body is in memory, whose length is then said."""
-    dropped = _SAID_ANEW | ({b"content-length"} if new_length else set())
-    return [(name, value) for name, value in _end_to_end(list(headers)) if name not in dropped]
+    headers = list(headers)
+    chunked = any(name == b"transfer-encoding" for name, _ in headers)  # it overrides a length that is said beside it
+    dropped = _SAID_ANEW | ({b"content-length"} if new_length or chunked else set())
+    return [(name, value) for name, value in _end_to_end(headers) if name not in dropped]
 
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:

@@ -8,6 +8,7 @@ import uvicorn
 
 from drsr.errors import SettingsError
 from drsr.proxy.app import ProxyApp
+from drsr.proxy.settings import UpstreamUrl
 
 KEEP_ALIVE = 75
 """Seconds that an idle client's connection is kept: longer than clients keep theirs, so that they hang up first and
@@ -39,6 +40,19 @@ def address_of(bound: socket.socket) -> str:
     """The URL to give to clients on this machine."""
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def leads_here(upstream: UpstreamUrl, bound: socket.socket) -> bool:
+    """Whether a proxy on this socket would be its own upstream, and every request go round and round."""
+    host, port = bound.getsockname()[:2]
+    if upstream.port != port:
+        return False
+    own = {"127.0.0.1", "::1"} if host in ("0.0.0.0", "::") else {host}
+    try:
+        found = socket.getaddrinfo(upstream.host, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return any(address[0] in own | {host} for *_, address in found)
 
 
 def make_server(app: ProxyApp, *, grace: int = 30) -> uvicorn.Server:

@@ -16,6 +16,7 @@ import uvicorn
 
 from drsr.policy import Policy
 from drsr.proxy.app import ProxyApp
+from drsr.proxy.forwarding import Parts
 from drsr.proxy.server import address_of, bind, make_server
 from drsr.proxy.settings import ProxySettings, UpstreamUrl
 from drsr.scripted_policy import scripted_policy
@@ -70,6 +71,11 @@ class RunningProxy:
     def port(self) -> int:
         return int(self.address.rpartition(":")[2])
 
+    @property
+    def parts(self) -> Parts:
+        assert self.app.parts is not None
+        return self.app.parts
+
     def count(self, name: str, *labels: str) -> float:
         """The value of one of the activity's counters."""
         return float(getattr(self.app.activity, name).value(*labels))
@@ -79,8 +85,8 @@ class RunningProxy:
 def running_proxy(
     upstream: str, folder: Path, *, policy: Policy | None = None, **settings: Any
 ) -> Iterator[RunningProxy]:
-    """A proxy in front of an upstream, with the scripted policy where no other is given."""
-    settings = {"kill_file": folder / "off", **settings}
+    """A proxy in front of an upstream, with the scripted policy where no other is given, and patient."""
+    settings = {"kill_file": folder / "off", "deadline": PATIENCE, **settings}
     app = ProxyApp(policy or scripted_policy(), ProxySettings(upstream=UpstreamUrl.parse(upstream), **settings))
     with running(make_server(app, grace=1), bind("127.0.0.1", 0)) as address:
         yield RunningProxy(address, app, settings["kill_file"])

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -189,11 +188,15 @@ def test_a_port_that_is_taken(policy: Path, capsys: pytest.CaptureFixture[str]) 
         assert "cannot listen there: Address already in use" in capsys.readouterr().err
 
 
-def test_its_own_address_is_no_upstream(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize("upstream", ["127.0.0.1", "localhost", "LOCALHOST"])
+def test_its_own_address_is_no_upstream(
+    policy: Path, capsys: pytest.CaptureFixture[str], host: str, upstream: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    address: Any = f"http://127.0.0.1:{port}"
-    assert main(["serve", "--upstream", address, "--policy", str(policy), "--port", str(port)]) == 2
+    options = ["--policy", str(policy), "--host", host, "--port", str(port)]
+    assert main(["serve", "--upstream", f"http://{upstream}:{port}", *options]) == 2
     assert "this proxy's own address" in capsys.readouterr().err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -10,6 +11,7 @@ import httpx
 import openai
 
 from drsr.policy import Policy
+from drsr.proxy.settings import ProxySettings, UpstreamUrl
 from drsr.scripted_policy import scripted_policy
 from tests.proxy.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
@@ -94,8 +96,7 @@ def test_two_hundred_at_once(start_proxy: StartProxy, upstream: ScriptedUpstream
     assert statuses == [500 + number % 4 for number in range(12)]
     policy = scripted_policy()
     assert markers(upstream) == {f"marker-{number}": expected(policy, number) for number in range(REQUESTS)}
-    assert proxy.app.parts is not None
-    admission, decider = proxy.app.parts.admission, proxy.app.parts.decider
+    admission, decider = proxy.parts.admission, proxy.parts.decider
     assert eventually(lambda: admission.inside == admission.waiting == decider.running == decider.waiting == 0)
     outcomes = {reason for (_, reason), _ in proxy.app.activity.decisions.items()}
     assert outcomes == {"pruned", "too_few_candidates"}
@@ -103,7 +104,8 @@ def test_two_hundred_at_once(start_proxy: StartProxy, upstream: ScriptedUpstream
 
 def test_two_hundred_with_the_default_limits(start_proxy: StartProxy, upstream: ScriptedUpstream) -> None:
     """Some decisions then find no room and their requests go through unchanged, but every one is answered."""
-    proxy = start_proxy()
+    default = ProxySettings(UpstreamUrl.parse("http://127.0.0.1"), Path("off"))
+    proxy = start_proxy(deadline=default.deadline)
     texts, _ = asyncio.run(all_at_once(proxy))
     assert texts == [f"marker-{number}" for number in range(REQUESTS)]
     policy = scripted_policy()

@@ -18,7 +18,7 @@ from drsr.request import Protocol
 from drsr.scripted_policy import scripted_policy
 from tests.proxy.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
-from tests.proxy.running import RunningProxy, eventually
+from tests.proxy.running import PATIENCE, RunningProxy, eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream
 from tests.proxy.test_limits import GatedScorer
 
@@ -188,19 +188,32 @@ def test_a_late_decision_leaves_no_trace_in_its_session(
 ) -> None:
     scorer = GatedScorer()
     policy = scripted_policy(scorer=scorer)
-    proxy: RunningProxy = start_proxy(policy=policy, deadline=0.3, sessions=SessionSettings(PRICES))
+    proxy: RunningProxy = start_proxy(policy=policy, workers=2, deadline=1.0, sessions=SessionSettings(PRICES))
     bodies = list(growing("run", last=12))
     url = f"{proxy.address}{PATHS['openai']}"
     late = http.post(url, json=bodies[8])
     assert late.headers["x-drsr-reason"] == "deadline_exceeded"
     assert upstream.latest().json() == bodies[8]
+    proxy.parts.decider.deadline = 0.1
     # The worker is still at it: the next request of this conversation waits at the gate and blocks no second worker.
     again = http.post(url, json=bodies[9])
     assert again.headers["x-drsr-reason"] == "deadline_exceeded"
-    assert proxy.app.parts is not None
-    assert proxy.app.parts.decider.waiting == 0
+    assert (proxy.parts.decider.running, proxy.parts.decider.waiting) == (1, 0)
     scorer.go.set()
     assert eventually(lambda: proxy.count("late") == 1)
+    proxy.parts.decider.deadline = PATIENCE
     http.post(url, json=bodies[10])
     twin = scripted_policy(scorer=scorer).session(PRICES, 40)
     assert upstream.latest().json() == twin.prune(request=bodies[10]).request
+
+
+def test_a_request_that_is_nested_too_deeply_goes_through(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
+) -> None:
+    proxy = start_proxy(sessions=SessionSettings(PRICES))
+    for depth in (150, 300, 600, 900):
+        nested = json.loads("[" * depth + "]" * depth)
+        content = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "x", "n": nested}]}).encode()
+        answer = http.post(f"{proxy.address}{PATHS['openai']}", content=content)
+        assert upstream.latest().body == content
+        assert answer.headers["x-drsr-reason"] in ("unreadable_request", "too_few_candidates")

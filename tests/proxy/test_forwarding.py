@@ -302,6 +302,18 @@ def test_a_chunked_request_and_one_that_waits_for_leave(proxy: RunningProxy, ups
     assert upstream.latest().header("expect") is None
 
 
+def test_a_length_that_contradicts_the_chunks_is_not_passed_on(proxy: RunningProxy, upstream: ScriptedUpstream) -> None:
+    head = b"POST /v1/files HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+    both = head + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    answer = ask(proxy, both)
+    if answer.startswith(b"HTTP/1.1 200 "):
+        assert upstream.latest().body == b"hello"
+        assert upstream.latest().header("content-length") is None
+    else:
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert upstream.requests == []
+
+
 def test_a_head_request(proxy: RunningProxy, http: httpx.Client) -> None:
     for path in ("/", "/healthz", "/metrics"):
         answer = http.head(f"{proxy.address}{path}")

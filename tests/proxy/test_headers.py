@@ -34,6 +34,11 @@ def test_nothing_is_added_and_order_is_kept(headers: list[tuple[bytes, bytes]], 
     assert to_upstream(headers, new_length=new_length) == [header for header in headers if header[0] not in never]
 
 
+def test_a_length_beside_chunks_is_dropped() -> None:
+    headers = [(b"content-length", b"3"), (b"transfer-encoding", b"chunked"), (b"accept", b"1")]
+    assert to_upstream(headers, new_length=False) == [(b"accept", b"1")]
+
+
 def test_an_answers_headers() -> None:
     headers = [(b"Content-Type", b"a"), (b"Set-Cookie", b"1"), (b"set-cookie", b"2"), (b"Connection", b"X-One")]
     more = [(b"x-one", b"1"), (b"Transfer-Encoding", b"chunked"), (b"X-Drsr-Reason", b"x"), (b"content-length", b"3")]

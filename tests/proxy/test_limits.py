@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import numpy as np
@@ -71,7 +72,7 @@ def posted(http: httpx.Client, proxy: RunningProxy, marker: str, model: str = "e
 def test_behind_its_deadline_a_request_goes_through_unchanged(
     start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, gated: Policy, scorer: GatedScorer
 ) -> None:
-    proxy = start_proxy(policy=gated, deadline=0.1)
+    proxy = start_proxy(policy=gated, deadline=1.0)
     content = json.dumps(openai_body()).encode()
     answer = http.post(f"{proxy.address}{CHAT}", content=content)
     assert upstream.latest().body == content
@@ -83,17 +84,18 @@ def test_behind_its_deadline_a_request_goes_through_unchanged(
     assert eventually(lambda: proxy.count("late") == 1)
     assert eventually(lambda: proxy.count("decisions", "chat_completions", "deadline_exceeded") == 1)
     assert proxy.count("saved") == 0
+    proxy.parts.decider.deadline = PATIENCE
     assert posted(http, proxy, "beta").headers["x-drsr-reason"] == "pruned"
 
 
 def test_a_decision_that_had_to_wait_too_long_is_never_made(
     start_proxy: StartProxy, http: httpx.Client, gated: Policy, scorer: GatedScorer
 ) -> None:
-    proxy = start_proxy(policy=gated, deadline=0.1, workers=1)
-    for marker in ("one", "two", "three"):
+    proxy = start_proxy(policy=gated, deadline=1.0, workers=1)
+    for marker, deadline in (("one", 1.0), ("two", 0.05), ("three", 0.05)):
+        proxy.parts.decider.deadline = deadline
         assert posted(http, proxy, marker).headers["x-drsr-reason"] == "deadline_exceeded"
-    assert proxy.app.parts is not None
-    assert proxy.app.parts.decider.waiting == 0
+    assert proxy.parts.decider.waiting == 0
     scorer.go.set()
     assert eventually(lambda: proxy.count("late") == 1)
     assert scorer.asked.acquire(blocking=False)
@@ -108,12 +110,11 @@ def test_too_many_decisions_at_once_go_through_unchanged(
     scorer: GatedScorer,
     threads: ThreadPoolExecutor,
 ) -> None:
-    proxy = start_proxy(policy=gated, deadline=PATIENCE, workers=1, queued_decisions=1)
+    proxy = start_proxy(policy=gated, workers=1, queued_decisions=1)
     first = threads.submit(posted, http, proxy, "one")
     assert scorer.asked.acquire(timeout=PATIENCE)
     second = threads.submit(posted, http, proxy, "two")
-    assert proxy.app.parts is not None
-    decider = proxy.app.parts.decider
+    decider = proxy.parts.decider
     assert eventually(lambda: decider.waiting == 1)
     content = json.dumps(openai_body("three")).encode()
     answer = http.post(f"{proxy.address}{CHAT}", content=content)
@@ -126,7 +127,7 @@ def test_too_many_decisions_at_once_go_through_unchanged(
 def test_a_client_that_hangs_up_while_we_decide(
     start_proxy: StartProxy, upstream: ScriptedUpstream, gated: Policy, scorer: GatedScorer
 ) -> None:
-    proxy = start_proxy(policy=gated, deadline=PATIENCE)
+    proxy = start_proxy(policy=gated)
     with connect(proxy) as connection:
         connection.sendall(post(CHAT, json.dumps(openai_body()).encode()))
         assert scorer.asked.acquire(timeout=PATIENCE)
@@ -144,13 +145,38 @@ def test_the_kill_switch_holds_for_what_is_being_decided(
     scorer: GatedScorer,
     threads: ThreadPoolExecutor,
 ) -> None:
-    proxy = start_proxy(policy=gated, deadline=PATIENCE)
+    proxy = start_proxy(policy=gated)
     answer = threads.submit(posted, http, proxy, "one")
     assert scorer.asked.acquire(timeout=PATIENCE)
     proxy.kill_file.touch()
     scorer.go.set()
     assert answer.result().headers["x-drsr-reason"] == "kill_switch"
     assert upstream.latest().json() == openai_body("one")
+
+
+def test_in_shadow_mode_nobody_waits_for_the_decision(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    http: httpx.Client,
+    gated: Policy,
+    scorer: GatedScorer,
+    threads: ThreadPoolExecutor,
+) -> None:
+    proxy = start_proxy(policy=gated, shadow=True)
+    answer = threads.submit(posted, http, proxy, "one")
+    assert scorer.asked.acquire(timeout=PATIENCE)
+    assert eventually(lambda: len(upstream.requests) == 1)  # it is with the upstream before anything is decided
+    assert not scorer.go.is_set()
+    scorer.go.set()
+    assert answer.result().headers["x-drsr-shadow-reason"] == "pruned"
+    # An upstream that fails leaves no decision behind that nobody waits for.
+    scorer.go.clear()
+    scorer.asked = threading.Semaphore(0)
+    down = start_proxy(policy=gated, shadow=True, upstream="http://127.0.0.1:1")
+    assert posted(http, down, "two").status_code == 502
+    scorer.go.set()
+    decider = down.parts.decider
+    assert eventually(lambda: decider.running == decider.waiting == 0)
 
 
 class FailingScorer(ScriptedScorer):
@@ -167,6 +193,39 @@ def test_a_failure_inside_the_policy_breaks_nothing(
     answer = posted(http, proxy, "one")
     assert answer.headers["x-drsr-reason"] == Reason.INTERNAL_FAILURE
     assert upstream.latest().json() == openai_body("one")
+
+
+def broken(*_: object, **__: object) -> Any:
+    raise RuntimeError("CONFIDENTIAL")
+
+
+def test_a_failure_around_the_policy_breaks_nothing_either(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    http: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    proxy = start_proxy()
+    monkeypatch.setattr(proxy.parts.decider, "_answer", broken)
+    answer = posted(http, proxy, "one")
+    assert answer.headers["x-drsr-reason"] == Reason.INTERNAL_FAILURE
+    assert upstream.latest().json() == openai_body("one")
+    assert "a decision failed: RuntimeError in tests.proxy.test_limits" in caplog.text
+    assert "CONFIDENTIAL" not in caplog.text
+
+
+def test_a_fault_of_the_proxys_own_is_said_without_its_text(
+    start_proxy: StartProxy, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = start_proxy()
+    monkeypatch.setattr(proxy.parts.upstream, "send", broken)
+    answer = http.post(f"{proxy.address}{MESSAGES}", json=anthropic_body())
+    assert answer.status_code == 500
+    message = "drsr proxy: internal error (RuntimeError)"
+    assert answer.json() == {"type": "error", "error": {"type": "api_error", "message": message}}
+    assert "internal error: RuntimeError in tests.proxy.test_limits" in caplog.text
+    assert "CONFIDENTIAL" not in caplog.text
 
 
 @pytest.mark.parametrize(("path", "kind"), [(CHAT, "invalid_request_error"), (MESSAGES, "request_too_large")])
@@ -195,8 +254,7 @@ def test_requests_beyond_the_limit_wait_their_turn(
     first = threads.submit(posted, http, proxy, "one", "silent")
     assert eventually(lambda: len(upstream.requests) == 1)
     second = threads.submit(posted, http, proxy, "two")
-    assert proxy.app.parts is not None
-    admission = proxy.app.parts.admission
+    admission = proxy.parts.admission
     assert eventually(lambda: admission.waiting == 1)
     assert len(upstream.requests) == 1
     upstream.gate.set()

@@ -13,6 +13,7 @@ from drsr.proxy.log import JsonLines, TextLines
 from drsr.receipt_file import read_receipts
 from tests.proxy.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
+from tests.proxy.raw_http import ask
 from tests.proxy.running import eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream
 
@@ -61,6 +62,7 @@ def test_no_secret_and_no_text_is_written_down(
                 if answer.headers.get("x-drsr-error"):
                     assert MARKER not in said
     http.get(f"{url}/v1/models?key=SECRET-query", headers=SECRETS)
+    ask(proxy, b"GET http://user:SECRET-password@elsewhere.example/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     assert any(request.header("authorization") == SECRETS["authorization"] for request in upstream.requests)
     assert any("key=SECRET-query" in request.target for request in upstream.requests)
     assert eventually(lambda: len(proxy.app.activity.recent) == asked)

@@ -71,8 +71,7 @@ def test_a_client_that_hangs_up_cancels_the_upstream(
     assert not upstream.gate.is_set()
     assert eventually(lambda: proxy.count("gone") == before + 1)
     assert proxy.app.activity.recent[-1].ending is Ending.CLIENT_GONE
-    assert proxy.app.parts is not None
-    assert eventually(lambda: proxy.app.parts.admission.inside == 0)  # type: ignore[union-attr]
+    assert eventually(lambda: proxy.parts.admission.inside == 0)
 
 
 def test_a_client_that_hangs_up_inside_its_request_is_forgotten(

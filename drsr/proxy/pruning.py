@@ -1,0 +1,83 @@
+"""What is done to a request that may be pruned, and what is written down about it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from drsr.decision import Reason
+from drsr.proxy.decider import Decided, Decider
+from drsr.proxy.exchange import Exchange
+from drsr.proxy.headers import asks_for_bypass, credentials, is_encoded
+from drsr.proxy.incoming import Incoming
+from drsr.proxy.json_body import NotJson, Unreadable, parse_body
+from drsr.proxy.kill_switch import KillSwitch
+from drsr.proxy.reasons import ProxyReason
+from drsr.proxy.receipt_writer import ReceiptWriter
+from drsr.proxy.refusals import Refusal, RefusalKind
+
+
+class Treated(NamedTuple):
+    """A request as it is to be forwarded."""
+
+    content: bytes
+    """Where nothing was removed, the very bytes that came."""
+    meanwhile: asyncio.Task[Decided] | None = None
+    """In shadow mode: the decision, which is made while the upstream is at work. `judge` it when it is there."""
+
+
+class Pruning:
+    """Between a request's bytes and the policy."""
+
+    def __init__(
+        self, decider: Decider, kill_switch: KillSwitch, receipts: ReceiptWriter | None, *, shadow: bool
+    ) -> None:
+        self._decider = decider
+        self._kill_switch = kill_switch
+        self._receipts = receipts
+        self._shadow = shadow
+
+    def left_alone(self, incoming: Incoming) -> ProxyReason | None:
+        """Why a request is not even read: it is streamed through as it comes."""
+        if asks_for_bypass(incoming.headers):
+            return ProxyReason.BYPASS
+        if self._kill_switch.engaged:
+            return ProxyReason.KILL_SWITCH
+        return ProxyReason.ENCODED_BODY if is_encoded(incoming.headers) else None
+
+    async def treat(self, incoming: Incoming, exchange: Exchange, body: bytes) -> Treated | Refusal:
+        """Ask the policy. What is not JSON is refused; what the policy cannot read is the upstream's to judge."""
+        try:
+            parsed = parse_body(body)
+        except NotJson as error:
+            return Refusal(RefusalKind.NOT_JSON, f"the request is not JSON: {error}")
+        except Unreadable:
+            parsed = None
+        if not isinstance(parsed, dict):
+            exchange.reason = Reason.UNREADABLE_REQUEST
+            return Treated(body)
+        deciding = self._decider.decide(parsed, incoming.endpoint.protocol, credentials(incoming.headers))
+        if self._shadow:
+            exchange.reason = ProxyReason.SHADOW
+            return Treated(body, asyncio.create_task(deciding))
+        return Treated(self.judge(await deciding, exchange) or body)
+
+    def judge(self, decided: Decided, exchange: Exchange) -> bytes | None:
+        """What to send instead, once switch and mode were asked; writes the decision down."""
+        answer = decided.answer
+        exchange.decision_milliseconds = decided.milliseconds
+        exchange.reason = decided.reason
+        if self._shadow:
+            exchange.reason, exchange.shadow_reason = ProxyReason.SHADOW, decided.reason
+        elif self._kill_switch.engaged:  # it may have been thrown while we decided
+            exchange.reason = ProxyReason.KILL_SWITCH
+        if answer is None:
+            return None
+        applied = answer.pruned and exchange.reason == decided.reason
+        exchange.decision, exchange.tokens_before = answer.id, answer.tokens_before
+        exchange.tokens_saved = answer.tokens_saved if applied else 0
+        exchange.shadow_saved = answer.tokens_saved if exchange.shadow_reason else 0
+        if self._receipts is not None and answer.receipt is not None:
+            about = {"endpoint": exchange.endpoint.value, "reason": str(exchange.reason), "applied": applied}
+            self._receipts.write(answer.receipt, about)
+        return answer.content if applied else None
