@@ -369,10 +369,15 @@ any_json = st.one_of(
 """Whatever could stand anywhere in a parsed document."""
 
 
-@st.composite
-def corrupted_requests(draw: DrawFn, protocol: Protocol) -> Any:
+def corrupted_requests(protocol: Protocol) -> SearchStrategy[Any]:
     """A valid request of which one node, the root included, is replaced or removed."""
-    body = copy.deepcopy(draw(valid_requests(protocol, max_steps=3)))
+    return corrupted(valid_requests(protocol, max_steps=3))
+
+
+@st.composite
+def corrupted(draw: DrawFn, documents: SearchStrategy[Any]) -> Any:
+    """A JSON document of which one node, the root included, is replaced or removed."""
+    body = copy.deepcopy(draw(documents))
     places = list(_places(body))
     holder, key = places[draw(st.integers(0, len(places) - 1))]
     if holder is None:

@@ -1,10 +1,11 @@
 """Thin adapters: a frozen policy in front of the model call of each framework. Importing this needs no framework.
 
 Every adapter shows the model a view: what is stored is never changed, and whatever goes wrong, what was given is sent.
-All take the same options (`drsr/adapters/pruner.py`), and a policy's session wherever they take a policy.
+All take the same options (`drsr/adapters/pruner.py`), and the session of a run, or `Sessions`, in a policy's place.
 """
 
 from drsr.adapters.bypass import bypass
-from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner
+from drsr.adapters.sessions import Sessions
 
-__all__ = ["Options", "Pruner", "bypass"]
+__all__ = ["AnyPolicy", "Options", "Pruner", "Sessions", "bypass"]

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from typing import TypeVar, Unpack
 
-from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.adapters.sdk_client import with_pruned_requests
 from drsr.adapters.wire_form import anthropic_body
 from drsr.errors import MissingExtra
-from drsr.policy import Policy
-from drsr.pruning_session import PruningSession
 
 try:
     import anthropic  # noqa: F401 - the client comes from the caller; without the SDK there can be none
@@ -27,7 +25,7 @@ C = TypeVar("C")
 """The SDK's clients have no public class in common: those of Bedrock and Vertex are no `Anthropic`."""
 
 
-def prune_with(policy: Policy | PruningSession, client: C, **options: Unpack[Options]) -> C:
+def prune_with(policy: AnyPolicy, client: C, **options: Unpack[Options]) -> C:
     """A copy of the client that asks the policy before each message."""
     return with_pruned_requests(
         client, Pruner(policy, **options), lambda path: anthropic_body if path == "/v1/messages" else None

@@ -14,10 +14,8 @@ from typing import Any, Literal, Unpack
 
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
 from drsr.adapters.forms import Gone, Removed
-from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.errors import MissingExtra, RequestError
-from drsr.policy import Policy
-from drsr.pruning_session import PruningSession
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -35,7 +33,7 @@ _SEALED = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
 class PruneHistory(AgentMiddleware[Any, Any, Any]):
     """Asks the policy before each model call."""
 
-    def __init__(self, policy: Policy | PruningSession, **options: Unpack[Options]) -> None:
+    def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
         super().__init__()
         self.pruner = Pruner(policy, **options)
 

@@ -19,11 +19,9 @@ from typing import Any, TypeVar, Unpack, cast
 from drsr.adapters.bypass import asks_for_bypass
 from drsr.adapters.forms import Form
 from drsr.adapters.items_form import ResponsesBody
-from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
 from drsr.errors import MissingExtra
-from drsr.policy import Policy
-from drsr.pruning_session import PruningSession
 
 try:
     from litellm.integrations.custom_logger import CustomLogger
@@ -45,7 +43,7 @@ _READ: dict[str, Callable[[Body], Form[Body]]] = {
 class PruningHook(CustomLogger):
     """Asks the policy before each request that the proxy sends on."""
 
-    def __init__(self, policy: Policy | PruningSession, **options: Unpack[Options]) -> None:
+    def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
         super().__init__()
         self.pruner = Pruner(policy, **options)
 
@@ -60,7 +58,7 @@ class PruningHook(CustomLogger):
         return cast("dict[str, Any]", await self.pruner.view_in_thread(data, read))
 
 
-def prune_with(policy: Policy | PruningSession, function: F, **options: Unpack[Options]) -> F:
+def prune_with(policy: AnyPolicy, function: F, **options: Unpack[Options]) -> F:
     """`litellm.completion` or `litellm.acompletion`, or the same of a Router, asking the policy first."""
     pruner = Pruner(policy, **options)
     names = list(inspect.signature(function).parameters)

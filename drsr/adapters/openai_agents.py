@@ -11,10 +11,8 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from drsr.adapters.items_form import ItemsForm
-from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.errors import MissingExtra
-from drsr.policy import Policy
-from drsr.pruning_session import PruningSession
 
 try:
     from agents import FunctionTool, TResponseInputItem
@@ -26,7 +24,7 @@ except ImportError as error:
 class PruneInput:
     """Asks the policy before each model call."""
 
-    def __init__(self, policy: Policy | PruningSession, **options: Unpack[Options]) -> None:
+    def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
         self.pruner = Pruner(policy, **options)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:

@@ -15,12 +15,10 @@ from typing import TypeVar, Unpack
 
 from drsr.adapters.forms import Form
 from drsr.adapters.items_form import ResponsesBody
-from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.adapters.sdk_client import with_pruned_requests
 from drsr.adapters.wire_form import Body, openai_body
 from drsr.errors import MissingExtra
-from drsr.policy import Policy
-from drsr.pruning_session import PruningSession
 
 try:
     from openai import AsyncOpenAI, OpenAI
@@ -32,6 +30,6 @@ C = TypeVar("C", bound=OpenAI | AsyncOpenAI)
 _READ: dict[str, Callable[[Body], Form[Body]]] = {"/chat/completions": openai_body, "/responses": ResponsesBody}
 
 
-def prune_with(policy: Policy | PruningSession, client: C, **options: Unpack[Options]) -> C:
+def prune_with(policy: AnyPolicy, client: C, **options: Unpack[Options]) -> C:
     """A copy of the client that asks the policy before each chat completion or response."""
     return with_pruned_requests(client, Pruner(policy, **options), _READ.get)

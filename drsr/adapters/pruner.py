@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypedDict, TypeVar
 from drsr.adapters.bypass import bypassed
 from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, removed_by
+from drsr.adapters.sessions import Sessions
 from drsr.decision import Reason
 from drsr.errors import NotCarriedOver
 from drsr.history import Block, Protect
@@ -18,6 +19,9 @@ from drsr.pruning_session import PruningSession
 from drsr.request import Request
 
 T = TypeVar("T")
+
+AnyPolicy = Policy | PruningSession | Sessions
+"""A policy, the session of one run, or the sessions of many."""
 
 _log = logging.getLogger("drsr")
 
@@ -34,18 +38,18 @@ class Options(TypedDict, total=False):
 
 
 class Pruner:
-    """One policy (or one session of it) behind one adapter. Safe to use from several threads."""
+    """One policy behind one adapter. Safe to use from several threads."""
 
     def __init__(
         self,
-        policy: Policy | PruningSession,
+        policy: AnyPolicy,
         *,
         protect: Protect | None = None,
         on_decision: Callable[[Decision], None] | None = None,
         shadow: bool = False,
     ) -> None:
-        if not isinstance(policy, Policy | PruningSession):
-            raise TypeError(f"a policy or a session of one, not a {type(policy).__name__}: see drsr.load_policy")
+        if not isinstance(policy, AnyPolicy):
+            raise TypeError(f"a policy or sessions of one, not a {type(policy).__name__}: see drsr.load_policy")
         self.policy = policy
         self.protect = protect
         self.on_decision = on_decision
@@ -94,7 +98,7 @@ class Pruner:
         def fail(_: Request) -> NoReturn:
             raise error
 
-        policy = self.policy.policy if isinstance(self.policy, PruningSession) else self.policy
+        policy = self.policy if isinstance(self.policy, Policy) else self.policy.policy
         return policy.decided({"messages": []}, "openai", fail)
 
     def _tell(self, decision: Decision) -> None:

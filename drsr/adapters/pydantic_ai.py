@@ -15,10 +15,8 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
 from drsr.adapters.forms import Removed
-from drsr.adapters.pruner import Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.errors import MissingExtra
-from drsr.policy import Policy
-from drsr.pruning_session import PruningSession
 
 try:
     from pydantic_ai import RunContext
@@ -43,7 +41,7 @@ except ImportError as error:
 class PruneHistory(AbstractCapability[Any]):
     """Asks the policy before each model request."""
 
-    def __init__(self, policy: Policy | PruningSession, **options: Unpack[Options]) -> None:
+    def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
         self.pruner = Pruner(policy, **options)
 
     async def before_model_request(

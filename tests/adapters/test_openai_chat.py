@@ -250,5 +250,5 @@ def test_other_calls_and_other_clients() -> None:
     assert upstream.sent == MESSAGES
     with pytest.raises(TypeError, match="a client of the SDK, not a str"):
         prune_with(scripted_policy(), "client")  # type: ignore[type-var]
-    with pytest.raises(TypeError, match="a policy or a session of one, not a str"):
+    with pytest.raises(TypeError, match="a policy or sessions of one, not a str"):
         prune_with("policy", azure)  # type: ignore[arg-type]

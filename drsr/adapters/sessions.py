@@ -1,0 +1,51 @@
+"""Sessions for an adapter through which many runs go: an agent with many threads, a client or a gateway that is shared.
+
+    sessions = Sessions(policy, prices=Prices(3, 0.3, 3.75, 15), expected_calls=40)
+    agent = create_agent(model, tools, middleware=[PruneHistory(sessions)])
+
+Each request finds the session of its own run by the messages it repeats.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from drsr.history import Protect
+from drsr.policy import Decision, Policy
+from drsr.prices import Prices
+from drsr.proxy.conversations import Conversations, Trail, trail_of
+from drsr.request import Protocol
+
+
+class Sessions:
+    """One `PruningSession` per run, the least recently used forgotten first. Safe to use from several threads."""
+
+    def __init__(self, policy: Policy, *, prices: Prices, expected_calls: int, limit: int = 8) -> None:
+        """`limit` is how many runs are remembered; each may hold the backbone's state for its whole history."""
+        self.policy = policy
+        self._conversations = Conversations(lambda: policy.session(prices, expected_calls), limit)
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._conversations)
+
+    def prune(self, *, request: Any, format: Protocol, protect: Protect | None = None) -> Decision:
+        """Like `Policy.prune`, with the session of the run that the request belongs to."""
+        trail = _trail(request, format)
+        if not trail:
+            return self.policy.prune(request=request, format=format, protect=protect)
+        with self._lock:
+            conversation = self._conversations.of(trail)
+            session = conversation.trial()
+        decision = session.prune(request=request, format=format, protect=protect)
+        with self._lock:
+            conversation.session = session
+        return decision
+
+
+def _trail(request: Any, format: Protocol) -> Trail:
+    try:
+        return trail_of(request, format, ())
+    except (TypeError, ValueError, RecursionError):  # no JSON: the policy says what is wrong with it
+        return ()

@@ -1,0 +1,119 @@
+"""What all adapters do: whatever comes in and whatever goes wrong, the agent goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drsr.adapters import Pruner, bypass
+from drsr.adapters.forms import Form, Removed
+from drsr.adapters.items_form import ItemsForm
+from drsr.adapters.wire_form import Body, WireForm, anthropic_body, as_json, materialised, openai_body
+from drsr.decision import Reason
+from drsr.policy import Decision
+from drsr.protocol import violations
+from drsr.receipt_file import ReceiptFile, read_receipts
+from drsr.request import Protocol, read_request
+from drsr.scripted_policy import scripted_policy
+from tests.adapters.items import run_items
+from tests.adapters.long_run import RUN
+from tests.conversations import conversations
+from tests.strategies import corrupted, corrupted_requests
+
+BODY: Body = RUN.to_openai()
+POLICY = scripted_policy(removal_cap=0.9)
+
+
+def check_body(body: Any, protocol: Protocol) -> None:
+    """It is sent as it is, or without something and valid."""
+    before = copy.deepcopy(body)
+    seen = Pruner(POLICY).view(body, anthropic_body if protocol == "anthropic" else openai_body)
+    assert body == before
+    if seen is not body:
+        assert violations(read_request(dict(seen), protocol=protocol)) == []
+
+
+@given(corrupted_requests("openai"))
+def test_corrupted_openai_bodies_do_no_harm(body: Any) -> None:
+    check_body(body, "openai")
+
+
+@given(corrupted_requests("anthropic"))
+def test_corrupted_anthropic_bodies_do_no_harm(body: Any) -> None:
+    check_body(body, "anthropic")
+
+
+@given(corrupted(st.builds(run_items, conversations(min_turns=6, max_turns=8), reasoning=st.booleans())))
+def test_corrupted_items_do_no_harm(items: Any) -> None:
+    before = copy.deepcopy(items)
+    seen = Pruner(POLICY).view(items, lambda given: ItemsForm(None, [], given))
+    assert items == before
+    assert seen is items or [item for item in items if any(item is kept for kept in seen)] == seen
+
+
+class _Lies(WireForm):
+    """Removes something else than was decided."""
+
+    def without(self, removed: Removed) -> Body:
+        return {**self.body, "messages": self.body["messages"][:-1]}
+
+
+def test_what_was_not_carried_over_exactly_is_thrown_away(caplog: pytest.LogCaptureFixture, tmp_path: Any) -> None:
+    decisions: list[Decision] = []
+    policy = scripted_policy(receipts=ReceiptFile(tmp_path / "receipts.jsonl"))
+    pruner = Pruner(policy, on_decision=decisions.append)
+    assert pruner.view(BODY, lambda body: _Lies(body, "openai")) is BODY
+    assert [decision.reason for decision in decisions] == [Reason.INTERNAL_FAILURE]
+    assert "NotCarriedOver" in decisions[0].detail
+    assert "NotCarriedOver" in caplog.text
+    # Both are on record: what the policy decided, and that it did not come to it.
+    assert [record["reason"] for record in read_receipts(tmp_path / "receipts.jsonl")] == [None, "internal_failure"]
+
+
+def test_the_event_loop_goes_on_while_a_decision_is_made() -> None:
+    decided_in: list[int] = []
+    free = threading.Event()
+
+    def waits(body: Body) -> Form[Body]:
+        decided_in.append(threading.get_ident())
+        assert free.wait(60)
+        return openai_body(body)
+
+    async def both() -> Body:
+        task = asyncio.create_task(Pruner(POLICY).view_in_thread(BODY, waits))
+        while not decided_in:
+            await asyncio.sleep(0.001)
+        free.set()  # the loop is still there to do it
+        return await task
+
+    seen = asyncio.run(both())
+    assert len(seen["messages"]) < len(BODY["messages"])
+    assert threading.get_ident() not in decided_in
+
+
+def test_bypass_ends_with_its_block_also_after_an_error() -> None:
+    pruner = Pruner(POLICY)
+    with bypass():
+        assert pruner.view(BODY, openai_body) is BODY
+    with pytest.raises(KeyError), bypass():
+        BODY["nothing"]
+    assert pruner.view(BODY, openai_body) is not BODY
+
+
+def test_bodies_keep_the_callers_objects_where_nothing_changed() -> None:
+    seen = Pruner(POLICY).view(BODY, openai_body)
+    given = {id(message) for message in BODY["messages"]}
+    assert len([message for message in seen["messages"] if id(message) in given]) > len(seen["messages"]) - 4
+
+
+def test_iterators_are_read_once() -> None:
+    body = materialised({"messages": iter(BODY["messages"]), "tools": (tool for tool in [1]), "model": "m"})
+    assert body == {"messages": BODY["messages"], "tools": [1], "model": "m"}
+    assert materialised(BODY) is BODY
+    assert as_json({"a": ({"b": [1]},)}) == {"a": [{"b": [1]}]}
