@@ -42,6 +42,8 @@ CERTIFIED_COLUMNS = ("unsafe_bound", "certified")
 """Only in the table of a certified search; there `admissible` says what it would be without the certificate."""
 _INTEGERS = ("selected", "unsafe", "harm_units", "removal_units")
 _COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7b5ea7")
+_MARKER_SIZES = (9, 6, 4, 2)
+"""The first largest: where two curves are the same, both are seen."""
 
 
 def search_table_csv(found: Calibration | CertifiedCalibration, params: CalibrateParams) -> bytes:
@@ -139,18 +141,19 @@ def _curve_plot(
 def _sensitivity_plot(table: SearchTable, chosen: OperatingPoint | None, params: CalibrateParams) -> Figure:
     figure, (axis,) = _figure(1, "Best admissible policy by uncertainty coefficient, on validation")
     rows = uncertainty_sensitivity(table, params)
-    for k, colour in zip(params.max_cardinalities, _COLOURS, strict=False):
+    for k, colour, size in zip(params.max_cardinalities, _COLOURS, _MARKER_SIZES, strict=False):
         of_k = [row for row in rows if row.max_cardinality == k]
         removal = [math.nan if row.best is None else 100 * row.best.mean_removal for row in of_k]
         betas = [row.uncertainty_coefficient for row in of_k]
-        axis.plot(betas, removal, marker="o", color=colour, label=f"K = {k}")
+        axis.plot(betas, removal, marker="o", markersize=size, color=colour, label=f"K = {k}")
         never = [beta for beta, row in zip(betas, of_k, strict=True) if row.best is None]
         if never:
             zeros = [0.0] * len(never)
-            axis.plot(never, zeros, marker="x", color=colour, linestyle="none", label=f"K = {k}: none admissible")
+            cross: dict[str, Any] = {"marker": "x", "markersize": size, "linestyle": "none"}
+            axis.plot(never, zeros, color=colour, label=f"K = {k}: none admissible", **cross)
     if chosen is not None:
         place = ([chosen.uncertainty_coefficient], [100 * chosen.mean_removal])
-        ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linestyle": "none"}
+        ring: dict[str, Any] = {"marker": "o", "markersize": 14, "markerfacecolor": "none", "linestyle": "none"}
         axis.plot(*place, color="black", label="chosen", **ring)
     most = max((row.best.mean_removal for row in rows if row.best is not None), default=0.01)
     axis.set_ylim(0, 115 * most)

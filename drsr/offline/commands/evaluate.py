@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
     from drsr.offline.scorer_evaluation import Evaluated
 
+FEW_TRAJECTORIES = 10
+"""Below this a percentile interval over resampled trajectories is too narrow to be believed."""
+
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
@@ -72,10 +75,11 @@ def _text(study: Study, meaningful_gap: float) -> str:
     from drsr.offline.commands.metric_cells import cells
     from drsr.tables import table
 
+    few = "; of so few trajectories they say little" if study.trajectories < FEW_TRAJECTORIES else ""
     parts = [
         f"{study.split}: {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} trajectories, "
         f"{study.unsafe / study.sets:.1%} unsafe\n"
-        "95 % intervals in brackets resample whole trajectories; equal predictions of a pair count one half",
+        f"95 % intervals in brackets resample whole trajectories{few}; equal predictions of a pair count one half",
         f"ordering harms: pair accuracy where harms differ by {meaningful_gap:g} or more, at equal cardinality\n"
         + table(
             ("scorer", "in a state, pooled", "in a state, by trajectory", "in a trajectory, pooled", "by trajectory"),

@@ -31,6 +31,7 @@ def test_everything_is_in_the_tables(filled: Drsr) -> None:
     outcome = filled(*QUICK)
     assert (outcome.code, outcome.err) == (0, "")
     assert "24 states of 12 trajectories" in outcome.out
+    assert "say little" not in outcome.out
     for name in ABLATIONS:
         assert f"\n  {name} " in outcome.out
     for words in ("the scorer itself", "measured", "predicted", "mismatched when judged", "no gate", "left out"):
@@ -54,10 +55,11 @@ def test_everything_is_in_the_tables(filled: Drsr) -> None:
 
 
 def test_what_the_examples_do_not_allow_is_left_out_with_the_reason(filled: Drsr) -> None:
-    fill_catalog(sizes={**SIZES, "validation": 2})
+    fill_catalog(sizes={**SIZES, "validation": 2, "test": 9})
     outcome = filled(*QUICK)
     assert outcome.code == 0
     assert "left out: mismatched-state: states with" in outcome.out
+    assert "of so few trajectories they say little" in outcome.out
     assert "matched against mismatched" not in outcome.out
 
 
