@@ -143,7 +143,7 @@ class Mind:
 
         Nothing is fetched again for the sake of narration: a text whose facts are not visible is left out.
         """
-        voice = Voice(self._prompt, self._move)
+        voice = Voice(self._prompt, self._move, moves_left=len(self._plan) - self._plan[self._move])
         text, reasoning = self._filled(voice.text(texts), facts), self._filled(voice.thought(thinks), facts)
         notes = voice.notes(self._latest_output, self._prompt)
         return Message("\n".join(filter(None, (text, notes))) or None, calls, reasoning)

@@ -27,8 +27,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--out", type=Path, help="file to write, or with --check to compare (default: the bundled corpus)"
     )
-    parser.add_argument("--count", type=_positive, help="how many trajectories (default: 160)")
-    parser.add_argument("--seed", type=int, help="another corpus of the same kind (default: 11)")
+    parser.add_argument("--count", type=_positive, help="how many trajectories (default: 48)")
+    parser.add_argument("--seed", type=int, help="another corpus of the same kind (default: 551)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if the file would change")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run_record)

@@ -12,6 +12,14 @@ from drsr.offline.sandbox.agent import Move
 
 Domain = Literal["code", "office", "security", "web"]
 
+_RULES = (
+    "Rules for every task: work in small steps and look before you act. Copy names, numbers and paths exactly as they "
+    "are shown, and never invent a value; what you do not know you look up. Change nothing that was not asked for. Ask "
+    "the user only where the task says so, with one short question. Say little while you work. When everything is "
+    "done, answer in one or two plain sentences and call no tool."
+)
+"""Ends every system prompt. It stands in front of all Blocks, so it is computed once however many sets are deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -39,6 +47,10 @@ class Outcome(NamedTuple):
         file = self.root / path
         return file.read_text(encoding="utf-8") if file.is_file() else ""
 
+    def last_line(self, path: str) -> str:
+        """A file's last line; empty if there is none."""
+        return (self.text(path).splitlines() or [""])[-1]
+
     def answer_names(self, *names: str) -> bool:
         """Whether the answer contains each of these entries of the truth."""
         return all(self.scenario.truth[name] in self.answer for name in names)
@@ -50,8 +62,8 @@ class Family:
 
     domain: Domain
     name: str
-    system: str
-    """The system prompt. It differs between families, so that a request tells which agent it is for."""
+    role: str
+    """What the system prompt begins with. It differs between families: a request tells which agent it is for."""
     tools: tuple[str, ...]
     prepare: Callable[[Random, Path], Scenario]
     """Write the files of an instance into an empty folder."""
@@ -59,3 +71,8 @@ class Family:
     """The agent's moves; the dice decide order and side tracks, not facts."""
     check: Callable[[Outcome], bool] = field(repr=False)
     """Whether the task was done, judged by the folder and the answer."""
+
+    @property
+    def system(self) -> str:
+        """The system prompt."""
+        return f"{self.role}\n\n{_RULES}"

@@ -46,16 +46,14 @@ def link(path: str, text: str) -> str:
     return f'<a href="{path}">{text}</a>'
 
 
-def form(action: str, *fields: str, **given: str) -> str:
-    """A form with empty fields and fields that the page fills in, such as a token."""
+def form(action: str, *fields: str) -> str:
     inputs = "".join(f'<input name="{name}">' for name in fields)
-    inputs += "".join(f'<input name="{name}" value="{value}">' for name, value in given.items())
     return f'<form action="{action}">{inputs}</form>'
 
 
-def accepts(title: str, label: str, prefix: str, **fields: Sequence[str]) -> Json:
+def accepts(label: str, prefix: str, **fields: Sequence[str]) -> Json:
     """A form's rules: its fields are required, and a field with a list takes only what is in the list."""
-    return {"title": title, "label": label, "prefix": prefix, "fields": {name: list(ok) for name, ok in fields.items()}}
+    return {"label": label, "prefix": prefix, "fields": {name: list(ok) for name, ok in fields.items()}}
 
 
 def submissions(root: Path) -> list[Json]:

@@ -20,7 +20,7 @@ from drsr.offline.sandbox.tools import tool_schemas
 from drsr.offline.sandbox.workspace import Workspace, open_workspace
 from drsr.offline.trajectories import Trajectory
 
-READER = "sandbox/1"
+READER = "sandbox/2"
 """Changes whenever the same task would be recorded differently."""
 
 MAX_MESSAGES = 40

@@ -1,4 +1,4 @@
-"""The tools as a request describes them: names and parameters."""
+"""The tools as a request describes them: names, parameters, and what they do."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ def tool_schemas(names: tuple[str, ...]) -> list[Json]:
     return [_SCHEMAS[name] for name in names]
 
 
-def _tool(name: str, *parameters: str) -> Json:
-    """One tool; `fields` is an object, every other parameter a string.
+def _tool(name: str, description: str, *parameters: str) -> Json:
+    """One tool, all of whose parameters are strings.
 
-    Nothing is described: the names say it, and the definitions are part of every context that has to be computed.
+    Names are one word: they stand in every call, and what stands behind a deleted Block is computed again for each
+    deletion set. Descriptions stand in front of all Blocks and are computed once.
     """
-    properties = {parameter: {"type": "object" if parameter == "fields" else "string"} for parameter in parameters}
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties}}}
+    properties = {parameter: {"type": "string"} for parameter in parameters}
+    parameter_schema = {"type": "object", "properties": properties}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameter_schema},
+    }
 
 
 _SCHEMAS: dict[str, Json] = {
     schema["function"]["name"]: schema
     for schema in (
-        _tool("list_dir", "path"),
-        _tool("read_file", "path"),
-        _tool("write_file", "path", "content"),
-        _tool("append_line", "path", "line"),
-        _tool("replace_text", "path", "old", "new"),
-        _tool("run", "command"),
-        _tool("sql", "database", "query"),
-        _tool("open_page", "path"),
-        _tool("submit_form", "path", "fields"),
+        _tool("list", "Names of the files in a folder.", "path"),
+        _tool("read", "Show a text file.", "path"),
+        _tool("write", "Write a text file, replacing what was there.", "path", "text"),
+        _tool("log", "Add one line to log.txt.", "line"),
+        _tool("replace", "Replace a text wherever it occurs in a file.", "path", "old", "new"),
+        _tool("run", "Run a command: grep, head, sort, diff, python, pytest and the like.", "command"),
+        _tool("sql", "Run one SQL statement on the database.", "query"),
+        _tool("open", "Open a page of the site and show it as text.", "path"),
+        _tool("post", "Send a form: its path and its fields, as in /form?name=value&other=value.", "form"),
     )
 }

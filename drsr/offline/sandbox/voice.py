@@ -70,16 +70,28 @@ MUSINGS = (
 )
 
 
+_TALKATIVE, _SPARE, _THINKING, _QUIET = 7, 6, 5, (3, 4)
+"""Moves left at which a move may be talkative, has words to spare, may be thought over, and says hardly anything."""
+
+
 class Voice:
     """The wording of one move of one task."""
 
-    def __init__(self, prompt: str, move: str) -> None:
+    def __init__(self, prompt: str, move: str, moves_left: int = 0) -> None:
+        """Only early moves have words to spare for small talk, thoughts and notes.
+
+        What is said late stands behind most deleted Blocks, and is computed again for each set of them.
+        """
         self._dice = Random(f"{move}\n{prompt}")
+        self._talkative, self._spare = moves_left >= _TALKATIVE, moves_left >= _SPARE
         temper = Random(f"temper\n{prompt}")
-        self._silence = temper.uniform(0.05, 0.3)
-        self._chatter = temper.uniform(0.05, 0.3)
-        self._notes = temper.choice((0.0, 0.15, 0.3))
-        self._musing = temper.choice((0.0, 0.0, 0.05, 0.2))
+        self._silence = temper.uniform(0.1, 0.4) if self._spare else temper.uniform(0.6, 0.95)
+        if moves_left in _QUIET:
+            self._silence = 0.95
+        self._chatter = temper.uniform(0.1, 0.5) if self._talkative else temper.uniform(0.05, 0.2)
+        self._notes = temper.choice((0.0, 0.2, 0.5))
+        self._thinks = moves_left >= _THINKING
+        self._musing = temper.choice((0.0, 0.2, 0.4)) if self._talkative else 0.0
 
     def choose(self, texts: Sequence[str]) -> str:
         return self._dice.choice(texts)
@@ -88,27 +100,27 @@ class Voice:
         """The text of a message that has calls: one of these, with or without small talk around it; or none at all."""
         dice = self._dice
         text = dice.choice(texts)
-        if dice.random() < 0.25:
+        if self._spare and dice.random() < 0.2:
             text = f"{dice.choice(OPENERS)} {text}"
-        if dice.random() < self._chatter:
-            text = " ".join([text, *dice.sample(CHATTER, dice.choice((1, 1, 1, 4, 5)))])
+        if self._spare and dice.random() < self._chatter:
+            text = " ".join([text, *dice.sample(CHATTER, dice.choice((2, 4, 5)) if self._talkative else 1)])
         return None if dice.random() < self._silence else text
 
     def thought(self, thinks: Sequence[str]) -> str | None:
         """The reasoning of a message, mostly none."""
         dice = self._dice
-        if thinks and dice.random() < 0.5:
+        if self._thinks and thinks and dice.random() < 0.5:
             return dice.choice(thinks)
-        return " ".join(dice.sample(MUSINGS, dice.choice((1, 3)))) if dice.random() < self._musing else None
+        return " ".join(dice.sample(MUSINGS, dice.choice((1, 2)))) if dice.random() < self._musing else None
 
     def notes(self, output: str, task: str) -> str | None:
-        """Two lines of the latest output, repeated for later; mostly none. Lines with words of the task come first."""
+        """A line of the latest output, repeated for later; mostly none. One with words of the task is preferred."""
         dice = self._dice
         intro = dice.choice(NOTING)
-        lines = [line for line in output.splitlines() if 8 <= len(line) <= 90]
-        if dice.random() >= self._notes or len(lines) < 3:
+        lines = [line for line in output.splitlines() if 8 <= len(line) <= 60]
+        if not self._spare or dice.random() >= self._notes or len(lines) < 2:
             return None
         words = set(re.findall(r"\w{4,}", task))
-        order = dice.sample(range(len(lines)), len(lines))
-        order.sort(key=lambda place: -len(words.intersection(re.findall(r"\w{4,}", lines[place]))))
-        return "\n".join([intro, *(lines[place] for place in sorted(order[:2]))])
+        dice.shuffle(lines)
+        best = max(lines, key=lambda line: len(words.intersection(re.findall(r"\w{4,}", line))))
+        return f"{intro}\n{best}"

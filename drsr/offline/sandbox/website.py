@@ -17,12 +17,13 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 SUBMISSIONS = "_submissions.jsonl"
 """In the site's folder: one line per accepted form, `{"path": ..., "fields": {...}, "number": ...}`."""
 
-_REASONS = {200: "OK", 201: "Created", 301: "Moved Permanently", 404: "Not Found", 422: "Unprocessable Entity"}
+_FINE = frozenset({200, 201})
+_REASONS = {404: "Not Found", 422: "Unprocessable Entity"}
 
 
 @contextmanager
@@ -41,18 +42,23 @@ def serve_site(folder: Path) -> Iterator[int]:
 
 
 def open_page(port: int, path: str) -> str:
-    """GET a path, following at most one redirect; status line and the page as text."""
+    """GET a path, following at most one redirect; the page as text, behind a status line where it is not just OK."""
     status, location, body = _exchange(port, "GET", path)
     if status == 301:
-        status, _, body = _exchange(port, "GET", location)
-        return f"301 Moved Permanently: {location}\n{status} {_REASONS[status]}\n{page_text(body)}"
-    return f"{status} {_REASONS[status]}\n{page_text(body)}"
+        return f"301 Moved Permanently: {location}\n{_shown(*_exchange(port, 'GET', location)[::2])}"
+    return _shown(status, body)
 
 
-def submit_form(port: int, path: str, fields: dict[str, str]) -> str:
-    """POST a form; status line and the answer as text."""
-    status, _, body = _exchange(port, "POST", path, urlencode(fields))
-    return f"{status} {_REASONS[status]}\n{page_text(body)}"
+def post_form(port: int, form: str) -> str:
+    """POST a form given as `/path?name=value`; the answer as text, behind a status line where it was not accepted."""
+    path, _, fields = form.partition("?")
+    status, _, body = _exchange(port, "POST", path, fields)
+    return _shown(status, body)
+
+
+def _shown(status: int, body: str) -> str:
+    text = page_text(body)
+    return text if status in _FINE else f"{status} {_REASONS[status]}\n{text}"
 
 
 def _exchange(port: int, method: str, path: str, form: str | None = None) -> tuple[int, str, str]:
@@ -68,7 +74,7 @@ def _exchange(port: int, method: str, path: str, form: str | None = None) -> tup
 
 
 def page_text(body: str) -> str:
-    """HTML as the agent sees it: one line per block element, links as `[text](target)`, fields as `{name: value}`."""
+    """HTML as the agent sees it: one line per block element, links as `[text](target)`, fields as `{name}`."""
     reader = _TextReader()
     reader.feed(body)
     reader.close()
@@ -96,8 +102,7 @@ class _TextReader(HTMLParser):
         elif tag == "form":
             self.parts.append(f"\nform {values.get('action', '')}: ")
         elif tag == "input":
-            shown = f": {values['value']}" if values.get("value") else ""
-            self.parts.append(f"{{{values.get('name', '')}{shown}}} ")
+            self.parts.append(f"{{{values.get('name', '')}}} ")
         elif tag in self._BLOCKS:
             self.parts.append("\n- " if tag == "li" else "\n")
 
@@ -152,7 +157,7 @@ class _SiteHandler(BaseHTTPRequestHandler):
         number = confirmation_number(form["prefix"], fields)
         with (self.folder / SUBMISSIONS).open("a", encoding="utf-8") as file:
             file.write(json.dumps({"path": path, "fields": fields, "number": number}, sort_keys=True) + "\n")
-        self._answer(201, f"<h1>{html.escape(form['title'])}</h1><p>{html.escape(form['label'])}: {number}</p>")
+        self._answer(201, f"<p>{html.escape(form['label'])}: {number}</p>")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the requests are in the trajectory already."""
@@ -169,7 +174,7 @@ class _SiteHandler(BaseHTTPRequestHandler):
             if word and word.lower() in text.lower():
                 link = "/" + page.relative_to(self.folder).with_suffix("").as_posix()
                 found.append(f'<li><a href="{link}">{html.escape(text.splitlines()[0])}</a></li>')
-        return f"<h1>Search: {html.escape(word)}</h1>" + ("".join(found) or "<p>No page contains this.</p>")
+        return "".join(found) or "<p>No page contains this.</p>"
 
     def _answer(self, status: int, body: str, location: str | None = None) -> None:
         data = body.encode("utf-8")
@@ -187,4 +192,4 @@ class _SiteHandler(BaseHTTPRequestHandler):
 def confirmation_number(prefix: str, fields: dict[str, str]) -> str:
     """The number a site gives to a submitted form: the same fields always get the same number."""
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode("utf-8")).hexdigest()
-    return f"{prefix}{int(digest[:8], 16) % 900000 + 100000}"
+    return f"{prefix}{int(digest[:8], 16) % 900 + 100}"

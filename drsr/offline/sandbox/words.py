@@ -62,6 +62,8 @@ _FILLER = (
     "Shelf {small} holds the {noun} samples, {number} pieces in all.",
     "Nobody objected to retiring the {noun} newsletter.",
 )
+CONSENT = ("Yes.", "Yes, please.", "Go ahead.", "Fine.", "Please do.")
+"""What a user answers who agrees."""
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 
 

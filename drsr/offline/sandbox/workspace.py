@@ -14,6 +14,10 @@ from drsr.offline.sandbox.shell import run_command
 
 SITE = "site"
 """The folder that the web tools serve."""
+LOG = "log.txt"
+"""What the tool `log` writes to."""
+DATABASE = "data.db"
+"""The database of a task that has one."""
 
 
 class Workspace:
@@ -27,24 +31,24 @@ class Workspace:
     def call(self, tool: str, arguments: dict[str, Any]) -> str:
         """The output of one tool call."""
         match tool:
-            case "list_dir":
-                return self._list_dir(arguments["path"])
-            case "read_file":
-                return self._read_file(arguments["path"])
-            case "write_file":
-                return self._write_file(arguments["path"], arguments["content"])
-            case "append_line":
-                return self._append_line(arguments["path"], arguments["line"])
-            case "replace_text":
-                return self._replace_text(arguments["path"], arguments["old"], arguments["new"])
+            case "list":
+                return self._list(arguments["path"])
+            case "read":
+                return self._read(arguments["path"])
+            case "write":
+                return self._write(arguments["path"], arguments["text"])
+            case "log":
+                return self._log(arguments["line"])
+            case "replace":
+                return self._replace(arguments["path"], arguments["old"], arguments["new"])
             case "run":
                 return run_command(arguments["command"], self.root)
             case "sql":
-                return self._sql(arguments["database"], arguments["query"])
-            case "open_page":
+                return self._sql(arguments["query"])
+            case "open":
                 return website.open_page(self._site_port(), arguments["path"])
-            case "submit_form":
-                return website.submit_form(self._site_port(), arguments["path"], arguments["fields"])
+            case "post":
+                return website.post_form(self._site_port(), arguments["form"])
             case _:
                 return f"error: there is no tool {tool}"
 
@@ -54,36 +58,33 @@ class Workspace:
         target = (root / path).resolve()
         return target if target.is_relative_to(root) else None
 
-    def _list_dir(self, path: str) -> str:
+    def _list(self, path: str) -> str:
         folder = self._inside(path)
         if folder is None or not folder.is_dir():
             return f"error: no such folder: {path}"
         names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in folder.iterdir()]
         return "\n".join(sorted(name for name in names if name != "__pycache__/")) or "(empty)"
 
-    def _read_file(self, path: str) -> str:
+    def _read(self, path: str) -> str:
         file = self._inside(path)
         if file is None or not file.is_file():
             return f"error: no such file: {path}"
         return file.read_text(encoding="utf-8").rstrip("\n") or "(empty)"
 
-    def _write_file(self, path: str, content: str) -> str:
+    def _write(self, path: str, text: str) -> str:
         file = self._inside(path)
         if file is None:
             return f"error: outside of the workspace: {path}"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content if content.endswith("\n") else f"{content}\n", encoding="utf-8")
-        return f"wrote {path}, {file.stat().st_size} bytes"
+        file.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+        return f"{file.stat().st_size} bytes"
 
-    def _append_line(self, path: str, line: str) -> str:
-        file = self._inside(path)
-        if file is None or not file.is_file():
-            return f"error: no such file: {path}"
-        with file.open("a", encoding="utf-8") as stream:
+    def _log(self, line: str) -> str:
+        with (self.root / LOG).open("a", encoding="utf-8") as stream:
             stream.write(f"{line}\n")
-        return f"appended to {path}, now {len(file.read_text(encoding='utf-8').splitlines())} lines"
+        return "ok"
 
-    def _replace_text(self, path: str, old: str, new: str) -> str:
+    def _replace(self, path: str, old: str, new: str) -> str:
         file = self._inside(path)
         if file is None or not file.is_file():
             return f"error: no such file: {path}"
@@ -92,12 +93,12 @@ class Workspace:
         if not count:
             return f"error: the text was not found in {path}"
         file.write_text(text.replace(old, new), encoding="utf-8")
-        return f"replaced {count} occurrence{'s' if count > 1 else ''} in {path}"
+        return f"replaced {count}"
 
-    def _sql(self, database: str, query: str) -> str:
-        file = self._inside(database)
-        if file is None or not file.is_file():
-            return f"error: no such database: {database}"
+    def _sql(self, query: str) -> str:
+        file = self.root / DATABASE
+        if not file.is_file():
+            return "error: there is no database here"
         with closing(sqlite3.connect(file)) as connection:
             try:
                 cursor = connection.execute(query)
@@ -105,7 +106,7 @@ class Workspace:
             except sqlite3.Error as error:
                 return f"SQL error: {error}"
             if cursor.description is None:
-                return f"ok, {cursor.rowcount} row{'s' if cursor.rowcount != 1 else ''} changed"
+                return f"{cursor.rowcount} row{'s' if cursor.rowcount != 1 else ''} changed"
             lines = [" | ".join(column[0] for column in cursor.description)]
             lines += [" | ".join("NULL" if value is None else str(value) for value in row) for row in cursor]
         return "\n".join(lines) if len(lines) > 1 else f"{lines[0]}\n(no rows)"

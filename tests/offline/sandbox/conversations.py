@@ -58,23 +58,14 @@ class Decision(NamedTuple):
 
 
 _NOISE_ARGUMENTS = frozenset(
-    {"README.md", "NOTES.txt", "docs/team.md", "CONTRIBUTING.md", "docs", ".", "ls", "make help", "pwd", "ls docs"}
-    | {
-        "/about",
-        "/news",
-        "/imprint",
-        "/faq",
-        "/sitemap",
-        "/search?q=terms",
-        "sort docs/team.md",
-        "head -n 2 docs/team.md",
-    }
-    | {"wc -l README.md NOTES.txt docs/team.md", "grep -n -i deadline NOTES.txt README.md"}
+    {"README.md", "NOTES.txt", "team.txt", "CONTRIBUTING.md", ".", "ls", "make help", "pwd"}
+    | {"/about", "/news", "/imprint", "/faq", "/sitemap", "/search?q=terms"}
+    | {"sort team.txt", "head -n 1 team.txt", "wc -l NOTES.txt team.txt", "grep -i deadline NOTES.txt"}
 )
 
 
 def _is_noise(made: Json) -> bool:
-    return set(made["arguments"].values()) <= _NOISE_ARGUMENTS if "fields" not in made["arguments"] else False
+    return set(made["arguments"].values()) <= _NOISE_ARGUMENTS
 
 
 def decisions(line: Json, at_least_older: int = 1) -> Iterator[Decision]:

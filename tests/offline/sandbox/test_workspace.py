@@ -10,7 +10,7 @@ import pytest
 
 from drsr.offline.sandbox.pages import accepts, bullets, form, link, page, submissions, write_site
 from drsr.offline.sandbox.words import write_files
-from drsr.offline.sandbox.workspace import Workspace, open_workspace
+from drsr.offline.sandbox.workspace import DATABASE, LOG, Workspace, open_workspace
 
 
 @pytest.fixture
@@ -21,26 +21,29 @@ def workspace() -> Iterator[Workspace]:
 
 def test_files(workspace: Workspace) -> None:
     write_files(workspace.root, {"b.txt": "two\nlines", "sub/a.txt": "x", "empty.txt": ""})
-    assert workspace.call("list_dir", {"path": "."}) == "b.txt\nempty.txt\nsub/"
-    assert workspace.call("read_file", {"path": "b.txt"}) == "two\nlines"
-    assert workspace.call("read_file", {"path": "empty.txt"}) == "(empty)"
-    assert workspace.call("write_file", {"path": "new/c.txt", "content": "caf\u00e9"}) == "wrote new/c.txt, 6 bytes"
-    assert workspace.call("append_line", {"path": "new/c.txt", "line": "more"}) == "appended to new/c.txt, now 2 lines"
-    assert workspace.call("replace_text", {"path": "b.txt", "old": "o", "new": "0"}) == "replaced 1 occurrence in b.txt"
+    assert workspace.call("list", {"path": "."}) == "b.txt\nempty.txt\nsub/"
+    assert workspace.call("read", {"path": "b.txt"}) == "two\nlines"
+    assert workspace.call("read", {"path": "empty.txt"}) == "(empty)"
+    assert workspace.call("write", {"path": "new/c.txt", "text": "caf\u00e9"}) == "6 bytes"
+    assert workspace.call("replace", {"path": "b.txt", "old": "o", "new": "0"}) == "replaced 1"
     assert (workspace.root / "b.txt").read_text() == "tw0\nlines\n"
+
+
+def test_the_log_grows_line_by_line(workspace: Workspace) -> None:
+    assert [workspace.call("log", {"line": line}) for line in ("one", "two")] == ["ok", "ok"]
+    assert workspace.call("read", {"path": LOG}) == "one\ntwo"
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("list_dir", {"path": "absent"}),
-        ("list_dir", {"path": "../.."}),
-        ("read_file", {"path": "absent.txt"}),
-        ("read_file", {"path": "../outside.txt"}),
-        ("write_file", {"path": "../outside.txt", "content": "x"}),
-        ("append_line", {"path": "absent.txt", "line": "x"}),
-        ("replace_text", {"path": "absent.txt", "old": "a", "new": "b"}),
-        ("sql", {"database": "absent.db", "query": "SELECT 1"}),
+        ("list", {"path": "absent"}),
+        ("list", {"path": "../.."}),
+        ("read", {"path": "absent.txt"}),
+        ("read", {"path": "../outside.txt"}),
+        ("write", {"path": "../outside.txt", "text": "x"}),
+        ("replace", {"path": "absent.txt", "old": "a", "new": "b"}),
+        ("sql", {"query": "SELECT 1"}),
         ("teleport", {}),
     ],
 )
@@ -51,15 +54,15 @@ def test_what_cannot_be_done_is_said(workspace: Workspace, tool: str, arguments:
 
 
 def test_sql(workspace: Workspace) -> None:
-    with closing(sqlite3.connect(workspace.root / "a.db")) as database:
+    with closing(sqlite3.connect(workspace.root / DATABASE)) as database:
         database.execute("CREATE TABLE t (n INTEGER, s TEXT)")
         database.commit()
 
     def run(query: str) -> str:
-        return workspace.call("sql", {"database": "a.db", "query": query})
+        return workspace.call("sql", {"query": query})
 
     assert run("SELECT n FROM t") == "n\n(no rows)"
-    assert run("INSERT INTO t VALUES (1, 'a'), (2, NULL)") == "ok, 2 rows changed"
+    assert run("INSERT INTO t VALUES (1, 'a'), (2, NULL)") == "2 rows changed"
     assert run("SELECT * FROM t ORDER BY n") == "n | s\n1 | a\n2 | NULL"
     assert run("SELECT m FROM t") == "SQL error: no such column: m"
 
@@ -70,40 +73,41 @@ def shop(workspace: Workspace) -> Workspace:
 
     pages = {
         "index": page("Shop", bullets([link("/buy", "Buy")])),
-        "buy": page("Form", form("/buy", "code", token="t1")),
+        "buy": page("Form", form("/buy", "code", "token")),
         "deep/er": page("Deep page", "<p>kettle &amp; lamp</p>"),
     }
-    forms = {"/buy": accepts("Thanks", "Number", "N", code=["A1"], token=["t1"])}
+    forms = {"/buy": accepts("Number", "N", code=["A1"], token=["t1"])}
     write_site(Random(1), workspace.root, pages, {"/old": "/deep/er"}, forms)
     return workspace
 
 
 def test_pages_are_shown_as_text(shop: Workspace) -> None:
-    assert shop.call("open_page", {"path": "/"}) == "200 OK\nShop\n- [Buy](/buy)"
-    assert shop.call("open_page", {"path": "/buy"}) == "200 OK\nForm\nform /buy: {code} {token: t1}"
-    assert shop.call("open_page", {"path": "/old"}).splitlines()[:2] == ["301 Moved Permanently: /deep/er", "200 OK"]
-    assert shop.call("open_page", {"path": "/deep/er"}).endswith("kettle & lamp")
-    assert shop.call("open_page", {"path": "/nowhere"}) == "404 Not Found\nThere is no page /nowhere on this site."
-    assert "There is no page" in shop.call("open_page", {"path": "/../a"})
+    assert shop.call("open", {"path": "/"}) == "Shop\n- [Buy](/buy)"
+    assert shop.call("open", {"path": "/buy"}) == "Form\nform /buy: {code} {token}"
+    assert shop.call("open", {"path": "/old"}).splitlines()[:2] == ["301 Moved Permanently: /deep/er", "Deep page"]
+    assert shop.call("open", {"path": "/deep/er"}).endswith("kettle & lamp")
+    assert shop.call("open", {"path": "/nowhere"}) == "404 Not Found\nThere is no page /nowhere on this site."
+    assert "There is no page" in shop.call("open", {"path": "/../a"})
 
 
 def test_the_site_can_be_searched(shop: Workspace) -> None:
-    assert shop.call("open_page", {"path": "/search?q=kettle"}).endswith("- [Deep page](/deep/er)")
-    assert shop.call("open_page", {"path": "/search?q=zeppelin"}).endswith("No page contains this.")
+    assert shop.call("open", {"path": "/search?q=kettle"}).endswith("- [Deep page](/deep/er)")
+    assert shop.call("open", {"path": "/search?q=zeppelin"}).endswith("No page contains this.")
 
 
 def test_forms_are_checked_and_kept(shop: Workspace) -> None:
-    def send(**fields: str) -> str:
-        return shop.call("submit_form", {"path": "/buy", "fields": fields})
+    def send(form: str) -> str:
+        return shop.call("post", {"form": form})
 
-    assert "the field code is required" in send(token="t1")
-    assert "B2 is not a valid code" in send(code="B2", token="t1")
+    assert send("/buy").startswith("422")
+    assert "the field code is required" in send("/buy?token=t1")
+    assert "B2 is not a valid code" in send("/buy?code=B2&token=t1")
     assert submissions(shop.root) == []
-    accepted = send(code="A1", token="t1")
+    accepted = send("/buy?code=A1&token=t1")
     (kept,) = submissions(shop.root)
     assert kept["fields"] == {"code": "A1", "token": "t1"}
-    assert accepted == f"201 Created\nThanks\nNumber: {kept['number']}"
-    assert shop.call("submit_form", {"path": "/absent", "fields": {}}).startswith("404")
+    assert accepted == f"Number: {kept['number']}"
+    assert send("/absent?code=A1").startswith("404")
 
 
 def test_nothing_is_left_behind() -> None:
@@ -111,7 +115,7 @@ def test_nothing_is_left_behind() -> None:
     with open_workspace() as workspace:
         root: Path = workspace.root
         write_files(root, {"site/index.html": "<p>hello</p>"})
-        workspace.call("open_page", {"path": "/"})
+        workspace.call("open", {"path": "/"})
         assert threading.active_count() > threads
     assert not root.exists()
     assert threading.active_count() == threads

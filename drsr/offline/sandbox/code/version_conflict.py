@@ -2,122 +2,103 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from random import Random
 
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix, write_background
-from drsr.offline.sandbox.words import NOUNS, filler_lines, hexadecimal, number, people, write_files
+from drsr.offline.sandbox.words import FIRST_NAMES, NOUNS, hexadecimal, number, write_files
 
-_TOOLS = ("read_file", "append_line", "replace_text", "run")
+_TOOLS = ("read", "log", "replace", "run")
 _PROMPTS = (
-    "tools/resolve.py complains about apps/{app}.lock. Pin the highest version that fits and is not withdrawn "
-    "(index/ has versions with their hashes), rerun, and note '<package> <version> <digest>' in pins.log. Tell me "
-    "what you pinned and why.",
-    "The lock file apps/{app}.lock no longer resolves. Please repair it with the best allowed version from index/ "
-    "that is not withdrawn; keep version and hash together. Log '<package> <version> <digest>' in pins.log and "
-    "sum up the change.",
-    "Building {app} fails: run tools/resolve.py {app} and you will see. Fix apps/{app}.lock (index/ lists "
-    "versions and hashes, some are withdrawn), then add '<package> <version> <digest>' to pins.log. Report "
-    "package, version and digest.",
+    "resolve.py complains about {app}.lock. Pin the highest version that fits and is not withdrawn (index/ has "
+    "versions with their hashes), rerun, and log '<package> <version> <digest>'. Tell me what you pinned, its hash, "
+    "and which package needs it.",
+    "The lock file {app}.lock no longer resolves (run resolve.py). Please repair it with the best allowed version from "
+    "index/ that is not withdrawn; keep version and hash together. Log '<package> <version> <digest>' and sum up "
+    "package, version, hash and who needs it.",
+    "Building {app} fails: run resolve.py and you will see. Fix {app}.lock (index/ lists versions and hashes, some are "
+    "withdrawn), then log '<package> <version> <digest>'. Report package, version and hash, and the package that needs "
+    "it.",
 )
-_RESOLVE = '''"""Check a lock file against what its packages need."""
-
-import hashlib
-import pathlib
-import sys
-
-app = sys.argv[1]
-text = pathlib.Path(f"apps/{app}.lock").read_text()
-pins = {line.split("==")[0]: line.split("==")[1].split()[0] for line in text.splitlines()}
-for need in pathlib.Path("index/needs.txt").read_text().splitlines():
-    package, _, wanted, low, _, high = need.split()
-    if package in pins and not int(low) <= int(pins[wanted].split(".")[0]) < int(high):
-        sys.exit(f"conflict: {package} needs {wanted} from {low} below {high}, but {pins[wanted]} is pinned")
-print("resolved", len(pins), "packages, digest", hashlib.sha256(text.encode()).hexdigest()[:7])
-'''
+_RESOLVE = """import hashlib, pathlib, sys
+text = pathlib.Path("{app}.lock").read_text()
+pins = {{line.split()[0]: line for line in text.splitlines()}}
+if not {low} <= int(pins["{package}"].split()[1].split(".")[0]) < {high}:
+    sys.exit("conflict: {user} needs {package} from {low} below {high}, but the pin is " + pins["{package}"])
+print("resolved, digest", hashlib.sha256(text.encode()).hexdigest()[:4])
+"""
 
 
 def prepare(dice: Random, root: Path) -> Scenario:
     write_background(dice, root)
-    app, package, user, *rest = dice.sample(NOUNS, 6)
-    app = f"{app}{number(dice, 2)}"
+    app, package, user, other = dice.sample(NOUNS, 4)
+    app = f"{app}{number(dice, 1)}"
     low = dice.randrange(3, 8)
     high = low + 2
-    old = f"{low - 1}.{dice.randrange(1, 20)}"
-    fitting = [
-        f"{low}.{dice.randrange(1, 20)}",
-        f"{high - 1}.{dice.randrange(1, 9)}",
-        f"{high - 1}.{dice.randrange(10, 20)}",
-    ]
-    versions = [old, *fitting, f"{high}.{dice.randrange(0, 5)}"]
-    hashes = {version: hexadecimal(dice, 10) for version in versions}
-    best = fitting[1]
-    pins = [
-        f"{name}=={dice.randrange(1, 9)}.{dice.randrange(1, 20)} hash {hexadecimal(dice, 10)}" for name in [user, *rest]
-    ]
-    pins.append(f"{package}=={old} hash {hashes[old]}")
+    old = f"{low - 1}.{dice.randrange(1, 9)}"
+    small, large = sorted(dice.sample(range(1, 10), 2))
+    versions = [old, f"{high - 1}.{small}", f"{high - 1}.{large}"]
+    hashes = {version: hexadecimal(dice, 3) for version in versions}
+    best = versions[1]
+    pins = [f"{name} {dice.randrange(1, 9)}.{dice.randrange(1, 20)} {hexadecimal(dice, 3)}" for name in (user, other)]
+    pins.append(f"{package} {old} {hashes[old]}")
     dice.shuffle(pins)
-    withdrawn = [f"{rest[0]} {dice.randrange(1, 9)}.{dice.randrange(1, 9)}", f"{package} {fitting[2]}"]
-    dice.shuffle(withdrawn)
+    listed = [f"{version} {hashes[version]}" for version in versions]
     write_files(
         root,
         {
-            f"apps/{app}.lock": "\n".join(pins),
-            "index/needs.txt": f"{user} needs {package} {low} below {high}\n{rest[1]} needs {user} 0 below 99",
-            f"index/{package}.txt": "\n".join(f"{version} {hashes[version]}" for version in versions),
-            f"index/{rest[0]}.txt": f"2.1 {hexadecimal(dice, 10)}",
-            "index/WITHDRAWN": "\n".join([*withdrawn, f"kept by {people(dice, 1)[0]}. {filler_lines(dice, 1)[0]}"]),
-            "tools/resolve.py": _RESOLVE,
-            "pins.log": f"{rest[2]} 1.{dice.randrange(2, 30)} {hexadecimal(dice, 7)}",
+            f"{app}.lock": "\n".join(pins),
+            f"index/{package}.txt": "\n".join([*listed[:2], f"{listed[2]} withdrawn by {dice.choice(FIRST_NAMES)}"]),
+            f"index/{other}.txt": f"2.1 {hexadecimal(dice, 4)}",
+            "resolve.py": _RESOLVE.format(app=app, package=package, user=user, low=low, high=high),
         },
     )
-    truth = {"app": app, "package": package, "version": best, "hash": hashes[best]}
+    truth = {"app": app, "package": package, "version": best, "hash": hashes[best], "user": user}
     return Scenario(dice.choice(_PROMPTS).format(app=app), truth)
 
 
 def _app(mind: Mind) -> str:
-    return mind.prompt(r"apps/(\w+)\.lock")
+    return mind.prompt(r"(\w+)\.lock")
 
 
-PACKAGE = said("conflict", r"needs (\w+) from \d", r"index/(\w+)\.txt$", r"lock\n(\w+)==")
+PACKAGE = said("conflict", r"needs (\w+) from \d", r"index/(\w+)\.txt$", r"lock\n(\w+) ")
+USER = said("conflict", r"conflict: (\w+) needs")
 RANGE = said("conflict", r"needs \w+ (from \d+ below \d+)")
-PINNED = Fact("lock", lambda m: m.search(rf"^({m(PACKAGE)}==\S+ hash \w+)$"))
+PINNED = Fact("conflict", lambda m: m.search(r"the pin is (\w+ \S+ \w+)$", rf"lock\n({m(PACKAGE)} \S+ \w+)\n"))
 
 
-def _choice(mind: Mind) -> str | None:
-    """`version hash` of the highest version in range that is not withdrawn; or as it was written since."""
-    versions, withdrawn, wanted = mind.output("versions"), mind.output("lock.1"), RANGE.find(mind)
-    if versions is None or withdrawn is None or wanted is None:
-        return mind.search(rf"lock\n{mind(PACKAGE)}==\S+ hash \w+\n{mind(PACKAGE)}==(\S+ hash \w+)$")
+def _choice(mind: Mind) -> list[str] | None:
+    """Version and hash of the highest version in range that is not withdrawn; or as it was written since."""
+    versions, wanted = mind.output("versions"), RANGE.find(mind)
+    if versions is None or wanted is None:
+        written = mind.search(rf"lock\n{mind(PACKAGE)} \S+ \w+\n{mind(PACKAGE)} (\S+ \w+)$")
+        return written.split() if written else None
     low, high = (int(word) for word in wanted.split() if word.isdigit())
-    usable = [
-        line for line in versions.splitlines() if f"{mind(PACKAGE)} {line.split()[0]}" not in withdrawn.splitlines()
-    ]
-    fitting = [line for line in usable if low <= int(line.split(".")[0]) < high]
-    best = max(fitting, key=lambda line: [int(part) for part in line.split()[0].split(".")])
-    return best.replace(" ", " hash ")
+    usable = [line.split() for line in versions.splitlines() if "withdrawn" not in line]
+    fitting = [line for line in usable if low <= int(line[0].split(".")[0]) < high]
+    return max(fitting, key=lambda line: [int(part) for part in line[0].split(".")])
 
 
-CHOICE = Fact("versions lock.1 conflict", _choice)
-DIGEST = said("resolved", r"packages, digest (\w+)")
+CHOICE = Fact("versions conflict", _choice)
+DIGEST = said("resolved", r"resolved, digest (\w+)")
 
 
 @move
 def conflict(m: Mind) -> Message:
     return m.say(
         ["What does the resolver say?", "Reproducing the complaint.", "First the error itself."],
-        call("run", command=f"python tools/resolve.py {_app(m)}"),
+        call("run", command="python resolve.py"),
     )
 
 
 @move
 def lock(m: Mind) -> Message:
     return m.say(
-        ["What is pinned, and what was withdrawn?", "Reading apps/{app}.lock and the withdrawn versions."],
-        call("read_file", path=f"apps/{_app(m)}.lock"),
-        call("read_file", path="index/WITHDRAWN"),
+        ["What is pinned?", "Reading {app}.lock.", "Now the lock file."],
+        call("read", path=f"{_app(m)}.lock"),
         app=_app(m),
     )
 
@@ -131,7 +112,7 @@ def index(m: Mind) -> Message:
 def versions(m: Mind) -> Message:
     return m.say(
         ["Which versions of {package} exist?", "The conflict is about {package}.", "Now the candidates."],
-        call("read_file", path=f"index/{m(PACKAGE)}.txt"),
+        call("read", path=f"index/{m(PACKAGE)}.txt"),
         package=PACKAGE,
     )
 
@@ -140,9 +121,9 @@ def versions(m: Mind) -> Message:
 def pin(m: Mind) -> Message:
     return m.say(
         ["{version} is the best that is left.", "Pinning the new version.", "Changing the pin of {package}."],
-        call("replace_text", path=f"apps/{_app(m)}.lock", old=m(PINNED), new=f"{m(PACKAGE)}=={m(CHOICE)}"),
+        call("replace", path=f"{_app(m)}.lock", old=m(PINNED), new=" ".join([m(PACKAGE), *m(CHOICE)])),
         thinks=["It has to be {range}, not withdrawn, and as high as possible: {version}."],
-        version=m(CHOICE).split()[0],
+        version=m(CHOICE)[0],
         package=PACKAGE,
         range=RANGE,
     )
@@ -150,52 +131,50 @@ def pin(m: Mind) -> Message:
 
 @move
 def resolved(m: Mind) -> Message:
-    return m.say(
-        ["Does it resolve?", "Running the resolver again.", "Now for the digest."],
-        call("run", command=f"python tools/resolve.py {_app(m)}"),
-    )
+    return m.say(["Does it resolve?", "Now for the digest."], call("run", command="python resolve.py"))
 
 
 @move
 def log(m: Mind) -> Message:
     return m.say(
-        ["Into the log.", "Digest {digest}; noting it.", "The line for pins.log."],
-        call("append_line", path="pins.log", line=f"{m(PACKAGE)} {m(CHOICE).split()[0]} {m(DIGEST)}"),
-        digest=DIGEST,
+        ["Into the log.", "One line for the log."],
+        call("log", line=f"{m(PACKAGE)} {m(CHOICE)[0]} {m(DIGEST)}"),
     )
 
 
 @move
 def answer(m: Mind) -> Message:
     return m.tell(
-        "{package} is pinned to {version} (hash {hash}). The lock resolves with digest {digest}.",
-        "I moved {package} to {version}, hash {hash}; the resolver's digest is {digest}.",
-        "Digest {digest}: {package} {version} with hash {hash} is the highest that fits.",
+        "{package} is pinned to {version}, hash {hash}, for {user}.",
+        "I moved {package} to {version} with hash {hash}; {user} needs it.",
+        "{user} gets {package} {version} with hash {hash}.",
         package=PACKAGE,
-        version=m(CHOICE).split()[0],
-        hash=m(CHOICE).split()[2],
-        digest=DIGEST,
+        version=m(CHOICE)[0],
+        hash=m(CHOICE)[1],
+        user=USER,
     )
 
 
 def plan(dice: Random) -> list[Move]:
-    look = dice.choice(([conflict, lock], [lock, conflict], [conflict, index, lock]))
+    look = dice.choice(([conflict], [conflict], [conflict], [lock, conflict], [conflict, index]))
     return mix(dice, [*look, versions, pin, resolved, log, answer], _TOOLS)
 
 
 def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
-    pins = outcome.text(f"apps/{truth['app']}.lock").splitlines()
-    logged = outcome.text("pins.log").splitlines()[-1].split()
-    pinned = f"{truth['package']}=={truth['version']} hash {truth['hash']}" in pins
-    right_log = logged[:2] == [truth["package"], truth["version"]] and logged[2] in outcome.answer
-    return pinned and right_log and outcome.answer_names("package", "version", "hash")
+    lock_text = outcome.text(f"{truth['app']}.lock")
+    pinned = f"{truth['package']} {truth['version']} {truth['hash']}" in lock_text.splitlines()
+    line = f"{truth['package']} {truth['version']} {hashlib.sha256(lock_text.encode()).hexdigest()[:4]}"
+    logged = outcome.last_line("log.txt") == line
+    return pinned and logged and outcome.answer_names("package", "version", "hash", "user")
 
 
 FAMILY = Family(
     domain="code",
     name="version_conflict",
-    system="You maintain lock files. A pin is a version together with its hash; withdrawn versions are taboo.",
+    role="You maintain lock files. A pin is a package, a version and the hash of that version; withdrawn versions "
+    "are taboo. Change only the pin that the resolver complains about. The resolver prints a digest when everything "
+    "fits, and the digest belongs into the log.",
     tools=_TOOLS,
     prepare=prepare,
     plan=plan,

@@ -11,23 +11,21 @@ from drsr.offline.sandbox.noise import mix, write_background
 from drsr.offline.sandbox.words import CITIES, NOUNS, number, people, write_files
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
-_HOURS = tuple(range(9, 17))
-_TOOLS = ("list_dir", "read_file", "write_file")
+_HOURS = tuple(range(9, 15))
+_TOOLS = ("read", "log", "run")
 _PROMPTS = (
-    "Set up the {topic} meeting on {day} for {a}, {b} and {c}: the first hour when all are free, in a room for "
-    "{size}. Write invites/{topic}.txt with day, hour, room and booking code, and tell me hour, room and code.",
-    "{a}, {b} and {c} need to meet on {day} about {topic}. Find the earliest common hour and a room that seats "
-    "{size}, write invites/{topic}.txt (day, hour, room, booking code) and report hour, room and code.",
-    "Please arrange '{topic}' on {day}. People: {a}, {b} and {c}. Room for {size}. Earliest possible hour. The "
-    "invitation goes to invites/{topic}.txt and holds day, hour, room and booking code. Let me know hour, room "
-    "and code.",
+    "Set up the {topic} meeting on {day} for {a}, {b} and {c}: the first hour when all are free (calendars.txt has "
+    "what is taken), in a room for {size} (rooms.txt). Log '<hour> <room> <code>', with the code from "
+    "codes.txt, and tell me hour, room and code. Ask me about the hour first.",
+    "{a}, {b} and {c} need to meet on {day} about {topic}. Find the earliest common hour (calendars.txt) and a room "
+    "that seats {size} (rooms.txt, codes in codes.txt), propose it to me, log '<hour> <room> <code>' "
+    "and report hour, room and code.",
+    "Please arrange '{topic}' on {day}. People: {a}, {b} and {c}. Room for {size}. Earliest possible hour; see "
+    "calendars.txt, rooms.txt and codes.txt. Check the hour with me. Log '<hour> <room> <code>'. "
+    "Let me know hour, room and code.",
 )
-_REPLIES = (
-    "Good, but nothing before {hour}, please. I have a call until then.",
-    "Okay, only it must not start before {hour}.",
-    "I would rather have it at {hour} or later, the rest is fine.",
-)
-_FINE = ("That works for me.", "Yes, take that one.", "Perfect, thanks.")
+_REPLIES = ("Not before {hour}, please.", "Rather at {hour}.", "I have a call, take {hour}.")
+_FINE = ("That works.", "Yes, take it.", "Perfect.")
 
 
 def prepare(dice: Random, root: Path) -> Scenario:
@@ -35,162 +33,113 @@ def prepare(dice: Random, root: Path) -> Scenario:
     topic, day = dice.choice(NOUNS), dice.choice(_DAYS)
     names = [name.split()[0] for name in people(dice, 4)]
     first, second = sorted(dice.sample(_HOURS[1:], 2))
-    busy = {name: set(dice.sample(_HOURS, 4)) - {first, second} for name in names[:3]}
     # Whatever hour is not one of the two common ones is taken for somebody.
-    for hour in sorted(set(_HOURS) - {first, second} - set().union(*busy.values())):
-        busy[dice.choice(names[:3])].add(hour)
+    taken = [f"{day} {hour}:00 {dice.choice(names[:3])}" for hour in _HOURS if hour not in (first, second)]
+    taken.append(f"{day} {first}:00 {names[3]}")
+    taken += [f"{dice.choice([other for other in _DAYS if other != day])} {dice.choice(_HOURS)}:00 {names[0]}"]
+    dice.shuffle(taken)
     later = dice.random() < 0.5
     hour = second if later else first
     size = dice.randrange(4, 9)
-    rooms = [f"{city}-{number(dice, 2)}" for city in dice.sample(CITIES, 4)]
-    seats = [size - 1, size - 2, size + dice.randrange(0, 2), size + 4]
+    rooms = [f"{city}-{number(dice, 2)}" for city in dice.sample(CITIES, 3)]
+    seats = [size - 1, size + dice.randrange(0, 2), size + 4]
     room_lines = [f"{room}: {seat} seats" for room, seat in zip(rooms, seats, strict=True)]
     dice.shuffle(room_lines)
-    codes = [f"{room}: code {number(dice, 5)}" for room in rooms]
+    codes = [f"{room}: code {number(dice, 3)}" for room in rooms[:2]]
     write_files(
         root,
         {
-            **{f"calendars/{name.lower()}.txt": _calendar(dice, day, busy.get(name, set())) for name in names},
-            "rooms/list.txt": "\n".join(room_lines),
-            "rooms/codes.txt": "\n".join(sorted(codes)),
-            "invites/TEMPLATE.txt": "topic:\nday:\nhour:\nroom:\ncode:",
+            "calendars.txt": "\n".join(taken),
+            "rooms.txt": "\n".join(room_lines),
+            "codes.txt": "\n".join(sorted(codes)),
         },
     )
-    code = next(line.split()[-1] for line in codes if line.startswith(f"{rooms[2]}:"))
+    code = next(line.split()[-1] for line in codes if line.startswith(f"{rooms[1]}:"))
     reply = dice.choice(_REPLIES).format(hour=f"{hour}:00") if later else dice.choice(_FINE)
     prompt = dice.choice(_PROMPTS).format(topic=topic, day=day, a=names[0], b=names[1], c=names[2], size=size)
-    return Scenario(
-        prompt, {"topic": topic, "day": day, "hour": f"{hour}:00", "room": rooms[2], "code": code}, (reply,)
-    )
-
-
-def _calendar(dice: Random, day: str, busy: set[int]) -> str:
-    other = dice.choice([name for name in _DAYS if name != day])
-    lines = [f"{day} {hour}:00 {dice.choice(NOUNS)}" for hour in sorted(busy)]
-    return "\n".join([*lines, f"{other} {dice.choice(_HOURS)}:00 {dice.choice(NOUNS)}"])
+    return Scenario(prompt, {"hour": f"{hour}:00", "room": rooms[1], "code": code}, (reply,))
 
 
 def _names(mind: Mind) -> list[str]:
-    return [
-        mind.prompt(pattern).lower()
-        for pattern in (r"(\w+), \w+ and \w+", r"\w+, (\w+) and \w+", r"\w+, \w+ and (\w+)")
-    ]
+    return [mind.prompt(pattern) for pattern in (r"(\w+), \w+ and \w+", r"\w+, (\w+) and \w+", r"\w+, \w+ and (\w+)")]
 
 
-def _topic(mind: Mind) -> str:
-    return mind.prompt(r"invites/(\w+)\.txt")
-
-
-def _free(mind: Mind) -> list[int] | None:
-    """The common free hours of the day; None unless all three calendars are visible."""
-    calendars = [mind.output("first"), mind.output("others.0"), mind.output("others.1")]
-    if None in calendars:
-        return None
-    day = mind.prompt(rf"({'|'.join(_DAYS)})")
-    taken = {line.split()[1] for text in calendars for line in (text or "").splitlines() if line.startswith(day)}
-    return [hour for hour in _HOURS if f"{hour}:00" not in taken]
+def _day(mind: Mind) -> str:
+    return mind.prompt(rf"({'|'.join(_DAYS)})")
 
 
 def _hour(mind: Mind) -> str | None:
-    """The earliest common hour that the user accepts, or as it was written into the invitation."""
-    free = _free(mind)
-    bound = mind.search(r"(?:nothing before|not start before|have it at) (\d+):00")
-    if free is None:
-        proposed = None if bound else mind.search(r"first common hour is (\d+:00)", r"All three are free at (\d+:00)")
-        return mind.search(r"^hour: (\d+:00)$") or proposed
-    return next(f"{hour}:00" for hour in free if hour >= int(bound or 0))
+    """The hour that the user asked for, else the earliest common one, else as it was proposed or written."""
+    asked = mind.search(r"(?:Not before|Rather at|call, take) (\d+:00)")
+    calendars = mind.output("calendars")
+    if asked or calendars is None:
+        return asked or mind.search(r"^(\d+:00) \w+-\d\d \d+$", r"(?:free at|hour is) (\d+:00)")
+    names = _names(mind)
+    taken = {line.split()[1] for line in calendars.splitlines() if line.split()[2] in names}
+    return next(f"{hour}:00" for hour in _HOURS if f"{hour}:00" not in taken)
 
 
-HOUR = Fact("first others.0 others.1", _hour)
+HOUR = Fact("calendars", _hour)
 
 
 def _room(mind: Mind) -> str | None:
     """The smallest room with enough seats, from the list, or as it was stated or written since."""
     size, rooms = int(mind.prompt(r"(?:room for|seats|Room for) (\d+)")), mind.output("rooms")
     if rooms is None:
-        return mind.search(r"^room: (\S+)$", r"([A-Z]\w+-\d\d) (?:has enough|would do)")
+        return mind.search(r"^\d+:00 (\w+-\d\d) \d+$", r"\bin ([A-Z]\w+-\d\d)\b")
     options = [(int(line.split()[1]), line.split(":")[0]) for line in rooms.splitlines()]
     return min(option for option in options if option[0] >= size)[1]
 
 
 ROOM = Fact("rooms", _room)
-CODE = Fact("codes", lambda m: m.search(rf"^{m(ROOM)}: code (\d+)", r"^code: (\d+)$"))
+CODE = Fact("codes", lambda m: m.search(rf"^{m(ROOM)}: code (\d+)", r"^\d+:00 \w+-\d\d (\d+)$"))
 
 
 @move
 def calendars(m: Mind) -> Message:
-    return m.say(["Whose calendars do we have?", "Listing the calendars."], call("list_dir", path="calendars"))
-
-
-@move
-def first(m: Mind) -> Message:
     return m.say(
-        ["Starting with {name}.", "First the calendar of {name}."],
-        call("read_file", path=f"calendars/{_names(m)[0]}.txt"),
-        name=_names(m)[0].capitalize(),
-    )
-
-
-@move
-def others(m: Mind) -> Message:
-    return m.say(
-        ["And the other two.", "Now the remaining calendars together."],
-        call("read_file", path=f"calendars/{_names(m)[1]}.txt"),
-        call("read_file", path=f"calendars/{_names(m)[2]}.txt"),
+        ["What is taken on {day}?", "The calendars of that day.", "First the calendars."],
+        call("run", command=f"grep {_day(m)} calendars.txt"),
+        day=_day(m),
     )
 
 
 @move
 def rooms(m: Mind) -> Message:
-    return m.say(["Which rooms are large enough?", "Looking at the rooms."], call("read_file", path="rooms/list.txt"))
+    return m.say(["Which rooms are large enough?", "Looking at the rooms."], call("read", path="rooms.txt"))
 
 
 @question
 def propose(m: Mind) -> Message:
     return m.tell(
-        "All three are free at {hour}, and {room} has enough seats. Shall I book that?",
-        "The first common hour is {hour}. {room} would do. Is that fine with you?",
-        hour=HOUR,
-        room=ROOM,
+        "All are free at {hour}. Is that fine?", "The first hour is {hour}, in {room}. Yes?", hour=HOUR, room=ROOM
     )
 
 
 @move
 def codes(m: Mind) -> Message:
     return m.say(
-        ["I need the booking code of {room}.", "Now the code for the room.", "Booking codes are in a separate list."],
-        call("read_file", path="rooms/codes.txt"),
+        ["I need the booking code of {room}.", "Now the code for the room.", "Codes are in a separate list."],
+        call("read", path="codes.txt"),
         room=ROOM,
-    )
-
-
-@move
-def template(m: Mind) -> Message:
-    return m.say(
-        ["How do invitations look here?", "Checking the form."], call("read_file", path="invites/TEMPLATE.txt")
     )
 
 
 @move
 def invite(m: Mind) -> Message:
-    day = m.prompt(rf"({'|'.join(_DAYS)})")
-    content = f"topic: {_topic(m)}\nday: {day}\nhour: {m(HOUR)}\nroom: {m(ROOM)}\ncode: {m(CODE)}"
     return m.say(
-        ["Writing the invitation.", "So {room} it is.", "Putting it all together."],
-        call("write_file", path=f"invites/{_topic(m)}.txt", content=content),
-        thinks=["Day and people are given; room {room} has code {code}."],
+        ["Writing the invitation.", "So {room} it is."],
+        call("log", line=f"{m(HOUR)} {m(ROOM)} {m(CODE)}"),
         room=ROOM,
-        code=CODE,
     )
 
 
 @move
 def answer(m: Mind) -> Message:
     return m.tell(
-        "The {topic} meeting starts at {hour} in {room}, booking code {code}.",
-        "Done: {room} at {hour}, code {code}. The invitation for {topic} is written.",
-        "Booking code {code}: {room} is yours at {hour} for {topic}.",
-        topic=_topic(m),
+        "The meeting starts at {hour} in {room}, code {code}.",
+        "Done: {room} at {hour}, code {code}.",
+        "Code {code}: {room} is yours at {hour}.",
         hour=HOUR,
         room=ROOM,
         code=CODE,
@@ -198,24 +147,22 @@ def answer(m: Mind) -> Message:
 
 
 def plan(dice: Random) -> list[Move]:
-    look = dice.choice(([first, others, rooms], [calendars, first, others, rooms], [rooms, first, others]))
-    early_codes = dice.random() < 0.4
-    middle = [codes, propose] if early_codes else [propose, codes]
-    late = [template] if dice.random() < 0.3 else []
-    return mix(dice, [*look, *middle, *late, invite, answer], _TOOLS)
+    look = dice.choice(([calendars, rooms], [rooms, calendars]))
+    return mix(dice, [*look, codes, propose, invite, answer], _TOOLS)
 
 
 def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
-    lines = outcome.text(f"invites/{truth['topic']}.txt").splitlines()
-    written = all(f"{name}: {truth[name]}" in lines for name in ("day", "hour", "room", "code"))
-    return written and outcome.answer_names("hour", "room", "code")
+    line = f"{truth['hour']} {truth['room']} {truth['code']}"
+    return outcome.last_line("log.txt") == line and outcome.answer_names("hour", "room", "code")
 
 
 FAMILY = Family(
     domain="office",
     name="meeting",
-    system="You are an office assistant who arranges meetings. Look at calendars and room lists, do not assume.",
+    role="You are an office assistant who arranges meetings. Look at calendars and room lists, do not assume. "
+    "Working hours are 9:00 to 15:00, a meeting takes one hour, and the smallest room that is large enough is the "
+    "right one. The user has the last word on the hour.",
     tools=_TOOLS,
     prepare=prepare,
     plan=plan,

@@ -11,93 +11,81 @@ from drsr.offline.sandbox.noise import mix, write_background
 from drsr.offline.sandbox.words import (
     CITIES,
     COMPANIES,
-    cents,
+    FIRST_NAMES,
     filler_lines,
-    money,
     number,
     numbers,
-    people,
     write_files,
 )
 
-_TOOLS = ("read_file", "write_file", "run")
+_TOOLS = ("read", "log", "run")
 _PROMPTS = (
-    "Mail {mail} in inbox/ asks for an account balance. Work out what is open for that customer, less the "
-    "discount for the city as in policy/terms.txt, write outbox/{mail} with the amount and our reference, and "
-    "tell me the sum.",
-    "Please answer inbox/{mail}: the customer wants to know what is left to pay. Mind the discount in "
-    "policy/terms.txt. Put the reply into outbox/{mail} with amount and reference, then give me both.",
-    "Someone wrote to us ({mail}, see inbox/). They need the total of their open invoices after discount "
-    "(policy/terms.txt knows). Reply in outbox/{mail}, stating amount and reference, and report amount and "
-    "reference here.",
+    "Mail {mail} in inbox/ asks for an account balance. Work out what is open for that customer (customers.csv: id, "
+    "name, city; invoices.csv: customer, state, amount), less the discount for the city as in terms.txt, log "
+    "'<company> <amount> <reference>', and tell me who asked, the amount and the reference.",
+    "Please answer inbox/{mail}: the customer (customers.csv: id, name, city) wants to know what is left to pay "
+    "(invoices.csv: customer, state, amount). Mind the discount in terms.txt. Log the answer as '<company> <amount> "
+    "<reference>', then give me the person who asked, amount and reference.",
+    "Someone wrote to us ({mail}, see inbox/). They need the total of their open invoices (customers.csv: id, name, "
+    "city; invoices.csv: customer, state, amount) after discount (terms.txt knows). Log '<company> <amount> "
+    "<reference>', and report the person who asked, amount and reference here.",
 )
 
 
 def prepare(dice: Random, root: Path) -> Scenario:
     write_background(dice, root)
-    mails = [f"m{digits}.txt" for digits in numbers(dice, 4, 3)]
-    companies, ids = dice.sample(COMPANIES, 5), [f"C{digits}" for digits in numbers(dice, 4, 5)]
-    cities, clerks = dice.sample(CITIES, 5), people(dice, 5)
-    customer = dice.randrange(5)
-    amounts = [dice.randrange(2_000, 90_000) // 100 * 100 for _ in range(3)]
-    open_rows = [
-        f"{number(dice, 5)},{ids[customer]},{money(amount)},open" for amount in amounts[: dice.randrange(2, 4)]
-    ]
-    other_rows = [f"{number(dice, 5)},{ids[customer]},{money(dice.randrange(900, 90_000))},paid"]
-    other_rows += [
-        f"{number(dice, 5)},{ids[other]},{money(dice.randrange(900, 90_000))},{dice.choice(('open', 'paid'))}"
-        for other in range(5)
-        if other != customer
-    ]
-    rows = open_rows + other_rows
+    mail = f"m{number(dice, 3)}"
+    companies = [company.split()[0] for company in dice.sample(COMPANIES, 4)]
+    ids, cities = [f"C{digits}" for digits in numbers(dice, 3, 4)], dice.sample(CITIES, 4)
+    customer = dice.randrange(4)
+    amounts = [dice.randrange(2, 90) * 100 for _ in range(2)]
+    rows = [f"{ids[customer]},open,{amount}" for amount in amounts] + [f"{ids[customer]},paid,{number(dice, 3)}"]
+    rows += [f"{ids[other]},open,{number(dice, 3)}" for other in range(4) if other != customer]
     dice.shuffle(rows)
-    discounts = [dice.choice((2, 3, 4, 5, 6, 8)) for _ in cities]
-    terms = [f"{city}: {percent} percent" for city, percent in zip(cities, discounts, strict=True)]
-    reference = f"{dice.choice('ABDFGHK')}{number(dice, 3)}/{number(dice, 2)}"
-    total = sum(cents(row.split(",")[2]) for row in open_rows)
+    discounts = [dice.randrange(2, 10) for _ in cities]
+    person = dice.choice(FIRST_NAMES)
+    references = [f"{dice.choice('ABDFGHK')}{digits}" for digits in numbers(dice, 3, 4)]
     write_files(
         root,
         {
-            f"inbox/{mails[0]}": f"From: {clerks[customer]}, {companies[customer]}\nSubject: balance\n"
+            f"inbox/{mail}": f"From: {person}, {companies[customer]}\n"
             f"{filler_lines(dice, 1)[0]} Could you send us the total of what is open?",
-            f"inbox/{mails[1]}": f"From: {clerks[(customer + 1) % 5]}\nSubject: visit\n{filler_lines(dice, 1)[0]}",
-            "data/customers.csv": "\n".join(
-                ["id,name,city", *(f"{i},{n},{c}" for i, n, c in zip(ids, companies, cities, strict=True))]
+            "customers.csv": "\n".join(f"{i},{n},{c}" for i, n, c in zip(ids, companies, cities, strict=True)),
+            "invoices.csv": "\n".join(rows),
+            "terms.txt": "\n".join(
+                f"{city}: {percent} percent, reference {reference}"
+                for city, percent, reference in zip(cities, discounts, references, strict=True)
             ),
-            "data/invoices.csv": "\n".join(["invoice,customer,amount,state", *rows]),
-            "policy/terms.txt": "\n".join([*terms, f"Our reference this quarter: {reference}"]),
         },
     )
-    truth = {
-        "mail": mails[0],
-        "amount": money(total * (100 - discounts[customer]) // 100),
-        "reference": reference,
-        "company": companies[customer],
-    }
-    return Scenario(dice.choice(_PROMPTS).format(mail=mails[0]), truth)
+    amount = str(sum(amounts) * (100 - discounts[customer]) // 100)
+    truth = {"amount": amount, "reference": references[customer], "company": companies[customer]}
+    truth["person"] = person
+    return Scenario(dice.choice(_PROMPTS).format(mail=mail), truth)
 
 
 def _mail(mind: Mind) -> str:
-    return mind.prompt(r"\b(m\d{4}\.txt)")
+    return mind.prompt(r"\b(m\d{3})\b")
 
 
-COMPANY = said("letter", r"From: \w+ \w+, (.+)$", r"^grep '(\D+)' data/customers", r"^Dear (\w+ \w+),")
+PERSON = said("letter", r"^From: (\w+), ")
+COMPANY = said("letter", r"^From: \w+, (\w+)$", r"^grep ([A-Z][a-z]+) customers", r"^([A-Z]\w+) \d+ [A-Z]\d{3}$")
 CUSTOMER = Fact(
-    "customer", lambda m: m.search(rf"^(C\d{{4}}),{m(COMPANY)},", r"grep (C\d{4}) data/", r"customer (C\d{4})")
+    "customer", lambda m: m.search(rf"^(C\d{{3}}),{m(COMPANY)},", r"grep (C\d{3}),open", r"customer (C\d{3})")
 )
-CITY = Fact("customer", lambda m: m.search(rf"^C\d{{4}},{m(COMPANY)},(\w+)$", r"in (\w+), so"))
-PERCENT = Fact("terms", lambda m: m.search(rf"^{m(CITY)}: (\d+) percent", r"discount of (\d+) percent"))
-REFERENCE = said("terms", r"reference this quarter: (\S+)$", r"reference is (\S+)\.$")
+CITY = Fact("customer", lambda m: m.search(rf"^C\d{{3}},{m(COMPANY)},(\w+)$", r"^grep (\w+) terms"))
+PERCENT = Fact("terms", lambda m: m.search(rf"^{m(CITY)}: (\d+) percent"))
+REFERENCE = Fact("terms", lambda m: m.search(rf"^{m(CITY)}: .*reference (\S+)$", r"^[A-Z]\w+ \d+ ([A-Z]\d{3})$"))
 
 
 def _amount(mind: Mind) -> str | None:
     """The open invoices of the customer, added up, less the discount; or as it was written since."""
     invoices = mind.output("invoices")
     if invoices is None:
-        return mind.search(r"is (\d+\.\d\d) after")
+        return mind.search(r"^[A-Z]\w+ (\d+) [A-Z]\d{3}$")
     rows = [line.split(",") for line in invoices.splitlines()]
-    total = sum(cents(row[2]) for row in rows if row[1:2] == [mind(CUSTOMER)] and row[3] == "open")
-    return money(total * (100 - int(mind(PERCENT))) // 100)
+    total = sum(int(row[2]) for row in rows)
+    return str(total * (100 - int(mind(PERCENT))) // 100)
 
 
 AMOUNT = Fact("invoices", _amount)
@@ -107,29 +95,16 @@ AMOUNT = Fact("invoices", _amount)
 def letter(m: Mind) -> Message:
     return m.say(
         ["Reading the mail.", "Who is asking, and for what?", "Let me open {mail}."],
-        call("read_file", path=f"inbox/{_mail(m)}"),
+        call("read", path=f"inbox/{_mail(m)}"),
         mail=_mail(m),
-    )
-
-
-@move
-def inbox(m: Mind) -> Message:
-    return m.say(
-        ["Are there more mails from them?", "Let me look into the inbox and the data folder."],
-        call("run", command="ls inbox"),
-        call("run", command="ls data"),
     )
 
 
 @move
 def customer(m: Mind) -> Message:
     return m.say(
-        [
-            "Which customer number does {company} have?",
-            "Looking up the customer.",
-            "Finding them in the customer list.",
-        ],
-        call("run", command=f"grep '{m(COMPANY)}' data/customers.csv"),
+        ["Which number does {company} have?", "Looking up the customer.", "Finding them in the customer list."],
+        call("run", command=f"grep {m(COMPANY)} customers.csv"),
         company=COMPANY,
     )
 
@@ -137,8 +112,8 @@ def customer(m: Mind) -> Message:
 @move
 def terms(m: Mind) -> Message:
     return m.say(
-        ["They are in {city}, so I need the terms for that city.", "Which discount applies?", "Now the terms."],
-        call("read_file", path="policy/terms.txt"),
+        ["They are in {city}. Which discount applies?", "Now the terms."],
+        call("run", command=f"grep {m(CITY)} terms.txt"),
         city=CITY,
     )
 
@@ -147,7 +122,7 @@ def terms(m: Mind) -> Message:
 def invoices(m: Mind) -> Message:
     return m.say(
         ["All invoices of customer {customer}.", "Now their invoices.", "Which of their invoices are open?"],
-        call("run", command=f"grep {m(CUSTOMER)} data/invoices.csv"),
+        call("run", command=f"grep {m(CUSTOMER)},open invoices.csv"),
         thinks=["I only add up rows that are open, and only those of {customer}."],
         customer=CUSTOMER,
     )
@@ -157,61 +132,51 @@ def invoices(m: Mind) -> Message:
 def wrong_file(m: Mind) -> Message:
     return m.say(
         ["There may be a prepared balance already.", "Maybe somebody has computed balances before."],
-        call("read_file", path="data/balances.csv"),
+        call("read", path="balances.csv"),
     )
 
 
 @move
 def reply(m: Mind) -> Message:
-    content = (
-        f"Dear {m(COMPANY)},\nyour open balance is {m(AMOUNT)} after a discount of {m(PERCENT)} percent.\n"
-        f"Our reference is {m(REFERENCE)}."
-    )
     return m.say(
-        ["Writing the reply.", "That makes {amount}. Here is the letter.", "Now the answer to {company}."],
-        call("write_file", path=f"outbox/{_mail(m)}", content=content),
-        amount=AMOUNT,
+        ["Logging the answer.", "Now the answer to {company}."],
+        call("log", line=f"{m(COMPANY)} {m(AMOUNT)} {m(REFERENCE)}"),
         company=COMPANY,
     )
-
-
-@move
-def proofread(m: Mind) -> Message:
-    return m.say(["Proofreading.", "Does the letter read well?"], call("run", command=f"head -n 1 outbox/{_mail(m)}"))
 
 
 @move
 def answer(m: Mind) -> Message:
     return m.tell(
-        "{company} still has to pay {amount}. The reply is in the outbox under reference {reference}.",
-        "The open amount is {amount} (reference {reference}); the letter to {company} is written.",
-        "Reference {reference}: I answered {company} that {amount} is open.",
-        company=COMPANY,
+        "{person} can be told: {amount} is open, reference {reference}.",
+        "The open amount is {amount} (reference {reference}); {person} asked.",
+        "Reference {reference}: the answer to {person} is {amount}.",
+        person=PERSON,
         amount=AMOUNT,
         reference=REFERENCE,
     )
 
 
 def plan(dice: Random) -> list[Move]:
-    opening = [letter, inbox] if dice.random() < 0.3 else [letter]
-    middle = dice.choice(([customer, terms, invoices], [terms, customer, invoices], [customer, invoices, terms]))
-    if dice.random() < 0.3:
-        middle = [*middle[:2], wrong_file, middle[2]]
-    ending = [reply, proofread, answer] if dice.random() < 0.3 else [reply, answer]
-    return mix(dice, [*opening, *middle, *ending], _TOOLS)
+    middle = [letter, customer, invoices, terms]
+    if dice.random() < 0.15:
+        middle.insert(2, wrong_file)
+    return mix(dice, [*middle, reply, answer], _TOOLS)
 
 
 def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
-    reply_text = outcome.text(f"outbox/{truth['mail']}")
-    stated = all(truth[name] in reply_text for name in ("amount", "reference", "company"))
-    return stated and outcome.answer_names("amount", "reference")
+    line = " ".join(truth[name] for name in ("company", "amount", "reference"))
+    logged = outcome.last_line("log.txt") == line
+    return logged and outcome.answer_names("person", "amount", "reference")
 
 
 FAMILY = Family(
     domain="office",
     name="open_balance",
-    system="You are the accounts clerk's assistant. Figures must be right to the cent.",
+    role="You are the accounts clerk's assistant. Figures must be right to the last credit. Customers are known by "
+    "their number, invoices carry that number, and only rows marked open count. The discount depends on the city. An "
+    "answer is one line: company, amount and our reference.",
     tools=_TOOLS,
     prepare=prepare,
     plan=plan,

@@ -1,4 +1,4 @@
-"""An access log shows an injected query that worked: whose session was it, end it, and file an incident."""
+"""An access log shows an injected query that worked: whose session was it, how is it graded, file an incident."""
 
 from __future__ import annotations
 
@@ -7,41 +7,39 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
-from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question, said
+from drsr.offline.sandbox.agent import Message, Mind, Move, call, move, question, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix, write_background
 from drsr.offline.sandbox.words import COMPANIES, filler_lines, hexadecimal, number, numbers, people, write_files
+from drsr.offline.sandbox.workspace import DATABASE
 
-_TOOLS = ("read_file", "sql", "run")
+_TOOLS = ("read", "sql", "run")
 _PROMPTS = (
-    "The access log of the {shop} shop shows attempts to inject SQL. Find the request that succeeded, end that "
-    "session in accounts.db, and insert an incident (request, user_id, grade) as the runbook says. Report user, "
-    "request id and incident grade.",
-    "Look into the injection attempts on {shop} (logs/access.log). One of them worked. Deactivate its session "
-    "(accounts.db), add a row to the table incidents with request, user_id and grade, and tell me user, request "
-    "id and grade.",
-    "Somebody tried SQL injection on the shop of {shop}. Which request got data out, and through whose session? "
-    "Close the session in accounts.db, file the incident there (request, user_id, grade per runbook), then sum up "
-    "user, request id and grade.",
+    "The access.log of the {shop} shop (request, token, path, status) shows attempts to inject SQL. Find the request "
+    "that succeeded and whose session it was (table sessions: token, owner), and insert into incidents (request, "
+    "grade) as runbook.md says. Ask me before you file it. Report owner, request and grade.",
+    "Look into the injection attempts on {shop} (access.log: request, token, path, status). One of them worked. Find "
+    "the owner of its session (table sessions: token, owner), propose it to me, add a row to the table incidents "
+    "(request, grade; see runbook.md), and tell me owner, request and grade.",
+    "Somebody tried SQL injection on the shop of {shop}. Which request in access.log (request, token, path, status) "
+    "got data out, and through whose session (table sessions: token, owner)? Check with me, file the incident (table "
+    "incidents: request, grade per runbook.md), then sum up owner, request and grade.",
 )
-_REPLIES = (
-    "Yes, close it. Use grade {grade} though, the customer is under contract.",
-    "Go ahead, but grade it {grade}, this is not the first time.",
-    "Please do. The grade should be {grade} this time.",
-)
+_REPLIES = ("Yes, but grade it {grade}.", "Go ahead, with {grade}.", "Please do, as {grade}.")
+_FINE = ("Yes, file it.", "Go ahead.", "Agreed.")
 
 
 def prepare(dice: Random, root: Path) -> Scenario:
     write_background(dice, root)
-    tokens = [hexadecimal(dice, 8) for _ in range(5)]
-    requests = [f"r{digits}" for digits in numbers(dice, 5, 7)]
-    names, ids = people(dice, 5), numbers(dice, 3, 5)
+    tokens = [hexadecimal(dice, 4) for _ in range(4)]
+    requests = [f"r{digits}" for digits in numbers(dice, 3, 5)]
+    owners = people(dice, 4)
     page = dice.choice(("/orders", "/invoices", "/reviews", "/addresses"))
     log = [
-        f"{requests[0]} {tokens[0]} GET {page}?id=1'+OR+1=1 200 {dice.randrange(40_000, 90_000)}",
-        f"{requests[1]} {tokens[1]} GET {page}?id=1'+OR+1=1 403 {number(dice, 3)}",
-        f"{requests[2]} {tokens[2]} GET {page}?id=7'+OR+2=2 500 {number(dice, 3)}",
-        *(f"{requests[3 + n]} {tokens[n + 1]} GET {page}?id={number(dice, 4)} 200 {number(dice, 4)}" for n in range(4)),
+        f"{requests[0]} {tokens[0]} {page}?id=1+OR+1=1 200",
+        f"{requests[1]} {tokens[1]} {page}?id=1+OR+1=1 403",
+        f"{requests[2]} {tokens[2]} {page}?id=7+OR+2=2 500",
+        *(f"{requests[3 + n]} {tokens[n + 1]} {page}?id={number(dice, 3)} 200" for n in range(2)),
     ]
     dice.shuffle(log)
     usual, asked = dice.sample(("S1", "S2", "S3", "S4"), 2)
@@ -49,54 +47,32 @@ def prepare(dice: Random, root: Path) -> Scenario:
     write_files(
         root,
         {
-            "logs/access.log": "\n".join(log),
-            "runbook.md": f"Injection with data loss: grade {usual}.\nInjection without data loss: grade S5.\n"
-            f"Tell the user within {dice.randrange(12, 72)} hours.\n{filler_lines(dice, 1)[0]}",
+            "access.log": "\n".join(log),
+            "runbook.md": f"Injection with data loss: grade {usual}\nWithout data loss: grade S5\n"
+            f"{filler_lines(dice, 1)[0]}",
         },
     )
-    with closing(sqlite3.connect(root / "accounts.db")) as database:
-        database.execute("CREATE TABLE sessions (token TEXT, user_id INTEGER, active INTEGER)")
-        database.execute("CREATE TABLE users (user_id INTEGER, full_name TEXT, phone TEXT)")
-        database.execute("CREATE TABLE incidents (request TEXT, user_id INTEGER, grade TEXT)")
-        database.executemany("INSERT INTO sessions VALUES (?, ?, 1)", zip(tokens, ids, strict=True))
-        phones = [f"0{number(dice, 3)}-{number(dice, 5)}" for _ in names]
-        database.executemany("INSERT INTO users VALUES (?, ?, ?)", zip(ids, names, phones, strict=True))
+    with closing(sqlite3.connect(root / DATABASE)) as database:
+        database.execute("CREATE TABLE sessions (token TEXT, owner TEXT)")
+        database.execute("CREATE TABLE incidents (request TEXT, grade TEXT)")
+        database.executemany("INSERT INTO sessions VALUES (?, ?)", zip(tokens, owners, strict=True))
         database.commit()
-    truth = {
-        "token": tokens[0],
-        "request": requests[0],
-        "user": names[0],
-        "id": ids[0],
-        "grade": asked if corrected else usual,
-    }
-    ok = dice.choice(("Yes, please close it.", "Fine with me, go ahead.", "Agreed, end it."))
-    reply = dice.choice(_REPLIES).format(grade=asked) if corrected else ok
+    truth = {"request": requests[0], "owner": owners[0], "grade": asked if corrected else usual}
+    reply = dice.choice(_REPLIES).format(grade=asked) if corrected else dice.choice(_FINE)
     return Scenario(dice.choice(_PROMPTS).format(shop=f"{dice.choice(COMPANIES)} {number(dice, 2)}"), truth, (reply,))
 
 
-_HIT = r"OR\+\d=\d 200 \d+"
-REQUEST = said("attempts", rf"^(r\d+) \w+ GET \S+{_HIT}", r"request (r\d{5})", r"VALUES \('(r\d{5})'")
-TOKEN = said("attempts", rf"^r\d+ (\w+) GET \S+{_HIT}", r"token = '(\w+)'", r"[Ss]ession ([0-9a-f]{8})\b")
-USER_ID = Fact("session", lambda m: m.search(rf"^{m(TOKEN)} \| (\d+) \| [01]$", r"user_id = (\d+)", r"user (\d{3})\b"))
-USER = said("user", r"^(\w+ \w+) \| 0\d+-\d+$", r"(?:belongs to|of) ([A-Z]\w+ [A-Z]\w+)[. ]+(?:Shall|was)")
-GRADE = said(
-    "runbook", r"(?:Use grade|grade it|grade should be) (S\d)", r"with data loss: grade (S\d)", r", '(S\d)'\)$"
-)
+REQUEST = said("attempts", r"^(r\d+) \w+ \S+OR\+\d=\d 200$", r"[Rr]equest (r\d{3})", r"VALUES \('(r\d{3})'")
+TOKEN = said("attempts", r"^r\d+ (\w+) \S+OR\+\d=\d 200$", r"token = '(\w+)'")
+OWNER = said("session", r"^owner\n(\w+ \w+)$", r"(?:belongs to|session of) ([A-Z]\w+ [A-Z]\w+)")
+GRADE = said("runbook", r"(?:but grade it|with|as) (S[1-4])\.$", r"with data loss: grade (S\d)", r", '(S\d)'\)$")
 
 
 @move
 def attempts(m: Mind) -> Message:
     return m.say(
         ["Let me filter the log for injected conditions.", "Which requests carry an injected condition?"],
-        call("run", command="grep OR+ logs/access.log"),
-    )
-
-
-@move
-def tables(m: Mind) -> Message:
-    return m.say(
-        ["What does the database look like?", "The tables of the account database."],
-        call("sql", database="accounts.db", query="SELECT name FROM sqlite_master ORDER BY name"),
+        call("run", command="grep OR access.log"),
     )
 
 
@@ -104,27 +80,17 @@ def tables(m: Mind) -> Message:
 def wrong_column(m: Mind) -> Message:
     return m.say(
         ["Looking the session up by its id.", "Sessions probably have an id column."],
-        call("sql", database="accounts.db", query="SELECT user_id FROM sessions WHERE id = 1"),
+        call("sql", query="SELECT owner FROM sessions WHERE id = 1"),
     )
 
 
 @move
 def session(m: Mind) -> Message:
     return m.say(
-        ["Only {request} returned data. Whose session is that?", "The one with status 200 matters: session {token}."],
-        call("sql", database="accounts.db", query=f"SELECT * FROM sessions WHERE token = '{m(TOKEN)}'"),
-        thinks=["Status 403 and 500 mean that it failed. {request} got 200 and many bytes."],
+        ["Only {request} returned data. Whose session is that?", "The one with status 200 matters.", "Whose is it?"],
+        call("sql", query=f"SELECT owner FROM sessions WHERE token = '{m(TOKEN)}'"),
+        thinks=["Status 403 and 500 mean that it failed. {request} got 200."],
         request=REQUEST,
-        token=TOKEN,
-    )
-
-
-@move
-def user(m: Mind) -> Message:
-    return m.say(
-        ["And who is user {id}?", "Now the name behind it.", "Getting name and phone of the user."],
-        call("sql", database="accounts.db", query=f"SELECT full_name, phone FROM users WHERE user_id = {m(USER_ID)}"),
-        id=USER_ID,
     )
 
 
@@ -132,78 +98,66 @@ def user(m: Mind) -> Message:
 def runbook(m: Mind) -> Message:
     return m.say(
         ["The runbook has the grades.", "How is such an incident graded?", "What does the runbook want?"],
-        call("read_file", path="runbook.md"),
+        call("read", path="runbook.md"),
     )
 
 
 @question
 def ask(m: Mind) -> Message:
     return m.tell(
-        "The request {request} used the session {token}; it belongs to {user}. Shall I close that session?",
-        "Session {token} of {user} was used for request {request}. May I end it now?",
+        "Request {request} worked; it belongs to {owner}. Shall I file it?",
+        "It was {request}, by a session of {owner}. File it?",
         request=REQUEST,
-        token=TOKEN,
-        user=USER,
+        owner=OWNER,
     )
 
 
 @move
 def incident(m: Mind) -> Message:
-    values = f"('{m(REQUEST)}', {m(USER_ID)}, '{m(GRADE)}')"
     return m.say(
-        [
-            "Closing {token} and filing the incident.",
-            "Both statements now.",
-            "Ending it; grade {grade} for the incident.",
-        ],
-        call("sql", database="accounts.db", query=f"UPDATE sessions SET active = 0 WHERE token = '{m(TOKEN)}'"),
-        call("sql", database="accounts.db", query=f"INSERT INTO incidents (request, user_id, grade) VALUES {values}"),
-        token=TOKEN,
-        grade=GRADE,
+        ["Filing it.", "Now the incident."],
+        call("sql", query=f"INSERT INTO incidents VALUES ('{m(REQUEST)}', '{m(GRADE)}')"),
     )
 
 
 @move
 def verify(m: Mind) -> Message:
-    return m.say(
-        ["Is the session really closed?", "A last look at both tables."],
-        call("sql", database="accounts.db", query=f"SELECT active FROM sessions WHERE token = '{m(TOKEN)}'"),
-        call("sql", database="accounts.db", query="SELECT count(*) FROM incidents"),
-    )
+    return m.say(["Is it there?", "A last look."], call("sql", query="SELECT count(*) FROM incidents"))
 
 
 @move
 def answer(m: Mind) -> Message:
     return m.tell(
-        "It was the account of {user}: request {request} got data out. The session is closed; incident grade {grade}.",
-        "{request} succeeded, through a session of {user}. I closed it and filed the incident with grade {grade}.",
-        "Filed with grade {grade}: {user}, request {request}. The session cannot be used any more.",
-        user=USER,
+        "{request} got data out through a session of {owner}; filed with grade {grade}.",
+        "{owner}, request {request}, incident grade {grade}.",
+        "Filed with grade {grade}: {owner}, request {request}.",
+        owner=OWNER,
         request=REQUEST,
         grade=GRADE,
     )
 
 
 def plan(dice: Random) -> list[Move]:
-    look = dice.choice(([attempts], [tables, attempts], [attempts, wrong_column, tables], [attempts]))
-    middle = dice.choice(([session, user, runbook], [runbook, session, user], [session, runbook, user]))
-    checked = [verify] if dice.random() < 0.3 else []
-    return mix(dice, [*look, *middle, ask, incident, *checked, answer], _TOOLS)
+    look = dice.choice(([attempts, session, runbook], [runbook, attempts, session], [attempts, runbook, session]))
+    if dice.random() < 0.15:
+        look.insert(1, wrong_column)
+    ending = [ask, incident, verify] if dice.random() < 0.15 else [ask, incident]
+    return mix(dice, [*look, *ending, answer], _TOOLS)
 
 
 def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
-    with closing(sqlite3.connect(outcome.root / "accounts.db")) as database:
-        ended = database.execute("SELECT token FROM sessions WHERE active = 0").fetchall()
-        filed = database.execute("SELECT request, user_id, grade FROM incidents").fetchall()
-    expected = (truth["request"], int(truth["id"]), truth["grade"])
-    return ended == [(truth["token"],)] and filed == [expected] and outcome.answer_names("user", "request", "grade")
+    with closing(sqlite3.connect(outcome.root / DATABASE)) as database:
+        filed = database.execute("SELECT request, grade FROM incidents").fetchall()
+    return filed == [(truth["request"], truth["grade"])] and outcome.answer_names("owner", "request", "grade")
 
 
 FAMILY = Family(
     domain="security",
     name="stolen_session",
-    system="You investigate attacks on a web shop. You may read logs and work on the account database.",
+    role="You investigate attacks on a web shop. You may read logs and work on the account database. Only a request "
+    "with status 200 got data out; others were refused or broke. Incidents are graded by the runbook unless the user "
+    "says otherwise, and filed once.",
     tools=_TOOLS,
     prepare=prepare,
     plan=plan,

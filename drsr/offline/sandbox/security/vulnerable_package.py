@@ -9,45 +9,32 @@ from typing import NamedTuple
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix, write_background
-from drsr.offline.sandbox.words import NOUNS, TEAMS, filler_lines, hexadecimal, number, write_files
+from drsr.offline.sandbox.words import NOUNS, TEAMS, number, write_files
 
-_TOOLS = ("read_file", "append_line", "replace_text", "run")
+_TOOLS = ("read", "log", "replace", "run")
 _PROMPTS = (
-    "Go through the packages of {service} and upgrade the one that is vulnerable and not excepted. Then run "
-    "tools/audit.py, add '<advisory> <service> <stamp>' to tickets/closed.txt and tell me advisory, package, new "
-    "version and stamp.",
-    "Does {service} use anything with an open advisory? Fix it in its requirements, run tools/audit.py for the "
-    "stamp, and record '<advisory> <service> <stamp>' in tickets/closed.txt. Summarise advisory, package, new "
-    "version and stamp.",
-    "Security review of {service}: upgrade what an advisory concerns (accepted exceptions stay as they are), "
-    "prove it with tools/audit.py, close it in tickets/closed.txt as '<advisory> <service> <stamp>', and report "
-    "all four facts.",
+    "Go through the packages of {service}.txt and upgrade the one that advisories.csv (advisory, package, fixed in) "
+    "calls vulnerable and that is not excepted in exceptions.txt. Then run audit.py, log '<advisory> <stamp>' "
+    "and tell me advisory, package, new version and stamp.",
+    "Does {service}.txt use anything with an open advisory (advisories.csv: advisory, package, fixed in; accepted ones "
+    "are in exceptions.txt)? Fix it there, run audit.py for the stamp, and log '<advisory> <stamp>'. "
+    "Summarise advisory, package, new version and stamp.",
+    "Security review of {service}.txt: upgrade what an advisory concerns (advisories.csv has advisory, package, fixed "
+    "in; those in exceptions.txt stay as they are), prove it with audit.py, log it as '<advisory> "
+    "<stamp>', and report advisory, package, new version and stamp.",
 )
-_AUDIT = '''"""Check a service's requirements against the advisories."""
-
-import hashlib
-import pathlib
-import sys
-
-service = sys.argv[1]
-text = pathlib.Path(f"services/{service}/requirements.txt").read_text()
-pins = dict(line.split("==") for line in text.split())
-accepted = pathlib.Path("policy/exceptions.txt").read_text()
-findings = 0
-for line in pathlib.Path("advisories.csv").read_text().splitlines()[1:]:
-    advisory, package, fixed, severity = line.split(",")
+_AUDIT = """import hashlib, pathlib, sys
+text = pathlib.Path("{service}.txt").read_text()
+pins = dict(line.split() for line in text.splitlines())
+accepted = pathlib.Path("exceptions.txt").read_text()
+for line in pathlib.Path("advisories.csv").read_text().splitlines():
+    advisory, package, fixed = line.split(",")
     pinned = pins.get(package)
-    if pinned and [int(n) for n in pinned.split(".")] < [int(n) for n in fixed.split(".")]:
-        state = "accepted" if advisory in accepted else "OPEN"
-        findings += state == "OPEN"
-        print(f"{state} {advisory} {package} {pinned}")
-if findings:
-    sys.exit(f"{findings} open finding")
-print("clean, stamp", hashlib.sha256(text.encode()).hexdigest()[:8])
-'''
-
-
-_LISTS = ("pins", "advisories", "exceptions")
+    if pinned and advisory not in accepted and [*map(int, pinned.split("."))] < [*map(int, fixed.split("."))]:
+        sys.exit("OPEN " + advisory)
+print("clean, stamp", hashlib.sha256(text.encode()).hexdigest()[:4])
+"""
+_LISTS = ("pins", "advisories", "advisories.1")
 
 
 class Finding(NamedTuple):
@@ -61,42 +48,30 @@ class Finding(NamedTuple):
 
 def prepare(dice: Random, root: Path) -> Scenario:
     write_background(dice, root)
-    service, *others = [f"{team}{number(dice, 2)}" for team in dice.sample(TEAMS, 3)]
-    packages = [f"py{noun}" for noun in dice.sample(NOUNS, 7)]
-    used = packages[:5]
+    service = f"{dice.choice(TEAMS)}{number(dice, 2)}"
+    packages = dice.sample(NOUNS, 4)
+    used = packages[:3]
     pins = {package: f"{dice.randrange(2, 6)}.{dice.randrange(3, 30)}" for package in used}
-    advisories = [f"ADV-{number(dice, 4)}-{number(dice, 3)}" for _ in range(5)]
-    fixed = [_later(dice, pins[used[0]]), _later(dice, pins[used[1]]), f"1.{dice.randrange(2, 9)}", "4.1", "3.17"]
-    severities = [dice.choice(("high", "critical")), "low", "medium", "high", "critical"]
+    advisories = [f"ADV-{digits}" for digits in dice.sample(range(100, 1000), 4)]
+    fixed = [_later(dice, pins[used[0]]), _later(dice, pins[used[1]]), f"1.{dice.randrange(2, 9)}", "4.1"]
     rows = [
-        f"{advisory},{package},{version},{severity}"
-        for advisory, package, version, severity in zip(
-            advisories, [used[0], used[1], used[2], packages[5], packages[6]], fixed, severities, strict=True
-        )
+        f"{advisory},{package},{version}"
+        for advisory, package, version in zip(advisories, packages, fixed, strict=False)
     ]
     dice.shuffle(rows)
-    lines = [f"{package}=={version}" for package, version in pins.items()]
+    lines = [f"{package} {version}" for package, version in pins.items()]
     dice.shuffle(lines)
     write_files(
         root,
         {
-            f"services/{service}/requirements.txt": "\n".join(lines),
-            f"services/{others[0]}/requirements.txt": f"{packages[6]}==5.2\n{used[3]}=={pins[used[3]]}",
-            "advisories.csv": "\n".join(["advisory,package,fixed_in,severity", *rows]),
-            "policy/exceptions.txt": f"{advisories[1]} accepted for {service}, behind the gateway\n"
-            f"{filler_lines(dice, 1)[0]}",
-            "tools/audit.py": _AUDIT,
-            "tickets/closed.txt": f"ADV-{number(dice, 4)}-{number(dice, 3)} {others[1]} {hexadecimal(dice, 8)}",
+            f"{service}.txt": "\n".join(lines),
+            "advisories.csv": "\n".join(rows),
+            "exceptions.txt": f"{advisories[1]} accepted, behind the gateway",
+            "audit.py": _AUDIT.replace("{service}", service),
         },
     )
-    truth = {
-        "service": service,
-        "advisory": advisories[0],
-        "package": used[0],
-        "fixed": fixed[0],
-        "kept": pins[used[1]],
-    }
-    return Scenario(dice.choice(_PROMPTS).format(service=service), truth | {"kept_package": used[1]})
+    truth = {"service": service, "advisory": advisories[0], "package": used[0], "fixed": fixed[0]}
+    return Scenario(dice.choice(_PROMPTS).format(service=service), truth | {"kept": f"{used[1]} {pins[used[1]]}"})
 
 
 def _later(dice: Random, version: str) -> str:
@@ -105,7 +80,7 @@ def _later(dice: Random, version: str) -> str:
 
 
 def _service(mind: Mind) -> str:
-    return mind.prompt(r"(?:packages of|Does|review of) (\w+)")
+    return mind.prompt(r"(?:packages of|Does|review of) (\w+)\.txt")
 
 
 def _is_older(version: str, than: str) -> bool:
@@ -117,20 +92,20 @@ def _finding(mind: Mind) -> Finding | None:
     lists = [mind.output(name) for name in _LISTS]
     if None not in lists:
         pins, advisories, exceptions = (text or "" for text in lists)
-        pinned = dict(line.split("==") for line in pins.splitlines())
-        for line in advisories.splitlines()[1:]:
-            advisory, package, fixed, _ = line.split(",")
+        pinned = dict(line.split() for line in pins.splitlines())
+        for line in advisories.splitlines():
+            advisory, package, fixed = line.split(",")
             if package in pinned and advisory not in exceptions and _is_older(pinned[package], fixed):
                 return Finding(advisory, package, pinned[package], fixed)
     return _finding_from_upgrade(mind)
 
 
 def _finding_from_upgrade(mind: Mind) -> Finding | None:
-    open_advisory = mind.search(r"^OPEN (ADV-\S+)", r"(ADV-\d+-\d+) is the one that counts")
-    upgrade = mind.search(r"requirements\.txt\n(\w+==\S+\n\w+==\S+)$")
+    open_advisory = mind.search(r"^OPEN (ADV-\d+)", r"(ADV-\d+) is the one that counts", r"^(ADV-\d+) [0-9a-f]{4}$")
+    upgrade = mind.search(r"\.txt\n([a-z]+ [\d.]+\n[a-z]+ [\d.]+)$")
     if open_advisory is None or upgrade is None:
         return None
-    package, pinned, _, fixed = upgrade.replace("\n", "==").split("==")
+    package, pinned, _, fixed = upgrade.split()
     return Finding(open_advisory, package, pinned, fixed)
 
 
@@ -141,8 +116,8 @@ STAMP = said("audit", r"clean, stamp (\w+)")
 @move
 def pins(m: Mind) -> Message:
     return m.say(
-        ["What does {service} use?", "The requirements of {service} first.", "Reading the pinned versions."],
-        call("read_file", path=f"services/{_service(m)}/requirements.txt"),
+        ["What does {service} use?", "The packages of {service} first.", "Reading the pinned versions."],
+        call("read", path=f"{_service(m)}.txt"),
         service=_service(m),
     )
 
@@ -150,16 +125,9 @@ def pins(m: Mind) -> Message:
 @move
 def advisories(m: Mind) -> Message:
     return m.say(
-        ["And the advisories.", "Which holes have been published?", "Now the list of known problems."],
-        call("read_file", path="advisories.csv"),
-    )
-
-
-@move
-def exceptions(m: Mind) -> Message:
-    return m.say(
-        ["Some findings are accepted; which?", "Checking the exceptions before I upgrade anything."],
-        call("read_file", path="policy/exceptions.txt"),
+        ["The advisories, and the exceptions.", "Which holes have been published?", "Now the list of known problems."],
+        call("read", path="advisories.csv"),
+        call("read", path="exceptions.txt"),
     )
 
 
@@ -167,7 +135,7 @@ def exceptions(m: Mind) -> Message:
 def first_audit(m: Mind) -> Message:
     return m.say(
         ["What does the audit say right now?", "Running the audit before the change, to see it fail."],
-        call("run", command=f"python tools/audit.py {_service(m)}"),
+        call("run", command="python audit.py"),
     )
 
 
@@ -176,17 +144,17 @@ def upgrade(m: Mind) -> Message:
     found = m(FINDING)
     return m.say(
         [
-            "{advisory} is the one that counts. Upgrading {package}.",
+            "{advisory} is the one that counts.",
             "{package} {pinned} is too old; {fixed} has the fix.",
             "Changing the pin of {package}.",
         ],
         call(
-            "replace_text",
-            path=f"services/{_service(m)}/requirements.txt",
-            old=f"{found.package}=={found.pinned}",
-            new=f"{found.package}=={found.fixed}",
+            "replace",
+            path=f"{_service(m)}.txt",
+            old=f"{found.package} {found.pinned}",
+            new=f"{found.package} {found.fixed}",
         ),
-        thinks=["Compare each pin with fixed_in, skip what is excepted: that leaves {package}."],
+        thinks=["Compare each pin with the fixed version, skip what is excepted: that leaves {package}."],
         advisory=found.advisory,
         package=found.package,
         pinned=found.pinned,
@@ -197,17 +165,16 @@ def upgrade(m: Mind) -> Message:
 @move
 def audit(m: Mind) -> Message:
     return m.say(
-        ["Auditing again.", "Now it should be clean.", "The audit gives me the stamp."],
-        call("run", command=f"python tools/audit.py {_service(m)}"),
+        ["Auditing again.", "Now it should be clean."],
+        call("run", command="python audit.py"),
     )
 
 
 @move
 def close(m: Mind) -> Message:
     return m.say(
-        ["Closing the ticket.", "Recording it with stamp {stamp}.", "One line for the ticket list."],
-        call("append_line", path="tickets/closed.txt", line=f"{m(FINDING).advisory} {_service(m)} {m(STAMP)}"),
-        stamp=STAMP,
+        ["Closing the ticket.", "Recording it."],
+        call("log", line=f"{m(FINDING).advisory} {m(STAMP)}"),
     )
 
 
@@ -215,34 +182,32 @@ def close(m: Mind) -> Message:
 def answer(m: Mind) -> Message:
     found = m(FINDING)
     return m.tell(
-        "{advisory} concerned {package}. I raised it to {fixed}; the audit is clean with stamp {stamp}.",
-        "Upgraded {package} to {fixed} because of {advisory}. Stamp of the clean audit: {stamp}.",
-        "Stamp {stamp}: {service} is clean after moving {package} to {fixed} ({advisory}).",
+        "{advisory}: {package} is now {fixed}, stamp {stamp}.",
+        "Upgraded {package} to {fixed} for {advisory}, stamp {stamp}.",
+        "Stamp {stamp}: {package} {fixed} closes {advisory}.",
         advisory=found.advisory,
         package=found.package,
         fixed=found.fixed,
-        service=_service(m),
         stamp=STAMP,
     )
 
 
 def plan(dice: Random) -> list[Move]:
-    opening = [pins, advisories, exceptions]
-    dice.shuffle(opening)
-    if dice.random() < 0.4:
-        opening.insert(dice.randrange(1, 4), first_audit)
-    return mix(dice, [*opening, upgrade, audit, close, answer], _TOOLS)
+    look = [advisories, pins]
+    if dice.random() < 0.2:
+        look.insert(dice.randrange(1, 3), first_audit)
+    return mix(dice, [*look, upgrade, audit, close, answer], _TOOLS)
 
 
 def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
-    pinned = outcome.text(f"services/{truth['service']}/requirements.txt").splitlines()
-    closed = outcome.text("tickets/closed.txt").splitlines()[-1].split()
+    pinned = outcome.text(f"{truth['service']}.txt").splitlines()
+    closed = outcome.last_line("log.txt").split()
     return (
-        f"{truth['package']}=={truth['fixed']}" in pinned
-        and f"{truth['kept_package']}=={truth['kept']}" in pinned
-        and closed[:2] == [truth["advisory"], truth["service"]]
-        and closed[2] in outcome.answer
+        f"{truth['package']} {truth['fixed']}" in pinned
+        and truth["kept"] in pinned
+        and closed[:1] == [truth["advisory"]]
+        and closed[-1] in outcome.answer
         and outcome.answer_names("advisory", "package", "fixed")
     )
 
@@ -250,7 +215,9 @@ def check(outcome: Outcome) -> bool:
 FAMILY = Family(
     domain="security",
     name="vulnerable_package",
-    system="You keep third-party packages free of known holes. Change only what an advisory demands.",
+    role="You keep third-party packages free of known holes. Change only what an advisory demands. A package is "
+    "vulnerable when its pinned version is older than the one that fixes the hole. Exceptions were accepted by people "
+    "who had their reasons. The audit prints a stamp when nothing is open.",
     tools=_TOOLS,
     prepare=prepare,
     plan=plan,

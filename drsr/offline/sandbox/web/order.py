@@ -5,84 +5,73 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, said
+from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix
 from drsr.offline.sandbox.pages import accepts, bullets, form, link, page, paragraphs, submissions, write_site
-from drsr.offline.sandbox.words import CITIES, COLORS, PRODUCTS, cents, filler_lines, hexadecimal, money, number
+from drsr.offline.sandbox.words import CITIES, COLORS, CONSENT, PRODUCTS, hexadecimal, number
 
-_TOOLS = ("open_page", "submit_form")
+_TOOLS = ("open", "post")
 _PROMPTS = (
-    "Order {quantity} of the {name} from the shop. My customer page is /account. Use the code of the product, my "
-    "zone and my voucher. Tell me the order number and what it costs including the fee for my zone.",
-    "I need {quantity} of the {name}. Please buy them on the site: my data is on /account, and the voucher there "
-    "should be used. In the end I want the order number and the total with shipping.",
-    "Could you buy the {name} for me, {quantity} of them? Zone and voucher are on /account. Let me know the order "
-    "number and the full price, shipping fee included.",
+    "Order the {name} from the shop for client {client}. The products are on /catalog, my zone and my voucher on "
+    "/account, the fees on /shipping. Ask me before you send code and voucher to the form at /order. Tell me the "
+    "order number, the price and the fee for my zone.",
+    "I need the {name} for client {client}. Please buy it on the site: see /catalog, my data is on /account, fees are "
+    "on /shipping, and the form at /order takes code and voucher; ask me before you send it. In the end I want order "
+    "number, price and shipping fee.",
+    "Could you buy the {name} for me (client {client})? Look at /catalog, /account for zone and voucher, /shipping "
+    "for the fee. The form at /order wants code and voucher, but check with me first. Let me know the order number, "
+    "the price and the fee.",
 )
 
 
 def prepare(dice: Random, root: Path) -> Scenario:
-    color, *colors = dice.sample(COLORS, 3)
-    product, *products = dice.sample(PRODUCTS, 3)
-    name, quantity = f"{color} {product}", dice.randrange(2, 9)
-    codes = [f"{letters}-{number(dice, 5)}" for letters in dice.sample(("AX", "BK", "CM", "DR", "EL", "FW", "GT"), 4)]
-    price, zone = dice.randrange(500, 9_000), dice.choice("ABCDEF")
-    fees = {letter: dice.randrange(200, 1_900) for letter in "ABCDEF"}
-    voucher, token = f"V{hexadecimal(dice, 6)}", hexadecimal(dice, 8)
-    slugs = dice.sample(range(100, 999), 4)
-    titles = [name, f"{colors[0]} {product}", f"{color} {products[0]}", f"{colors[1]} {products[1]}"]
+    color, other_color = dice.sample(COLORS, 2)
+    product, other_product = dice.sample(PRODUCTS, 2)
+    name = f"{color} {product}"
+    codes = [f"{letter}{number(dice, 3)}" for letter in dice.sample("ABKMRX", 3)]
+    prices = dice.sample(range(11, 99), 3)
+    zone = dice.choice("ABC")
+    fees = dict(zip("ABC", dice.sample(range(2, 20), 3), strict=True))
+    voucher = f"V{hexadecimal(dice, 3)}"
+    slugs = dice.sample(range(100, 999), 3)
+    titles = [name, f"{other_color} {product}", f"{color} {other_product}"]
     catalog = [link(f"/p/{slug}", title) for slug, title in zip(slugs, titles, strict=True)]
     dice.shuffle(catalog)
     pages = {
-        "index": page(
-            "Shop", bullets([link("/catalog", "Catalog"), link("/shipping", "Shipping"), link("/order", "Order")])
-        ),
         "catalog": page("Catalog", bullets(catalog)),
         "account": page(
-            f"Customer {number(dice, 6)}",
+            "Account",
             paragraphs(f"City: {dice.choice(CITIES)}", f"Zone: {zone}", f"Voucher: {voucher}"),
         ),
-        "shipping": page("Shipping", bullets([f"Zone {letter}: {money(fee)}" for letter, fee in fees.items()])),
-        "order": page("Order form", form("/order", "code", "quantity", "zone", "voucher", token=token)),
+        "order": page("Order", form("/order", "code", "voucher")),
+        "shipping": page("Shipping", bullets([f"Zone {letter}: {fee} credits" for letter, fee in fees.items()])),
     }
-    for slug, title, code in zip(slugs, titles, codes, strict=True):
-        cost = price if title == name else dice.randrange(500, 9_000)
-        pages[f"p/{slug}"] = page(title, paragraphs(f"Code {code}", f"Price {money(cost)}", filler_lines(dice, 1)[0]))
-    fields = {"code": codes, "quantity": [], "zone": list("ABCDEF"), "voucher": [voucher], "token": [token]}
-    write_site(dice, root, pages, forms={"/order": accepts("Thank you", "Order number", "W", **fields)})
-    truth = {"code": codes[0], "quantity": str(quantity), "zone": zone, "total": money(price * quantity + fees[zone])}
-    return Scenario(dice.choice(_PROMPTS).format(name=name, quantity=quantity), truth)
+    for slug, title, code, price in zip(slugs, titles, codes, prices, strict=True):
+        pages[f"p/{slug}"] = page(title, paragraphs(f"Code {code}, {price} credits"))
+    write_site(dice, root, pages, forms={"/order": accepts("Order", "W", code=codes, voucher=[voucher])})
+    truth = {"code": codes[0], "price": f"{prices[0]} credits", "fee": str(fees[zone])}
+    return Scenario(dice.choice(_PROMPTS).format(name=name, client=number(dice, 3)), truth, (dice.choice(CONSENT),))
 
 
 def _name(mind: Mind) -> str:
     return mind.prompt(rf"((?:{'|'.join(COLORS)}) (?:{'|'.join(PRODUCTS)}))")
 
 
-def _quantity(mind: Mind) -> str:
-    return mind.prompt(r"\b(\d)\b")
-
-
 SLUG = Fact("catalog", lambda m: m.search(rf"\[{_name(m)}\]\(/p/(\d+)\)", r"^/p/(\d+)$"))
-CODE = said("product", r"^Code (\S+)$", r'"code": "(\S+?)"', r"code is (\w\w-\d+)")
-PRICE = said("product", r"^Price (\d+\.\d\d)$", r"costs (\d+\.\d\d)")
-ZONE = said("account", r"^Zone: (\w)$", r"zone ([A-F])\b", r'"zone": "(\w)"')
-VOUCHER = said("account", r"^Voucher: (\w+)$", r'"voucher": "(\w+)"')
-TOKEN = said("order_form", r"\{token: (\w+)\}", r'"token": "(\w+)"')
-FEE = Fact("shipping", lambda m: m.search(rf"Zone {m(ZONE)}: (\d+\.\d\d)"))
-ORDER = said("submit", r"Order number: (W\d+)")
-
-
-@move
-def home(m: Mind) -> Message:
-    return m.say(["Starting at the front page.", "What does the shop offer?"], call("open_page", path="/"))
+CODE = said("product", r"^Code (\S+), \d", r"code=(\w+)")
+PRICE = said("product", r"^Code \S+, (\d+) credits$", r"(\d+) credits\. (?:Shall|Order)")
+ZONE = said("account", r"^Zone: (\w)$", r"zone ([ABC])\b")
+VOUCHER = said("account", r"^Voucher: (\w+)$", r"voucher=(\w+)")
+FEE = Fact("account.1", lambda m: m.search(rf"Zone {m(ZONE)}: (\d+) "))
+ORDER = said("submit", r"^Order: (W\d+)")
 
 
 @move
 def catalog(m: Mind) -> Message:
     return m.say(
         ["Looking for the {name}.", "The catalog should have it.", "Opening the catalog."],
-        call("open_page", path="/catalog"),
+        call("open", path="/catalog"),
         name=_name(m),
     )
 
@@ -91,7 +80,7 @@ def catalog(m: Mind) -> Message:
 def product(m: Mind) -> Message:
     return m.say(
         ["There it is. Now the details.", "Opening the product page.", "The {name} has a page of its own."],
-        call("open_page", path=f"/p/{m(SLUG)}"),
+        call("open", path=f"/p/{m(SLUG)}"),
         name=_name(m),
     )
 
@@ -99,83 +88,69 @@ def product(m: Mind) -> Message:
 @move
 def account(m: Mind) -> Message:
     return m.say(
-        ["Zone and voucher are on the account page.", "Your data, please.", "Reading the customer page."],
-        call("open_page", path="/account"),
-    )
-
-
-@move
-def shipping(m: Mind) -> Message:
-    return m.say(
-        ["What is the fee for zone {zone}?", "Now the shipping fees.", "One costs {price}. And shipping?"],
-        call("open_page", path="/shipping"),
-        zone=ZONE,
-        price=PRICE,
+        ["Your data and the fees.", "Account and shipping, side by side.", "Zone and voucher first."],
+        call("open", path="/account"),
+        call("open", path="/shipping"),
     )
 
 
 @move
 def order_form(m: Mind) -> Message:
-    return m.say(["What does the form want?", "Opening the order form."], call("open_page", path="/order"))
+    return m.say(["What does the form want?", "Opening the order form."], call("open", path="/order"))
 
 
-@move
-def hasty(m: Mind) -> Message:
-    return m.say(
-        ["Let me try to order right away.", "Maybe code and quantity are enough."],
-        call("submit_form", path="/order", fields={"code": m(CODE), "quantity": _quantity(m)}),
+@question
+def ask(m: Mind) -> Message:
+    return m.tell(
+        "It costs {price} credits. Shall I order?",
+        "Found it: {code}, {price} credits. Order it?",
+        code=CODE,
+        price=PRICE,
     )
 
 
 @move
 def submit(m: Mind) -> Message:
-    fields = {"code": m(CODE), "quantity": _quantity(m), "zone": m(ZONE), "voucher": m(VOUCHER), "token": m(TOKEN)}
     return m.say(
-        ["Sending the order.", "The code is {code}. Ordering.", "All fields are known, so here it goes."],
-        call("submit_form", path="/order", fields=fields),
-        thinks=["Fields: code {code}, quantity, zone, voucher and the token of the form."],
-        code=CODE,
+        ["Sending the order.", "Ordering it."],
+        call("post", form=f"/order?code={m(CODE)}&voucher={m(VOUCHER)}"),
     )
-
-
-def _total(mind: Mind) -> str:
-    return money(cents(mind(PRICE)) * int(_quantity(mind)) + cents(mind(FEE)))
 
 
 @move
 def answer(m: Mind) -> Message:
     return m.tell(
-        "Ordered: {quantity} of the {name}, order number {order}. With shipping it costs {total}.",
-        "The order number is {order}. You pay {total} in total, fee for your zone included.",
-        "Done, {order}. Total: {total} for {quantity} pieces of {code}.",
-        quantity=_quantity(m),
-        name=_name(m),
+        "Order {order}: {price} credits, and the fee is {fee}.",
+        "The order is {order}, {price} credits plus {fee} for zone {zone}.",
+        "Done, {order}. You pay {price} credits and a fee of {fee}.",
         order=ORDER,
-        total=_total(m),
-        code=CODE,
+        price=PRICE,
+        fee=FEE,
+        zone=ZONE,
     )
 
 
 def plan(dice: Random) -> list[Move]:
-    find = dice.choice(([home, catalog, product], [catalog, product], [catalog, product]))
-    data = dice.choice(([account, shipping], [shipping, account]))
-    look = dice.choice(([*find, *data], [*data, *find], [data[0], *find, data[1]]))
-    tried = [hasty] if dice.random() < 0.3 else []
-    return mix(dice, [*look, *tried, order_form, submit, answer], _TOOLS)
+    look = dice.choice(([account, catalog, product], [account, catalog, product], [catalog, account, product]))
+    if dice.random() < 0.2:
+        look.insert(dice.randrange(1, 3), order_form)
+    return mix(dice, [*look, ask, submit, answer], _TOOLS)
 
 
 def check(outcome: Outcome) -> bool:
     truth, sent = outcome.scenario.truth, submissions(outcome.root)
     if len(sent) != 1:
         return False
-    right = all(sent[0]["fields"][name] == truth[name] for name in ("code", "quantity", "zone"))
-    return right and sent[0]["number"] in outcome.answer and outcome.answer_names("total")
+    right = sent[0]["fields"]["code"] == truth["code"]
+    return right and sent[0]["number"] in outcome.answer and outcome.answer_names("price", "fee")
 
 
 FAMILY = Family(
     domain="web",
     name="order",
-    system="You shop on the user's behalf through a text browser. Read pages, fill in forms, report numbers exactly.",
+    role="You shop on the user's behalf through a text browser. Read pages, fill in forms, report numbers exactly. A "
+    "form is sent once, when every field is known; a voucher that the customer owns is always used. Links are shown as "
+    "[text](target), prices are in credits. Do not order anything that only looks similar.",
     tools=_TOOLS,
     prepare=prepare,
     plan=plan,
