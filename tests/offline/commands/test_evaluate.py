@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
+from drsr.offline import progress
 from drsr.offline.ablations import ABLATIONS
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.migrations import open_catalog
@@ -22,6 +24,7 @@ QUICK = ("evaluate", "--ablations", "--replicates", "50")
 @pytest.fixture
 def filled(drsr: Drsr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drsr:
     monkeypatch.setenv("DRSR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", math.inf)  # a slow machine would say how far it is
     quick_params_file(tmp_path, epochs=5)
     return drsr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from drsr.offline import progress
 from tests.offline.commands.conftest import Drsr
 from tests.offline.commands.stored_catalog import fill_catalog, quick_params_file
 
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.fixture
 def filled(drsr: Drsr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drsr:
     monkeypatch.setenv("DRSR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", math.inf)  # a slow machine would say how far it is
     quick_params_file(tmp_path)
     fill_catalog()
     return drsr
