@@ -65,7 +65,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, for --sessions (40)")
     add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (8)")
     add("--backbone", help="another name for the policy's language model, such as path:/models/x")
-    add("--device", help="where the language model runs: cpu, cuda, ... (cpu)")
+    add("--device", help="where the language model runs (default: DRSR_DEVICE, drsr.toml, cpu)")
     add("--dtype", help="number format of its weights (default: the policy's)")
     add("--quiet", action="store_true", help="log only warnings and errors")
     add("--json", action="store_true", help="print where it listens, and log, as JSON lines")
@@ -80,6 +80,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
     from drsr.proxy.log import log_to_stderr
     from drsr.proxy.server import address_of, bind, leads_here, make_server
     from drsr.proxy.settings import ProxySettings, UpstreamUrl
+    from drsr.settings import load_settings
 
     settings = ProxySettings(
         upstream=UpstreamUrl.parse(arguments.upstream),
@@ -98,7 +99,8 @@ def run_serve(arguments: argparse.Namespace) -> int:
     )
     if settings.keep_text and settings.receipts is None:
         raise SettingsError("there are no receipts to keep it in", where="--keep-text", hint="add --receipts FILE")
-    policy = load_policy(arguments.policy, backbone=arguments.backbone, device=arguments.device, dtype=arguments.dtype)
+    device = arguments.device or load_settings().device
+    policy = load_policy(arguments.policy, backbone=arguments.backbone, device=device, dtype=arguments.dtype)
     with bind(arguments.host, arguments.port) as bound:
         if leads_here(settings.upstream, bound):
             raise SettingsError("is this proxy's own address", where=f"--upstream {settings.upstream}")
