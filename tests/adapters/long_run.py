@@ -1,21 +1,24 @@
-"""The sample request as a run that every framework can tell, and what its scripted policy makes of it."""
+"""A recorded sandbox run that every framework can tell, and what its scripted policy makes of it.
+
+A file of the tests' own: the bundled sample may change whenever the sample corpus is recorded anew.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
-from drsr.offline import samples
 from drsr.protocol import violations
 from drsr.request import Protocol, read_request
 from tests.conversations import Conversation, Exchange, Turn
 
-BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
+BODY: dict[str, Any] = json.loads(Path(__file__).with_name("long_request.json").read_text())
 TOOLS: list[dict[str, Any]] = BODY["tools"]
 
 
 def sample_run() -> Conversation:
-    """The sample request: a task, eight Steps, nine exchanges."""
+    """A task, eight Steps, nine exchanges."""
     system, task, *rest = BODY["messages"]
     answers = {message["tool_call_id"]: message["content"] for message in rest if message["role"] == "tool"}
     turns = [
