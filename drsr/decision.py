@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from drsr.remembered_tokens import RememberedTokens
 from drsr.rendering import render
 from drsr.representation import FeatureSource, Representation
 from drsr.request import Request
-from drsr.selection import ProposedSets, Verdict, select, verdicts
+from drsr.selection import ProposedSets, Selection, Verdict, select, verdicts
 
 
 class Reason(StrEnum):
@@ -136,6 +137,7 @@ def decide(
     tokenizer = tokenizer or RememberedTokens(frozen.representation.tokenizer)
     model = CountedSource(source or frozen.representation)
     watch = Stopwatch()
+    conclude = partial(_conclude, model, watch)
 
     # Lines 1 and 2: protect prefix and Recent2, align, build the view, construct outcome-blind candidates.
     found = violations(request)
@@ -143,28 +145,28 @@ def decide(
     evidence = Evidence(history, request, _whole(request), tuple(found), numbers.rule)
     invalid = invalid_protocol(found)
     if invalid is not None:
-        return _return(evidence, watch, Reason(invalid.reason), invalid.detail)
+        return conclude(evidence, Reason(invalid.reason), invalid.detail)
     try:
         rendering = render(request, tokenizer)
     except AlignmentError as error:
-        return _return(evidence, watch, Reason.ALIGNMENT_FAILURE, str(error))
+        return conclude(evidence, Reason.ALIGNMENT_FAILURE, str(error))
     evidence = replace(evidence, tokens_before=len(rendering), tokens_after=len(rendering))
     state = freeze_rendered(history, rendering, found, len(tokenizer.lead), numbers.context_cap)
     watch.lap("freeze")
 
     # Lines 3 to 5: without enough candidates return C_t.
     if isinstance(state, Ineligible):
-        return _return(evidence, watch, Reason(state.reason), state.detail)
+        return conclude(evidence, Reason(state.reason), state.detail)
     evidence = replace(evidence, state=state)
     if numbers.always_abstains:
-        return _return(evidence, watch, Reason.ALWAYS_ABSTAINS, "calibration found nothing admissible")
+        return conclude(evidence, Reason.ALWAYS_ABSTAINS, "calibration found nothing admissible")
 
     # Lines 7 and 8, what needs no model: all non-empty sets of at most K candidates, measured on the full request.
     sets = deletion_sets(state, numbers.max_cardinality)
     refused = admit(state, sets) if admit else [None] * len(sets)
     watch.lap("enumerate")
     if all(refused):
-        return _return(evidence, watch, *_none_admitted(refused), sets, refused)
+        return conclude(evidence, *_none_admitted(refused), sets, refused)
 
     # Line 6: the features of all candidates, from one pass over the intact view.
     features = model.features(state)
@@ -192,13 +194,12 @@ def decide(
     selection = select(proposed, len(rendering), numbers.rule)
     reached = verdicts(proposed, len(rendering), numbers.rule, selection)
     said = [why or verdict for why, verdict in zip(refused, reached, strict=True)]
-    evidence = replace(evidence, proposed=proposed, selection=selection, features=features, passes=model.passes)
+    evidence = replace(evidence, proposed=proposed, selection=selection, features=features)
     watch.lap("select")
 
     # Lines 9 to 11: nothing feasible, return C_t.
     if selection.chosen is None:
-        reason = Reason(str(selection.reason))
-        return _return(evidence, watch, reason, _nothing_feasible(reason, said), sets, said, scores)
+        return conclude(evidence, *_nothing_feasible(selection, said), sets, said, scores)
 
     # Line 13: delete jointly, serialise again; line 14: return it if it is valid, otherwise C_t.
     chosen = sets[selection.chosen]
@@ -206,12 +207,13 @@ def decide(
     evidence = replace(evidence, returned=returned, tokens_after=len(render(returned.request, tokenizer)))
     watch.lap("rewrite")
     removed = tuple(state.candidates[member].block for member in chosen.members)
-    return _return(evidence, watch, None, "", sets, said, scores, removed)
+    return conclude(evidence, None, "", sets, said, scores, removed)
 
 
-def _return(
-    evidence: Evidence,
+def _conclude(
+    model: CountedSource,
     watch: Stopwatch,
+    evidence: Evidence,
     reason: Reason | None,
     detail: str,
     sets: Sequence[DeletionSet] = (),
@@ -220,6 +222,7 @@ def _return(
     removed: tuple[Block, ...] = (),
 ) -> Outcome:
     """The outcome once all invariants were checked on it; where one is violated, the request as it was."""
+    evidence = replace(evidence, passes=model.passes)
     checks = check_all(evidence)
     watch.lap("validate")
     for name, problem in checks:
@@ -241,6 +244,9 @@ def _none_admitted(refused: Sequence[Verdict | None]) -> tuple[Reason, str]:
     return reason, f"none of {len(refused)} sets may be taken now"
 
 
-def _nothing_feasible(reason: Reason, said: Sequence[Verdict]) -> str:
+def _nothing_feasible(selection: Selection, said: Sequence[Verdict]) -> tuple[Reason, str]:
+    reason = Reason(str(selection.reason))
+    if reason is Reason.NO_VALID_SET and Verdict.NOT_WORTH_REWRITING in said:
+        reason = Reason.NOT_WORTH_REWRITING
     counts = ", ".join(f"{said.count(verdict)} {verdict}" for verdict in dict.fromkeys(said))
-    return f"of {len(said)} sets {counts}"
+    return reason, f"of {len(said)} sets {counts}"

@@ -28,7 +28,7 @@ from drsr.errors import AlignmentError
 from drsr.history import Block, BlockKind, History, Protect, Rewrite, delete, read_history, removal
 from drsr.invariants import check_all
 from drsr.prices import Prices, Weighed
-from drsr.protocol import new_violations, violations
+from drsr.protocol import Violation, new_violations, violations
 from drsr.remembered_tokens import RememberedTokens
 from drsr.rendering import Rendering, common_prefix, render
 from drsr.request import Request
@@ -50,8 +50,9 @@ class _Base(NamedTuple):
     """A request of the run before anything new is removed from it."""
 
     history: History
+    violations: tuple[Violation, ...]
     rendering: Rendering
-    """Of the full request."""
+    """All three of the full request."""
     removed: tuple[Block, ...]
     """What stays removed."""
     rewrite: Rewrite
@@ -142,7 +143,8 @@ class PruningSession:
         rewritten = delete(history, removed) if removed else Rewrite(request, tuple(range(len(request.messages))))
         if new_violations(rewritten.request, rewritten.kept, found):
             removed, rewritten = (), Rewrite(request, tuple(range(len(request.messages))))
-        return _Base(history, rendering, removed, rewritten, rendering.without(removal(history, removed)))
+        left = rendering.without(removal(history, removed))
+        return _Base(history, tuple(found), rendering, removed, rewritten, left)
 
     def _found_again(self, history: History) -> tuple[Block, ...]:
         """The Blocks removed before that are still there, unchanged, and still may be removed; oldest removal first."""
@@ -193,9 +195,10 @@ class PruningSession:
             original=base.history,
             base=base.rewrite.request,
             returned=returned,
+            violations=base.violations,
             tokens_before=len(base.rendering),
         )
-        checks = check_all(evidence)
+        checks = outcome.checks if outcome.reason is Reason.INVARIANT_VIOLATED else check_all(evidence)
         problems = [f"{check.name}: {check.problem}" for check in checks if check.problem]
         if outcome.removed and returned.request != outcome.evidence.returned.request:
             problems.append("deleting together gives another request than deleting one after another")

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drsr.decision import Reason, decide
+from drsr.candidates import freeze
+from drsr.decision import CountedSource, Reason, decide
 from drsr.history import Block, History, Rewrite, delete, read_history, rewrite
 from drsr.invariants import (
     INVARIANTS,
@@ -255,6 +256,29 @@ def test_features_of_a_rewrite_are_found_out_and_thrown_away() -> None:
     assert "one_look_at_the_intact_prefix" in outcome.detail
     assert outcome.evidence.returned.request is outcome.evidence.original.request
     assert outcome.removed == ()
+
+
+def test_a_second_look_is_found_out_whenever_it_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after the selection: here the rewriting runs the model over what it rewrote."""
+    policy = scripted_policy()
+    counted: list[Any] = []
+
+    class Watched(CountedSource):
+        def __init__(self, source: Any) -> None:
+            super().__init__(source)
+            counted.append(self)
+
+    def looking(request: Request, removed: Any) -> Rewrite:
+        found = rewrite(request, removed)
+        state = freeze(found.request, policy.frozen.representation.tokenizer, 50_000)
+        counted[-1].features(state)
+        return found
+
+    monkeypatch.setattr("drsr.decision.CountedSource", Watched)
+    monkeypatch.setattr("drsr.decision.rewrite", looking)
+    outcome = decide(read_request(BODY), policy.frozen)
+    assert outcome.reason is Reason.INVARIANT_VIOLATED
+    assert "2 passes" in outcome.detail
 
 
 @pytest.mark.parametrize("number", range(8))

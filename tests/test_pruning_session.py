@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drsr.decision import Reason
 from drsr.history import delete
-from drsr.invariants import check_all
+from drsr.invariants import Check, check_all
 from drsr.offline import samples
 from drsr.policy import Decision, Policy
 from drsr.prices import Prices
@@ -23,7 +23,7 @@ from drsr.representation import SCRIPTED_LAYOUT
 from drsr.request import Request, read_request
 from drsr.scorer.scripted import ScriptedScorer
 from drsr.scripted_policy import scripted_policy
-from tests.features.states import run_messages
+from tests.features.states import call, run_messages
 from tests.strategies import PROTOCOLS, valid_requests
 
 BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
@@ -227,6 +227,36 @@ def test_a_violation_found_on_the_whole_rewrite_returns_the_original(monkeypatch
     assert decision.reason is Reason.INVARIANT_VIOLATED
     assert decision.messages is messages
     assert (decision.pruned, decision.tokens_saved) == (False, 0)
+
+
+def test_a_call_that_was_aborted_behind_something_removed_is_no_new_violation() -> None:
+    policy = scripted_policy()
+    messages = run_messages(12)
+    aborted = {"role": "assistant", "content": None, "tool_calls": [call(99, "bash", query="x")]}
+    messages = [*messages[:-4], aborted, {"role": "user", "content": "stop that"}, *messages[-4:]]
+    session, first = pruned_session(policy, messages)
+    whole = [block for row in first.receipt["removed"] for block in row["messages"]]
+    assert len(first.messages) < len(messages), "whole messages must be gone, so that indexes differ"
+    assert max(whole) < messages.index(aborted)
+    more = run_messages(6, seed=9)[2:]
+    for end in range(2, len(more) + 1, 2):
+        decision = session.prune([*messages, *more[:end]])
+        check(decision, policy)
+        assert decision.pruned
+        assert decision.reason is not Reason.INVARIANT_VIOLATED
+
+
+def test_a_violation_in_the_decision_is_kept_in_the_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = scripted_policy()
+    messages = run_messages(12)
+    session, first = pruned_session(policy, messages[:-4])
+    with monkeypatch.context() as patch:
+        patch.setattr("drsr.decision.check_all", lambda evidence: (Check("planted", "wrong"),))
+        decision = session.prune(messages)
+    assert decision.reason is Reason.INVARIANT_VIOLATED
+    assert decision.receipt["invariants"] == {"planted": False}
+    assert decision.messages == messages, "where a check failed, nothing is removed at all"
+    assert not decision.pruned
 
 
 def test_prune_takes_a_session_of_its_own_policy_only() -> None:

@@ -108,7 +108,12 @@ def test_requests_of_a_session(protocol: Protocol) -> None:
     """A session is handed the middle and the end of a run."""
 
     @share(0.05)
-    @given(valid_requests(protocol, 11, 6), policies, pins, st.integers(1, 200))
+    @given(
+        st.one_of(valid_requests(protocol, 11, 6), aborted_requests(protocol).filter(_speaks)),
+        policies,
+        pins,
+        st.integers(1, 200),
+    )
     def holds(body: Any, policy: Policy, pinned: int, expected_calls: int) -> None:
         session = policy.session(prices=PRICES, expected_calls=expected_calls)
         whole = body["messages"] if isinstance(body, dict) else body
@@ -121,6 +126,10 @@ def test_requests_of_a_session(protocol: Protocol) -> None:
             assert json.dumps(part) == before
 
     holds()
+
+
+def _speaks(body: Any) -> bool:
+    return any(message["role"] == "assistant" for message in (body["messages"] if isinstance(body, dict) else body))
 
 
 def protector(pinned: int) -> Any:
