@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import drsr
+from drsr.contracts import SetScorer
 from drsr.errors import ScorerNotTrained
 from drsr.offline import calibration
 from drsr.offline.artifacts import ArtifactStore
@@ -25,6 +26,7 @@ from drsr.offline.catalog.trained import (
     record_calibration,
 )
 from drsr.offline.certificates import CertifiedCalibration, calibrate_certified
+from drsr.offline.examples import TrainingFrame
 from drsr.offline.params import CalibrateParams, Params
 from drsr.offline.scored_sets import score_frame
 from drsr.offline.train import TrainingInputs, find_trained, load_trained
@@ -65,12 +67,7 @@ def calibrate(
     with catalog.writing() as connection:
         run_id = start_run(connection, "calibrate", mode, drsr.__version__)
     scorer = load_trained(artifacts, run)
-    validation = score_frame(scorer, inputs.validation)
-    if certified:
-        train = score_frame(scorer, inputs.train)
-        numbers, table = _certified(calibrate_certified(train, validation, params.calibrate), params.calibrate)
-    else:
-        numbers, table = _plain(calibration.calibrate(validation, params.calibrate), params.calibrate)
+    numbers, table = choose(scorer, inputs.train, inputs.validation, params.calibrate, certified=certified)
     row = {
         "calibration_key": key,
         "training_run_id": run.id,
@@ -88,6 +85,16 @@ def calibrate(
         record = record_calibration(connection, row)
         finish_run(connection, run_id, {"tried": record.tried, "abstains_always": record.abstains_always})
     return Calibrated(record, run, is_new=True)
+
+
+def choose(
+    scorer: SetScorer, train: TrainingFrame, validation: TrainingFrame, params: CalibrateParams, *, certified: bool
+) -> tuple[dict[str, Any], bytes]:
+    """The numbers of a calibration as its record has them, and the search table. The same inputs give the same."""
+    scored = score_frame(scorer, validation)
+    if certified:
+        return _certified(calibrate_certified(score_frame(scorer, train), scored, params), params)
+    return _plain(calibration.calibrate(scored, params), params)
 
 
 def require_trained(

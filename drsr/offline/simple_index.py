@@ -112,7 +112,9 @@ def drsr_wheel(source: Path) -> WheelFile:
         return _checked_drsr(WheelFile(source.name, source.read_bytes()), source)
     if not (source / "pyproject.toml").is_file():
         raise InputError(
-            "is neither a wheel of drsr nor its source tree", where=str(source), hint="name the folder of pyproject.toml"
+            "is neither a wheel of drsr nor its source tree",
+            where=str(source),
+            hint="name the folder of pyproject.toml",
         )
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
@@ -124,7 +126,9 @@ def drsr_wheel(source: Path) -> WheelFile:
         wheels = sorted(Path(folder).glob("*.whl"))
         if built.returncode or len(wheels) != 1:
             said = (built.stderr or built.stdout).strip().splitlines()
-            raise InputError(f"hatchling could not build it: {said[-1] if said else 'no reason given'}", where=str(source))
+            raise InputError(
+                f"hatchling could not build it: {said[-1] if said else 'no reason given'}", where=str(source)
+            )
         return _checked_drsr(WheelFile(wheels[0].name, wheels[0].read_bytes()), source)
 
 
