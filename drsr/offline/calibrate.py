@@ -7,6 +7,7 @@ admissible the record says so, and a policy made from it abstains always.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -50,15 +51,9 @@ def calibrate(
     """Choose K, beta and tau for the full scorer of these inputs."""
     run = require_trained(catalog, artifacts, inputs, params)
     mode = "certified" if certified else "plain"
-    key = content_key(
-        {
-            "version": CALIBRATION_VERSION,
-            "mode": mode,
-            "params": asdict(params.calibrate),
-            "scorer": run.weights,
-            "validation": inputs.validation_hash,
-            "train": inputs.train_hash if certified else None,
-        }
+    train_hash = inputs.train_hash if certified else None
+    key = calibration_key(
+        CALIBRATION_VERSION, mode, asdict(params.calibrate), run.weights, inputs.validation_hash, train_hash
     )
     with catalog.reading() as connection:
         known = find_calibration(connection, key)
@@ -75,7 +70,7 @@ def calibrate(
         "version": CALIBRATION_VERSION,
         "params": asdict(params.calibrate),
         "validation_hash": inputs.validation_hash,
-        "train_hash": inputs.train_hash if certified else None,
+        "train_hash": train_hash,
         "search_table": artifacts.put(table),
         "code_version": drsr.__version__,
         "calibrated_at": datetime.datetime.now(datetime.UTC),
@@ -85,6 +80,27 @@ def calibrate(
         record = record_calibration(connection, row)
         finish_run(connection, run_id, {"tried": record.tried, "abstains_always": record.abstains_always})
     return Calibrated(record, run, is_new=True)
+
+
+def calibration_key(
+    version: str,
+    mode: str,
+    params: Mapping[str, Any],
+    weights: str,
+    validation_hash: str,
+    train_hash: str | None,
+) -> str:
+    """SHA-256 over everything that determines what is chosen; `train_hash` where it was looked at."""
+    return content_key(
+        {
+            "version": version,
+            "mode": mode,
+            "params": params,
+            "scorer": weights,
+            "validation": validation_hash,
+            "train": train_hash,
+        }
+    )
 
 
 def choose(

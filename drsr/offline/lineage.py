@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +18,12 @@ import orjson
 from numpy.typing import NDArray
 
 from drsr.errors import CatalogError
-from drsr.offline.ablations import find_ablation, trained_as
+from drsr.offline.ablations import column_group, find_ablation
 from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.calibrate import calibration_key
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import UnfrozenTrajectory, state_key
-from drsr.offline.catalog.trained import CalibrationRecord, TrainingRecord, content_key, get_training_run
+from drsr.offline.catalog.trained import CalibrationRecord, TrainingRecord, get_training_run
 from drsr.offline.checkpoints import frame_hash
 from drsr.offline.examples import TrainingFrame
 from drsr.offline.feature_views import RegisteredView
@@ -39,6 +39,7 @@ from drsr.offline.lineage_rows import (
     view_of,
 )
 from drsr.offline.states import request_hash
+from drsr.offline.train import run_key
 from drsr.offline.trajectories import Trajectory
 from drsr.request import read_request
 
@@ -156,7 +157,7 @@ def _links(
         "labels",
         (frozen,),
         {"labeler": labeler.name, **labeler.identity._asdict(), "sets": sum(len(state.labels) for state in states)},
-        ((state.state_key, state.target_hash, state.intact_nll, state.labels) for state in states),
+        ((state.state_key, state.target_hash, state.intact_nll, [*map(list, state.labels)]) for state in states),
     )
     columns = _link(
         "features",
@@ -244,16 +245,8 @@ def _training_problems(
                 f"the labels and features of split {split} are not those that the scorer was trained on "
                 "(where they are newer: drsr train, drsr calibrate, and publish again)"
             )
-    key = content_key(
-        {
-            "version": run.version,
-            "params": run.params,
-            "ablation": asdict(trained_as(find_ablation(run.ablation))),
-            "column_groups": [str(column.group) for column in view.columns],
-            "train": run.train_hash,
-            "validation": run.validation_hash,
-        }
-    )
+    groups = tuple(map(column_group, view.columns))
+    key = run_key(run.version, run.params, find_ablation(run.ablation), groups, run.train_hash, run.validation_hash)
     if key != run.run_key:
         problems.append(f"training run {run.run_key} does not have the key of what it says it was made from")
     artifacts.get(run.weights)  # raises ArtifactCorrupt where its bytes do not have this hash
@@ -261,15 +254,13 @@ def _training_problems(
 
 
 def _calibration_problems(calibration: CalibrationRecord, run: TrainingRecord) -> list[str]:
-    key = content_key(
-        {
-            "version": calibration.version,
-            "mode": calibration.mode,
-            "params": calibration.params,
-            "scorer": run.weights,
-            "validation": calibration.validation_hash,
-            "train": calibration.train_hash,
-        }
+    key = calibration_key(
+        calibration.version,
+        calibration.mode,
+        calibration.params,
+        run.weights,
+        calibration.validation_hash,
+        calibration.train_hash,
     )
     problems = []
     if key != calibration.calibration_key:

@@ -199,11 +199,12 @@ def read_features(
     artifacts: ArtifactStore, view: RegisteredView, states: Sequence[StateRows]
 ) -> dict[str, NDArray[np.float32]]:
     """The stored features of the states by key: (candidates, columns), computed from the tokens the catalog says."""
-    prefixes = {state.state_key: state.prefix_hash for state in states}
+    by_file: dict[str, dict[str, str]] = {}
+    for state in states:
+        by_file.setdefault(state.feature_file, {})[state.state_key] = state.prefix_hash
     found: dict[str, list[NDArray[np.float32]]] = {}
-    for file in sorted({state.feature_file for state in states}):
-        rows = read_file(artifacts, view, file)
-        for key, candidate, prefix, values in zip(*rows, strict=True):
+    for file, prefixes in sorted(by_file.items()):
+        for key, candidate, prefix, values in zip(*read_file(artifacts, view, file), strict=True):
             if key not in prefixes:
                 continue
             if prefix != prefixes[key] or candidate != len(found.setdefault(key, [])):

@@ -108,7 +108,7 @@ def calibration_repeats(subject: Subject) -> Verdict:
     return Verdict(True, f"calibrating again gives the same {_point(record)}")
 
 
-def test_split_unread(subject: Subject) -> Verdict:
+def split_unread(subject: Subject) -> Verdict:
     """According to the log of reads, nobody read the test split to train or calibrate."""
     fitting = select(func.count()).where(SplitRead.purpose.in_(("train", "calibrate")))
     with subject.catalog.reading() as connection:
@@ -164,7 +164,7 @@ DATA_CHECKS: tuple[tuple[str, Check], ...] = (
     ("admissible", admissible),
     ("lineage", lineage),
     ("calibration repeats", calibration_repeats),
-    ("test split unread", test_split_unread),
+    ("test split unread", split_unread),
 )
 
 

@@ -87,11 +87,14 @@ def add_wheels(index: Path, wheels: list[WheelFile]) -> None:
 
     One process at a time: the pages say what the folder holds when they are written.
     """
-    there = [is_there(index, wheel) for wheel in wheels]  # all are looked at before anything is written
-    for wheel, known in zip(wheels, there, strict=True):
-        if not known:
-            _write(place_of(index, wheel), wheel.data)
-    write_pages(index)
+    try:
+        there = [is_there(index, wheel) for wheel in wheels]  # all are looked at before anything is written
+        for wheel, known in zip(wheels, there, strict=True):
+            if not known:
+                _write(place_of(index, wheel), wheel.data)
+        write_pages(index)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(index), hint="name another folder") from None
 
 
 def write_pages(index: Path) -> None:

@@ -35,7 +35,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--version",
         dest="policy_version",
-        help="of the policy (default: the day of the calibration, 2026.11.16; where another policy has it, 2026.11.16.1)",
+        help="of the policy (default: the day of the calibration, such as 2026.11.16; if another policy has it, "
+        "2026.11.16.1)",
     )
     parser.add_argument("--calibration", metavar="KEY", help="its key or the beginning of it (default: the latest)")
     parser.add_argument(
