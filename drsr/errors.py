@@ -17,6 +17,7 @@ Our exception hierarchy:
     + LayoutMismatch          features laid out differently from what the scorer, the view or the examples expect
     + FeatureViewError        no such feature view, or one that another language model was read for
       . NotOnline             a column that nobody can know before the decision
+    + VersionTaken            a policy of that version was published before, with other content
     + ReceiptError            a decision's receipt is not there, or does not hold what was asked for
   x AlignmentError            token spans cannot be made exact; the request stays unchanged
   x BackboneError             a language model cannot be used
@@ -35,6 +36,7 @@ Our exception hierarchy:
   x PolicyError               a frozen policy cannot be used
     + PolicyCorrupt           one of its files is missing, cut short, not readable or has another hash
     + PolicyMismatch          made for another backbone, feature layout, renderer or candidate rule
+    + ReleaseRefused          a check failed before publishing; nothing was published
   x NotCarriedOver            a decision could not be carried over to a framework's own objects; they stay unchanged
   x MissingExtra              a third-party package of an optional extra is not installed
   x CatalogError              the catalog or the artifact store cannot be used as it is
@@ -46,6 +48,8 @@ Expected outcomes are not exceptions: a request that cannot be pruned is an `Ine
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class DrsrError(Exception):
@@ -192,12 +196,24 @@ class PolicyMismatch(PolicyError):
     """Made for another backbone, feature layout, renderer or candidate rule."""
 
 
+class VersionTaken(InputError):
+    """A policy of that version was published before, with other content."""
+
+
 class ReceiptError(InputError):
     """A decision's receipt is not there, or does not hold what was asked for."""
 
 
 class NotCarriedOver(DrsrError):
     """A decision could not be carried over to a framework's own objects; they stay unchanged."""
+
+
+class ReleaseRefused(PolicyError):
+    """A check failed before publishing; nothing was published. `gates` are all checks that were run."""
+
+    def __init__(self, what: str, *, hint: str | None = None, gates: Sequence[tuple[str, bool, str]] = ()) -> None:
+        super().__init__(what, hint=hint)
+        self.gates = tuple(gates)
 
 
 class MissingExtra(DrsrError):

@@ -3,8 +3,10 @@
     verification = verify(policy, read_golden(files, where))
     print(verification.to_text())
 
-Decisions must be the same to the byte. Scores may differ by `SCORE_TOLERANCE`: processors and library versions round
-differently. A request is golden only where its decision would survive such a difference in every score.
+Decisions must be the same to the byte. Scores may differ a little, because processors and library versions round
+differently: an unsafe score by a part of itself (it is a probability behind a logistic function, so rounding before
+that moves it in proportion), a predicted harm by a fixed amount. A request is golden only where its decision would
+survive such a difference in every score.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from drsr.errors import InputError, PolicyCorrupt
 from drsr.selection import select
@@ -25,10 +28,15 @@ if TYPE_CHECKING:
 
 GOLDEN_FILE = "golden.json"
 FORMAT = "drsr-golden/1"
-SCORE_TOLERANCE = 1e-3
-"""Largest difference of an unsafe score or a predicted harm (nats per token) that counts as the same."""
-_DECIMALS = 5
-"""Scores are written down with so many: far below the tolerance, far above the noise of one machine."""
+UNSAFE_TOLERANCE = 0.01
+"""An unsafe score may differ by this part of itself ..."""
+UNSAFE_FLOOR = 1e-6
+"""... and by this."""
+HARM_TOLERANCE = 1e-3
+"""A predicted harm may differ by so many nats per token."""
+TOLERANCE = f"{UNSAFE_TOLERANCE:.0%} of an unsafe score, {HARM_TOLERANCE:g} nats per token of a predicted harm"
+_DIGITS = 6
+"""Scores are written down with so many: far below the tolerances, far above the noise of one machine."""
 
 
 class ExpectedSet(NamedTuple):
@@ -83,14 +91,13 @@ class GoldenResult(NamedTuple):
     problems: tuple[str, ...]
     """What is not as expected; empty is good."""
     score_difference: float
-    """The largest of any score."""
+    """The largest of any score, in units of what is tolerated: above 1 is a problem."""
 
 
 class Verification(NamedTuple):
     """What came of all golden requests."""
 
     version: str
-    tolerance: float
     results: tuple[GoldenResult, ...]
 
     @property
@@ -104,23 +111,24 @@ class Verification(NamedTuple):
                 result.name,
                 "as expected" if not result.problems else "DIFFERENT",
                 result.expected.shown,
-                f"{result.score_difference:.1e}" if result.expected.sets else "",
+                f"{result.score_difference:.1%}" if result.expected.sets else "",
             )
             for result in self.results
         ]
         wrong = sum(bool(result.problems) for result in self.results)
-        lines = [table(("golden request", "verdict", "expected decision", "score difference"), rows)]
+        lines = [table(("golden request", "verdict", "expected decision", "of the tolerance"), rows)]
         lines += [f"  {result.name}: {problem}" for result in self.results for problem in result.problems]
         total = f"{len(self.results)} golden requests"
         says = f"all {total} decide as expected" if wrong == 0 else f"{wrong} of {total} do not decide as expected"
-        lines.append(f"policy {self.version}: {says}; scores may differ by {self.tolerance:g}")
+        lines.append(f"policy {self.version}: {says}")
+        lines.append(f"tolerated: {TOLERANCE}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "version": self.version,
             "passed": self.passed,
-            "tolerance": self.tolerance,
+            "tolerance": _tolerances(),
             "results": [
                 {
                     "name": result.name,
@@ -163,39 +171,40 @@ def expected_of(decision: Decision) -> Expected:
     )
 
 
-def survives(decision: Decision, tolerance: float = SCORE_TOLERANCE) -> bool:
-    """Whether the decision stays the same if every score moves by up to the tolerance, each in its own direction.
+def survives(decision: Decision) -> bool:
+    """Whether the decision stays the same if every score moves by what is tolerated, each in its own direction.
 
-    Whatever the scores become, the feasible sets lie between those under a lower and those under a higher threshold: if
-    both ends choose one set, and no other saves as much, everything between chooses it.
+    Whatever the scores become, the feasible sets lie between those under all scores higher and under all lower: if both
+    ends choose one set, and no other feasible one saves as much, everything between chooses it.
     """
     if decision.outcome is None or decision.outcome.evidence.proposed is None:
         return True
     proposed = decision.outcome.evidence.proposed
     tokens, rule = decision.outcome.evidence.tokens_before, decision.policy.numbers.rule
     assert tokens is not None  # it was counted before anything was proposed
-    lower, higher = (
-        select(proposed, tokens, replace(rule, risk_threshold=rule.risk_threshold + step))
-        for step in (-tolerance, tolerance)
+    allowed = UNSAFE_TOLERANCE * np.abs(proposed.unsafe_score) + UNSAFE_FLOOR
+    fewest, most = (
+        select(proposed._replace(unsafe_score=proposed.unsafe_score + moved), tokens, rule)
+        for moved in (allowed, -allowed)
     )
-    if lower.chosen is None or lower.chosen != higher.chosen:
-        return lower.chosen == higher.chosen
-    best = proposed.direct_saving[lower.chosen]
-    return int((higher.feasible & (proposed.direct_saving == best)).sum()) == 1
+    if fewest.chosen is None or fewest.chosen != most.chosen:
+        return fewest.chosen == most.chosen
+    best = proposed.direct_saving[most.chosen]
+    return int((most.feasible & (proposed.direct_saving == best)).sum()) == 1
 
 
-def verify(policy: Policy, golden: Sequence[GoldenRequest], tolerance: float = SCORE_TOLERANCE) -> Verification:
+def verify(policy: Policy, golden: Sequence[GoldenRequest]) -> Verification:
     """Decide every golden request again and compare. Raises what is wrong with the backbone."""
     policy.prepare()
     results = []
     for name, request, expected in golden:
         decision = policy.prune(request=request)
         found = expected_of(decision)
-        problems = compare(expected, found, tolerance)
+        problems = compare(expected, found)
         if problems and decision.error is not None:
             problems = [*problems, decision.detail]
         results.append(GoldenResult(name, expected, found, tuple(problems), score_difference(expected, found)))
-    return Verification(policy.version, tolerance, tuple(results))
+    return Verification(policy.version, tuple(results))
 
 
 def verify_files(policy: Policy, files: PolicyFiles, where: str) -> Verification:
@@ -206,8 +215,8 @@ def verify_files(policy: Policy, files: PolicyFiles, where: str) -> Verification
     return verify(policy, golden)
 
 
-def compare(expected: Expected, found: Expected, tolerance: float) -> list[str]:
-    """What is not as expected: the decision to the byte, the sets exactly, their scores within the tolerance."""
+def compare(expected: Expected, found: Expected) -> list[str]:
+    """What is not as expected: the decision to the byte, the sets exactly, their scores within the tolerances."""
     problems = []
     for field in ("pruned", "reason", "removed", "tokens_before", "tokens_after", "sent"):
         before, after = getattr(expected, field), getattr(found, field)
@@ -216,28 +225,35 @@ def compare(expected: Expected, found: Expected, tolerance: float) -> list[str]:
     if [found_set[:2] for found_set in found.sets] != [expected_set[:2] for expected_set in expected.sets]:
         problems.append("other deletion sets, or with other savings")
     difference = score_difference(expected, found)
-    if not difference <= tolerance:
-        problems.append(f"a score differs by {difference:.2g}")
+    if not difference <= 1:
+        problems.append(f"a score differs by {difference:.1f} times what is tolerated")
     return problems
 
 
 def score_difference(expected: Expected, found: Expected) -> float:
-    """The largest; infinite where one side has a score and the other has none."""
+    """The largest of any score, in units of what is tolerated; infinite where one side has no number."""
     largest = 0.0
     for one, other in zip(expected.sets, found.sets, strict=False):
-        for before, after in ((one.unsafe_score, other.unsafe_score), (one.predicted_harm, other.predicted_harm)):
-            if before is None or after is None:
-                largest = largest if before is after else math.inf
-            else:
-                difference = abs(before - after)
-                largest = max(largest, difference if math.isfinite(difference) else math.inf)
+        largest = max(largest, _times(one.unsafe_score, other.unsafe_score, UNSAFE_TOLERANCE, UNSAFE_FLOOR))
+        largest = max(largest, _times(one.predicted_harm, other.predicted_harm, 0.0, HARM_TOLERANCE))
     return largest
+
+
+def _times(before: float | None, after: float | None, relative: float, absolute: float) -> float:
+    if before is None or after is None:
+        return 0.0 if before is after else math.inf
+    difference = abs(before - after) / (relative * max(abs(before), abs(after)) + absolute)
+    return difference if math.isfinite(difference) else math.inf
+
+
+def _tolerances() -> dict[str, float]:
+    return {"unsafe_score": UNSAFE_TOLERANCE, "unsafe_floor": UNSAFE_FLOOR, "predicted_harm": HARM_TOLERANCE}
 
 
 def golden_bytes(golden: Sequence[GoldenRequest]) -> bytes:
     """The content of `golden.json`: the same requests and decisions give the same bytes."""
     requests = [{"name": name, "request": request, "expected": seen.to_json()} for name, request, seen in golden]
-    document = {"format": FORMAT, "score_tolerance": SCORE_TOLERANCE, "requests": requests}
+    document = {"format": FORMAT, "tolerance": _tolerances(), "requests": requests}
     return (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
@@ -261,7 +277,7 @@ def read_golden(files: PolicyFiles, where: str) -> tuple[GoldenRequest, ...]:
 
 
 def _rounded(score: float | None) -> float | None:
-    return None if score is None else round(score, _DECIMALS) + 0.0  # no minus zero
+    return None if score is None else float(f"{score:.{_DIGITS}g}") + 0.0  # no minus zero
 
 
 def _from_json(values: dict[str, Any]) -> Expected:

@@ -47,7 +47,7 @@ def describe(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> str:
     lines += ["", f"golden requests: {len(golden)}, of which it prunes {pruned}"]
     lineage = _lineage(files)
     if lineage:
-        links = [(excerpt(link["link"]), link["count"], excerpt(link["sha256"], 64)) for link in lineage]
+        links = [(excerpt(link["link"]), link["items"], excerpt(link["sha256"], 64)) for link in lineage]
         lines += ["", table(("lineage", "items", "SHA-256"), links)]
     return "\n".join(lines)
 
@@ -69,7 +69,7 @@ def _lineage(files: PolicyFiles) -> list[dict[str, Any]]:
     try:
         links = json.loads(files.others[LINEAGE_FILE])["links"]
         return [
-            {"link": str(link["link"]), "count": int(link["count"]), "sha256": str(link["sha256"])} for link in links
+            {"link": str(link["link"]), "items": int(link["items"]), "sha256": str(link["sha256"])} for link in links
         ]
     except (KeyError, ValueError, TypeError) as error:
         what = f"cannot be read: {type(error).__name__}: {error}"

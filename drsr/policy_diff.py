@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from drsr.golden import Expected, GoldenRequest, score_difference
+from drsr.golden import TOLERANCE, Expected, GoldenRequest, score_difference
 from drsr.policy_folder import PolicyFiles
 from drsr.scorer.weights import scorer_bytes
 from drsr.tables import excerpt, table
@@ -29,7 +30,7 @@ class GoldenChange(NamedTuple):
     """None where the old policy was not asked."""
     new: Expected | None
     score_difference: float
-    """The largest of any score of the same set."""
+    """The largest of any score of the same set, in units of what a verification tolerates."""
 
     @property
     def verdict(self) -> str:
@@ -60,13 +61,13 @@ class PolicyDifference(NamedTuple):
             lines += ["", table(("number", "old", "new"), changes)]
         if self.golden:
             rows = [
-                (row.name, row.verdict, _decision(row.old), _decision(row.new), f"{row.score_difference:.4f}")
+                (row.name, row.verdict, _decision(row.old), _decision(row.new), f"{row.score_difference:.1f}")
                 for row in self.golden
             ]
-            lines += ["", table(("golden request", "verdict", "old", "new", "score moves by"), rows)]
+            lines += ["", table(("golden request", "verdict", "old", "new", "score difference"), rows)]
             changed = sum(row.verdict == "CHANGED" for row in self.golden)
             both = sum(row.old is not None and row.new is not None for row in self.golden)
-            lines.append(f"{changed} of {both} decisions changed")
+            lines.append(f"{changed} of {both} decisions changed; a score difference of 1 is {TOLERANCE}")
         else:
             lines.append("neither has golden requests")
         return "\n".join(lines)
@@ -78,7 +79,7 @@ class PolicyDifference(NamedTuple):
                 {
                     "name": row.name,
                     "verdict": row.verdict,
-                    "score_difference": row.score_difference,
+                    "score_difference": row.score_difference if math.isfinite(row.score_difference) else None,
                     "old": None if row.old is None else row.old.to_json(),
                     "new": None if row.new is None else row.new.to_json(),
                 }

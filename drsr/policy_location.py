@@ -31,7 +31,7 @@ def read_found(location: str | None) -> PolicyFiles:
     if path.is_dir():
         return read_policy(path)
     if path.is_file():
-        return _read_wheel(path)
+        return read_wheel_policy(_bytes_of(path), str(path))
     if location.isidentifier():
         return read_installed(_installed_folder(location))
     raise InputError(
@@ -60,21 +60,25 @@ def _installed_folder(package: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _read_wheel(path: Path) -> PolicyFiles:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
+def read_wheel_policy(data: bytes, where: str) -> PolicyFiles:
+    """The policy in a wheel's bytes. The wheel holds nothing that its manifests do not know."""
     inside = f"{PACKAGE}/"
-    files = read_wheel(data, str(path))
+    files = read_wheel(data, where)
     contents = {name.removeprefix(inside): content for name, content in files.items() if name.startswith(inside)}
-    policy = read_contents(contents, f"{path}/{PACKAGE}")
+    policy = read_contents(contents, f"{where}/{PACKAGE}")
     expected = f"{PACKAGE}-{policy.numbers.version}.dist-info/"
     strays = [name for name in files if not name.startswith((inside, expected))]
     unlisted = sorted(set(contents) - policy.names)
     if strays or unlisted:
-        raise PolicyCorrupt(f"holds {(strays + unlisted)[0]}, which its manifest does not know", where=str(path))
+        raise PolicyCorrupt(f"holds {(strays + unlisted)[0]}, which its manifest does not know", where=where)
     return policy
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
 def _check_record(folder: Path, dist_info: Path, required: set[str]) -> None:

@@ -22,7 +22,7 @@ REQUESTS: dict[str, Any] = {
     "broken": {"messages": [*BODY["messages"][:2], {"role": "tool", "tool_call_id": "x", "content": "?"}]},
     "no request": 7,
 }
-LINEAGE = b'{"format": "drsr-lineage/1", "links": [{"count": 2, "link": "trajectories", "sha256": "00"}]}\n'
+LINEAGE = b'{"format": "drsr-lineage/1", "links": [{"items": 2, "link": "trajectories", "sha256": "00"}]}\n'
 CARD = "# A double\n\nIt means nothing.\n"
 
 

@@ -15,12 +15,15 @@ from drsr.contracts import SetScores
 from drsr.errors import InputError, PolicyCorrupt
 from drsr.golden import (
     GOLDEN_FILE,
-    SCORE_TOLERANCE,
+    HARM_TOLERANCE,
+    UNSAFE_FLOOR,
+    UNSAFE_TOLERANCE,
     GoldenRequest,
     compare,
     decided,
     golden_bytes,
     read_golden,
+    score_difference,
     survives,
     verify,
     verify_files,
@@ -65,7 +68,7 @@ def test_the_policy_that_made_them_passes() -> None:
     policy = scripted_policy()
     verification = verify_files(policy, files_of(policy, golden_bytes(golden_of(policy))), "x")
     assert verification.passed
-    assert all(result.score_difference <= 1e-5 for result in verification.results)
+    assert all(result.score_difference <= 1e-3 for result in verification.results)
     text = verification.to_text()
     assert "all 4 golden requests decide as expected" in text
     assert text.count("as expected") == 5
@@ -117,25 +120,40 @@ def test_a_failure_inside_is_shown() -> None:
 )
 def test_every_part_of_a_decision_is_compared(changes: dict) -> None:
     expected = decided(scripted_policy(), "sample", BODY).expected
-    assert compare(expected, expected, SCORE_TOLERANCE) == []
-    assert len(compare(expected, expected._replace(**changes), SCORE_TOLERANCE)) == 1
+    assert compare(expected, expected) == []
+    assert len(compare(expected, expected._replace(**changes))) == 1
 
 
 @pytest.mark.parametrize("score", ["unsafe_score", "predicted_harm"])
 def test_scores_are_compared_within_the_tolerance(score: str) -> None:
     expected = decided(scripted_policy(), "sample", BODY).expected
+    last = expected.sets[-1]
+    value = getattr(last, score)
+    allowed = UNSAFE_TOLERANCE * value + UNSAFE_FLOOR if score == "unsafe_score" else HARM_TOLERANCE
 
     def moved(by: float | None) -> list[str]:
-        last = expected.sets[-1]
-        value = None if by is None else getattr(last, score) + by
-        changes: dict[str, Any] = {score: value}
-        found = expected._replace(sets=(*expected.sets[:-1], last._replace(**changes)))
-        return compare(expected, found, SCORE_TOLERANCE)
+        changes: dict[str, Any] = {score: None if by is None else value + by}
+        return compare(expected, expected._replace(sets=(*expected.sets[:-1], last._replace(**changes))))
 
-    assert moved(0.9 * SCORE_TOLERANCE) == moved(-0.9 * SCORE_TOLERANCE) == []
-    for wrong in (1.1 * SCORE_TOLERANCE, -1.1 * SCORE_TOLERANCE, None, float("nan")):
+    assert moved(0.9 * allowed) == moved(-0.9 * allowed) == []
+    for wrong in (1.1 * allowed, -1.1 * allowed, None, float("nan"), float("inf")):
         (problem,) = moved(wrong)
         assert "a score differs by" in problem
+
+
+def test_a_small_unsafe_score_may_differ_by_little() -> None:
+    """A threshold may be small: the tolerance shrinks with the scores, and does not vanish at zero."""
+    expected = decided(scripted_policy(), "sample", BODY).expected
+
+    def difference(before: float, after: float) -> float:
+        one, other = (
+            expected._replace(sets=(expected.sets[0]._replace(unsafe_score=score),)) for score in (before, after)
+        )
+        return score_difference(one, other)
+
+    assert difference(1e-3, 1.02e-3) > 1
+    assert difference(1e-3, 1.005e-3) < 1
+    assert difference(0.0, 0.5e-6) < 1
 
 
 @pytest.mark.parametrize(
@@ -168,8 +186,7 @@ def test_a_decision_that_survives_is_the_same_under_every_small_change(
     layout = scripted_policy().numbers.layout_hash
     policy = scripted_policy(risk_threshold=threshold, scorer=ScriptedScorer(layout, seed, steps=steps))
     decision = policy.prune(request=BODY)
-    tolerance = 0.02
-    if not survives(decision, tolerance):
+    if not survives(decision):
         return
     outcome = decision.outcome
     assert outcome is not None
@@ -179,10 +196,9 @@ def test_a_decision_that_survives_is_the_same_under_every_small_change(
     assert tokens is not None
     random = np.random.default_rng(noise)
     for _ in range(20):
-        moves = random.uniform(-1, 1, len(proposed.unsafe_score)) * tolerance * 0.999
-        assert select(proposed._replace(unsafe_score=proposed.unsafe_score + moves), tokens, policy.numbers.rule)[
-            0
-        ] == (selection.chosen)
+        moves = random.choice([-1, 1], len(proposed.unsafe_score)) * UNSAFE_TOLERANCE * proposed.unsafe_score * 0.999
+        moved = proposed._replace(unsafe_score=proposed.unsafe_score + moves)
+        assert select(moved, tokens, policy.numbers.rule).chosen == selection.chosen
 
 
 def test_a_close_decision_does_not_survive() -> None:
@@ -195,7 +211,7 @@ def test_a_close_decision_does_not_survive() -> None:
     assert chosen is not None
     assert chosen.chosen is not None
     score = float(decision.outcome.evidence.proposed.unsafe_score[chosen.chosen])
-    for threshold in (score + 0.5 * SCORE_TOLERANCE, score - 0.5 * SCORE_TOLERANCE):
+    for threshold in (score * (1 + 0.5 * UNSAFE_TOLERANCE), score * (1 - 0.5 * UNSAFE_TOLERANCE)):
         assert not survives(scripted_policy(risk_threshold=threshold).prune(request=BODY))
     nothing: list[Any] = [{"messages": []}, 7]
     for request in nothing:  # nothing was scored, nothing can move

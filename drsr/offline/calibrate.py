@@ -7,10 +7,12 @@ admissible the record says so, and a policy made from it abstains always.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import drsr
+from drsr.contracts import SetScorer
 from drsr.errors import ScorerNotTrained
 from drsr.offline import calibration
 from drsr.offline.artifacts import ArtifactStore
@@ -25,6 +27,7 @@ from drsr.offline.catalog.trained import (
     record_calibration,
 )
 from drsr.offline.certificates import CertifiedCalibration, calibrate_certified
+from drsr.offline.examples import TrainingFrame
 from drsr.offline.params import CalibrateParams, Params
 from drsr.offline.scored_sets import score_frame
 from drsr.offline.train import TrainingInputs, find_trained, load_trained
@@ -48,15 +51,9 @@ def calibrate(
     """Choose K, beta and tau for the full scorer of these inputs."""
     run = require_trained(catalog, artifacts, inputs, params)
     mode = "certified" if certified else "plain"
-    key = content_key(
-        {
-            "version": CALIBRATION_VERSION,
-            "mode": mode,
-            "params": asdict(params.calibrate),
-            "scorer": run.weights,
-            "validation": inputs.validation_hash,
-            "train": inputs.train_hash if certified else None,
-        }
+    train_hash = inputs.train_hash if certified else None
+    key = calibration_key(
+        CALIBRATION_VERSION, mode, asdict(params.calibrate), run.weights, inputs.validation_hash, train_hash
     )
     with catalog.reading() as connection:
         known = find_calibration(connection, key)
@@ -65,12 +62,7 @@ def calibrate(
     with catalog.writing() as connection:
         run_id = start_run(connection, "calibrate", mode, drsr.__version__)
     scorer = load_trained(artifacts, run)
-    validation = score_frame(scorer, inputs.validation)
-    if certified:
-        train = score_frame(scorer, inputs.train)
-        numbers, table = _certified(calibrate_certified(train, validation, params.calibrate), params.calibrate)
-    else:
-        numbers, table = _plain(calibration.calibrate(validation, params.calibrate), params.calibrate)
+    numbers, table = choose(scorer, inputs.train, inputs.validation, params.calibrate, certified=certified)
     row = {
         "calibration_key": key,
         "training_run_id": run.id,
@@ -78,7 +70,7 @@ def calibrate(
         "version": CALIBRATION_VERSION,
         "params": asdict(params.calibrate),
         "validation_hash": inputs.validation_hash,
-        "train_hash": inputs.train_hash if certified else None,
+        "train_hash": train_hash,
         "search_table": artifacts.put(table),
         "code_version": drsr.__version__,
         "calibrated_at": datetime.datetime.now(datetime.UTC),
@@ -88,6 +80,37 @@ def calibrate(
         record = record_calibration(connection, row)
         finish_run(connection, run_id, {"tried": record.tried, "abstains_always": record.abstains_always})
     return Calibrated(record, run, is_new=True)
+
+
+def calibration_key(
+    version: str,
+    mode: str,
+    params: Mapping[str, Any],
+    weights: str,
+    validation_hash: str,
+    train_hash: str | None,
+) -> str:
+    """SHA-256 over everything that determines what is chosen; `train_hash` where it was looked at."""
+    return content_key(
+        {
+            "version": version,
+            "mode": mode,
+            "params": params,
+            "scorer": weights,
+            "validation": validation_hash,
+            "train": train_hash,
+        }
+    )
+
+
+def choose(
+    scorer: SetScorer, train: TrainingFrame, validation: TrainingFrame, params: CalibrateParams, *, certified: bool
+) -> tuple[dict[str, Any], bytes]:
+    """The numbers of a calibration as its record has them, and the search table. The same inputs give the same."""
+    scored = score_frame(scorer, validation)
+    if certified:
+        return _certified(calibrate_certified(score_frame(scorer, train), scored, params), params)
+    return _plain(calibration.calibrate(scored, params), params)
 
 
 def require_trained(

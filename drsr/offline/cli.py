@@ -16,6 +16,7 @@ from drsr.offline.commands import (
     label,
     plan,
     price_report,
+    publish,
     run,
     status,
     train,
@@ -25,7 +26,7 @@ from drsr.offline.sandbox import cli as sandbox
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
-    stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate)
+    stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, publish)
     for command in (*stages, run, status, exports, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)

@@ -122,6 +122,11 @@ def load_params(path: Path | None = None) -> Params:
         raise SettingsError(error.what, where=str(path), hint=error.hint) from None
 
 
+def calibrate_params(values: object) -> CalibrateParams:
+    """A block `calibrate` as it was recorded with a calibration."""
+    return _block(CalibrateParams, values, "calibrate")
+
+
 def _block(kind: type[T], value: object, name: str) -> T:
     values = _mapping(value, name)
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]

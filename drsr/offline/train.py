@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,14 +85,27 @@ def read_inputs(
 
 def training_key(inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> str:
     """SHA-256 over everything that determines a scorer's weights."""
+    groups = inputs.column_groups
+    return run_key(TRAINING_VERSION, asdict(params), ablation, groups, inputs.train_hash, inputs.validation_hash)
+
+
+def run_key(
+    version: str,
+    params: Mapping[str, Any],
+    ablation: Ablation,
+    column_groups: Sequence[str],
+    train_hash: str,
+    validation_hash: str,
+) -> str:
+    """The same from what a recorded run says about itself."""
     return content_key(
         {
-            "version": TRAINING_VERSION,
-            "params": asdict(params),
+            "version": version,
+            "params": params,
             "ablation": asdict(trained_as(ablation)),
-            "column_groups": inputs.column_groups,
-            "train": inputs.train_hash,
-            "validation": inputs.validation_hash,
+            "column_groups": column_groups,
+            "train": train_hash,
+            "validation": validation_hash,
         }
     )
 

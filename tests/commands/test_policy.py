@@ -57,7 +57,8 @@ def test_show_of_a_folder_without_anything_else(capsys: pytest.CaptureFixture[st
 def test_verify(capsys: pytest.CaptureFixture[str], wheel: str) -> None:
     code, out, err = printed(capsys, "verify", wheel)
     assert (code, err) == (0, "")
-    assert "policy 1.0: all 4 golden requests decide as expected; scores may differ by 0.001" in out
+    assert "policy 1.0: all 4 golden requests decide as expected\n" in out
+    assert "tolerated: 1% of an unsafe score, 0.001 nats per token of a predicted harm" in out
     code, out, _ = printed(capsys, "verify", wheel, "--json")
     assert code == 0
     assert json.loads(out)["passed"] is True

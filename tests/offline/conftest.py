@@ -14,6 +14,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
 from tests.offline.databases import DATABASES, fresh_database
+from tests.offline.small_pipeline import Pipeline, copy_of, run_stages
 
 
 @pytest.fixture(params=DATABASES)
@@ -69,3 +70,19 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield f"s3://{name}"
     type(filesystem).clear_instance_cache()
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def finished_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """A small catalog that went through all stages before publishing. Never to be changed."""
+    pipeline = run_stages(tmp_path_factory.mktemp("pipeline"))
+    pipeline.catalog.close()
+    return pipeline
+
+
+@pytest.fixture
+def pipeline(finished_pipeline: Pipeline, tmp_path: Path) -> Iterator[Pipeline]:
+    """A copy of it."""
+    copied = copy_of(finished_pipeline, tmp_path / "pipeline")
+    yield copied
+    copied.catalog.close()

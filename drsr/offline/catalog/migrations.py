@@ -16,13 +16,14 @@ from drsr.offline.catalog.engine import Catalog, connect
 from drsr.offline.catalog.failures import UPGRADE_HINT
 from drsr.offline.catalog.feature_tables import FeatureView  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.label_tables import Label  # noqa: F401 - registers its tables with the metadata
+from drsr.offline.catalog.release_tables import PolicyRelease  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.scorer_tables import TrainingRun  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.tables import Table
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0004"
+REVISION = "0005"
 """The revision of `tables.py` and its neighbours `*_tables.py`. Written here so that opening a catalog need not import
 Alembic; a test compares."""
 VERSION_TABLE = "drsr_revision"

@@ -1,0 +1,125 @@
+"""`drsr publish`: the calibrated policy as a pip package in a folder that is a package index."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from drsr.offline.publish import Published
+
+_EXAMPLES = """\
+examples:
+  drsr publish                                             the latest calibration, version of its day, into var/index
+  drsr publish --index packages --version 2026.11.16
+  drsr publish --with-drsr .                               and drsr itself, built from this source tree
+  pip install --index-url file:///.../var/index drsr-policy
+"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "publish",
+        help="build the policy's pip package and put it into an index",
+        description="Checks what the policy was made from, builds its wheel (the same bytes every time) and puts it "
+        "into a folder that pip installs from. A version is never replaced. Exit code 1: a check failed and nothing "
+        "was published.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--index", type=Path, metavar="FOLDER", help="the index (default: var/index)")
+    parser.add_argument(
+        "--version",
+        dest="policy_version",
+        help="of the policy (default: the day of the calibration, such as 2026.11.16; if another policy has it, "
+        "2026.11.16.1)",
+    )
+    parser.add_argument("--calibration", metavar="KEY", help="its key or the beginning of it (default: the latest)")
+    parser.add_argument(
+        "--always-abstain",
+        action="store_true",
+        help="publish even though calibration found nothing admissible: a policy that never prunes",
+    )
+    parser.add_argument(
+        "--with-drsr", type=Path, metavar="PATH", help="put drsr beside it: its wheel, or its source tree to build from"
+    )
+    parser.add_argument("--backbone", metavar="NAME", help="the name under which consumers load the same backbone")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.errors import ReleaseRefused
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.publish import PublishOrder, find_calibration, publish
+    from drsr.offline.simple_index import drsr_wheel
+    from drsr.settings import load_settings
+
+    settings = load_settings()
+    with open_catalog(settings.catalog_url) as catalog:
+        calibration = find_calibration(catalog, options.calibration)
+        order = PublishOrder(
+            index=options.index or Path("var", "index"),
+            version=options.policy_version,
+            may_abstain_always=options.always_abstain,
+            beside=() if options.with_drsr is None else (drsr_wheel(options.with_drsr),),
+            backbone=options.backbone,
+            device=settings.device,
+        )
+        try:
+            published = publish(catalog, ArtifactStore(settings.artifact_root), calibration, order)
+        except ReleaseRefused as refusal:
+            return _refused(refusal, as_json=options.json)
+    print(json.dumps(_shown(published)) if options.json else _text(published))
+    return 0
+
+
+def _refused(refusal: Any, *, as_json: bool) -> int:
+    import sys
+
+    if as_json:
+        gates = [{"check": check, "passed": passed, "detail": detail} for check, passed, detail in refusal.gates]
+        print(json.dumps({"published": False, "reason": refusal.what, "gates": gates}))
+    elif refusal.gates:
+        print(_table(refusal.gates))
+    print(f"drsr: {refusal}", file=sys.stderr)
+    return 1
+
+
+def _shown(published: Published) -> dict[str, Any]:
+    return published.record.to_json() | {
+        "published": True,
+        "is_new": published.is_new,
+        "wheel_file": str(published.wheel),
+        "gates": [gate._asdict() for gate in published.gates],
+    }
+
+
+def _text(published: Published) -> str:
+    record = published.record
+    head = "published" if published.is_new else "nothing to publish: this calibration was published before as"
+    lines = [
+        f"{head} drsr-policy {record.version}{', which abstains always' if record.abstains_always else ''}",
+        "",
+        _table(published.gates),
+        "",
+        f"  {published.wheel} ({record.size / 1e6:.1f} MB)",
+        f"  SHA-256 {record.wheel}",
+        f"  lineage {record.lineage}",
+        f"  requires {record.requires}",
+        "",
+        f"pip install --index-url {published.wheel.parents[1].absolute().as_uri()} drsr-policy",
+    ]
+    return "\n".join(lines)
+
+
+def _table(gates: Sequence[tuple[str, bool, str]]) -> str:
+    from drsr.tables import table
+
+    rows = [(check, "passed" if passed else "FAILED", detail) for check, passed, detail in gates]
+    return table(("check", "verdict", "found"), rows)

@@ -1,0 +1,118 @@
+"""A calibrated scorer as a policy that could be published: its numbers, golden requests, lineage, card and wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.contracts import Backbone
+from drsr.decision import Reason
+from drsr.errors import ReleaseRefused
+from drsr.features.geometry import geometry_of
+from drsr.golden import GoldenRequest, expected_of, survives
+from drsr.offline.artifacts import Artifact
+from drsr.offline.golden_requests import golden_requests
+from drsr.offline.lineage import Link, Traced, lineage_bytes, policy_link
+from drsr.offline.model_card import model_card
+from drsr.offline.policy_package import Package, build_package
+from drsr.offline.simple_index import WheelFile
+from drsr.policy import Policy
+from drsr.policy_folder import policy_identity
+from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
+from drsr.representation import FrozenRepresentation
+from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.weights import scorer_bytes
+from drsr.view import caps_for
+
+_UNNAMED = "0"
+"""The version of a policy whose version is still to be chosen; no decision depends on it."""
+_TOLD = ("mode", "explanation", "states", "incomplete_states", "tried", "admissible", "selected", "unsafe_rate")
+_OF_CALIBRATION = (*_TOLD, "mean_harm", "mean_removal", "unsafe_bound", "confidence", "bound")
+"""What a policy says about its calibration."""
+
+
+class Built(NamedTuple):
+    """A policy under a version, ready to be published."""
+
+    numbers: PolicyNumbers
+    identity: str
+    links: tuple[Link, ...]
+    states: Artifact
+    """The list of states that it was made from."""
+    golden: Sequence[GoldenRequest]
+    package: Package
+
+    @property
+    def wheel(self) -> WheelFile:
+        return WheelFile(self.package.name.file_name, self.package.data)
+
+
+def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone) -> PolicyNumbers:
+    """Every frozen number, each from where it was chosen or measured; the version is still to be chosen."""
+    record, view = traced.calibration, traced.view.identity
+    caps = caps_for(backbone.window)
+    return PolicyNumbers(
+        version=_UNNAMED,
+        max_cardinality=record.max_cardinality,
+        uncertainty_coefficient=record.uncertainty_coefficient,
+        risk_threshold=record.risk_threshold,
+        removal_cap=record.removal_cap,
+        harm_tolerance=traced.labeler.identity.harm_tolerance,
+        context_cap=caps.context,
+        target_cap=caps.target,
+        seeds=scorer.seeds,
+        backbone=BackboneNumbers(backbone.name, backbone.identity, view.dtype, geometry_of(backbone)),
+        layout_hash=scorer.layout_hash,
+        calibration={"key": record.calibration_key, **{name: getattr(record, name) for name in _OF_CALIBRATION}},
+    )
+
+
+def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone) -> list[GoldenRequest]:
+    """The golden requests, decided by the real policy; without those whose decision hangs by a thread."""
+    assert isinstance(backbone, FrozenLM)  # others have no layers, and their features no view
+    policy = Policy(numbers, scorer, FrozenRepresentation(backbone))
+    found, scored = [], 0
+    for name, request in golden_requests().items():
+        with one_thread():
+            decision = policy.prune(request=request)
+        if decision.reason is Reason.INTERNAL_FAILURE:
+            raise ReleaseRefused(f"golden request {name!r} cannot be decided: {decision.detail}")
+        if survives(decision):
+            expected = expected_of(decision)
+            found.append(GoldenRequest(name, request, expected))
+            scored += bool(expected.sets)
+    if scored == 0 and not numbers.always_abstains:
+        raise ReleaseRefused(
+            "every golden request has a score so close to the risk threshold that rounding could turn its decision",
+            hint="look at the scores: drsr prune --explain on a folder of the policy",
+        )
+    return found
+
+
+def build(
+    traced: Traced, scorer: Ensemble, numbers: PolicyNumbers, decided: Sequence[GoldenRequest], version: str
+) -> Built:
+    """The policy under a version. The same inputs give the same bytes."""
+    numbers = replace(numbers, version=version)
+    identity = policy_identity(numbers, scorer_bytes(scorer))
+    links = (*traced.links, policy_link(traced.links, identity, version))
+    states = Artifact.of(traced.state_keys)
+    card = model_card(numbers, traced, links, decided)
+    package = build_package(numbers, scorer, decided, lineage_bytes(links, states.sha256), card)
+    return Built(numbers, identity, links, states, decided, package)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums in one order: the same machine gives the same scores to the bit, however many threads it usually has."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,83 @@
+"""`drsr publish`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from drsr.cli import main
+from tests.offline.small_pipeline import Pipeline, fit, quick_params
+
+
+@pytest.fixture(autouse=True)
+def _settings(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "pipeline" in request.fixturenames:
+        for name, value in request.getfixturevalue("pipeline").settings.items():
+            monkeypatch.setenv(name, value)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["publish", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = printed(capsys, "--version", "1.0")
+    assert (code, err) == (0, "")
+    assert out.startswith("published drsr-policy 1.0\n")
+    assert out.count("passed") == 6
+    index = tmp_path / "var" / "index"
+    assert f"pip install --index-url {index.as_uri()} drsr-policy" in out
+    wheel = index / "drsr-policy" / "drsr_policy-1.0-py3-none-any.whl"
+    assert main(["policy", "verify", str(wheel)]) == 0
+    capsys.readouterr()
+    code, out, _ = printed(capsys, "--json")
+    shown = json.loads(out)
+    assert (code, shown["published"], shown["is_new"], shown["version"]) == (0, True, False, "1.0")
+    assert [gate["passed"] for gate in shown["gates"]] == [True] * 6
+    code, out, _ = printed(capsys, "--calibration", pipeline.calibration.calibration_key[:8])
+    assert code == 0
+    assert "nothing to publish: this calibration was published before as drsr-policy 1.0" in out
+
+
+def test_a_refusal_shows_every_check_and_has_exit_code_1(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, quick_params(max_mean_harm=-10.0))
+    code, out, err = printed(capsys)
+    assert code == 1
+    assert "admissible           FAILED" in out
+    assert "lineage              passed" in out
+    assert "--always-abstain" in err
+    code, out, _ = printed(capsys, "--json")
+    shown = json.loads(out)
+    assert (code, shown["published"], shown["gates"][0]["passed"]) == (1, False, False)
+    assert not (tmp_path / "var" / "index").exists()
+    code, out, _ = printed(capsys, "--always-abstain", "--index", "packages")
+    assert code == 0
+    assert ", which abstains always\n" in out
+    assert (tmp_path / "packages" / "index.html").exists()
+
+
+def test_bad_input_has_exit_code_2(pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for arguments, complaint in (
+        (("--version", "2026.01.05"), "not a version in its normal form"),
+        (("--calibration", "x"), "0 calibrations have a key that begins with 'x'"),
+        (("--always-abstain",), "this one found something"),
+        (("--with-drsr", str(tmp_path)), "neither a wheel of drsr nor its source tree"),
+    ):
+        code, out, err = printed(capsys, *arguments)
+        assert (code, out) == (2, "")
+        assert complaint in err
+        assert "Traceback" not in err
+
+
+def test_without_a_catalog(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRSR_CATALOG_URL", raising=False)
+    code, _, err = printed(capsys)
+    assert code == 2
+    assert "there is no catalog yet" in err

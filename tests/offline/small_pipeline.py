@@ -1,0 +1,187 @@
+"""A catalog that went through the real stages, small: made-up runs, a tiny language model, few epochs.
+
+    pipeline = run_stages(folder)                     ingest, freeze, label, featurize, train, calibrate
+    pipeline = run_stages(folder, measured=False)     the same with drawn labels and features, for a model that is slow
+
+What is drawn instead of measured means nothing; all else is as a data team would have it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import select
+
+from drsr.backbone.catalogue import load_backbone
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.contracts import Backbone
+from drsr.deletion_sets import deletion_sets
+from drsr.features.geometry import geometry_of
+from drsr.features.spans import prefix_hash
+from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.calibrate import calibrate
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.catalog.tables import Trajectory
+from drsr.offline.catalog.trained import CalibrationRecord
+from drsr.offline.feature_records import featurized, prepare_features, record_features
+from drsr.offline.feature_views import register_view, view_identity
+from drsr.offline.freeze import freeze, freezing_rule
+from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
+from drsr.offline.harm import MeasuredHarm, StateHarms
+from drsr.offline.ingest import ingest
+from drsr.offline.label import label, label_run
+from drsr.offline.labels import LabelerIdentity, MeasuredState, ensure_labeler, record_measurements
+from drsr.offline.params import Params
+from drsr.offline.splits import assign_split, group_key
+from drsr.offline.states import rule_hash
+from drsr.offline.target_nll import TargetNll
+from drsr.offline.train import read_inputs, train
+from drsr.rendering import RENDERER_VERSION, render_output
+from drsr.view import Caps, caps_for
+from tests.offline.chat_files import chat, write_json
+from tests.offline.frames import params
+from tests.tiny_models import build_tiny
+
+RUNS = {"train": 4, "validation": 3, "test": 1}
+EPOCHS = 10
+
+
+class Pipeline(NamedTuple):
+    folder: Path
+    catalog: Catalog
+    artifacts: ArtifactStore
+    backbone: str
+    calibration: CalibrationRecord
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The environment in which a command finds all this."""
+        return {
+            "DRSR_CATALOG_URL": f"sqlite:///{self.folder}/catalog.sqlite",
+            "DRSR_ARTIFACT_ROOT": str(self.folder / "artifacts"),
+            "DRSR_BACKBONE": self.backbone,
+        }
+
+
+def copy_of(pipeline: Pipeline, folder: Path) -> Pipeline:
+    """The same in a folder of its own, to be changed at will. The model is shared."""
+    shutil.copytree(pipeline.folder, folder, ignore=shutil.ignore_patterns("model", "checkpoints"))
+    catalog = open_catalog(f"sqlite:///{folder}/catalog.sqlite")
+    return pipeline._replace(folder=folder, catalog=catalog, artifacts=ArtifactStore(str(folder / "artifacts")))
+
+
+def quick_params(**calibrate: Any) -> Params:
+    """The real parameters with few epochs, two members, and limits that a model without sense can keep to."""
+    found = params()
+    loose = {"max_unsafe_rate": 0.9, "max_mean_harm": 1.0, **calibrate}
+    return replace(
+        found,
+        train=replace(found.train, max_epochs=EPOCHS, seeds=(11, 29)),
+        calibrate=replace(found.calibrate, **loose),
+    )
+
+
+def run_stages(folder: Path, backbone: str | None = None, *, measured: bool = True) -> Pipeline:
+    """All stages before publishing; by default with a tiny model of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = backbone or f"path:{build_tiny('llama', folder / 'model')}"
+    loaded = load_backbone(name)
+    assert isinstance(loaded, FrozenLM)
+    caps = caps_for(loaded.window)
+    catalog = open_catalog(f"sqlite:///{folder}/catalog.sqlite", create=True)
+    artifacts = ArtifactStore(str(folder / "artifacts"))
+    add_runs(catalog, artifacts, folder)
+    freeze(catalog, artifacts, loaded.tokenizer, caps)
+    if measured:
+        scorer = TargetNll(loaded)
+        label(catalog, artifacts, scorer, label_run(scorer, "float32", caps))
+    else:
+        _draw_labels(catalog, artifacts, loaded, caps)
+    featurize(catalog, artifacts, loaded, caps, measured=measured)
+    return Pipeline(folder, catalog, artifacts, name, fit(catalog, artifacts, folder, quick_params()))
+
+
+def fit(catalog: Catalog, artifacts: ArtifactStore, folder: Path, numbers: Params) -> CalibrationRecord:
+    """Train and calibrate on what is there."""
+    inputs = read_inputs(catalog, artifacts, "default", "default", "train")
+    train(catalog, artifacts, inputs, numbers.train, checkpoints=folder / "checkpoints", workers=1)
+    inputs = read_inputs(catalog, artifacts, "default", "default", "calibrate")
+    return calibrate(catalog, artifacts, inputs, numbers).record
+
+
+def add_runs(catalog: Catalog, artifacts: ArtifactStore, folder: Path, first: int = 0) -> None:
+    """Ingest runs of every split."""
+    for split, count in RUNS.items():
+        tasks = (f"task-{number}" for number in itertools.count(first))
+        mine = (task for task in tasks if assign_split(group_key("", "", task)) == split)
+        for seed, task in enumerate(itertools.islice(mine, count)):
+            run = chat(1_000 * len(split) + first + seed, steps=6) | {"task": task, "id": f"{split}-{first}-{seed}"}
+            write_json(folder / "runs" / f"{split}-{first}-{seed}.json", run)
+    ingest(catalog, artifacts, str(folder / "runs"), source="runs")
+
+
+def featurize(
+    catalog: Catalog, artifacts: ArtifactStore, backbone: FrozenLM, caps: Caps, *, measured: bool = True
+) -> None:
+    """Features of every state that has none, by the code that decides online."""
+    layout = layout_of(geometry_of(backbone))
+    identity = view_identity(
+        layout, backbone.name, backbone.identity, "float32", freezing_rule(backbone.tokenizer, caps)
+    )
+    with catalog.writing() as connection:
+        view = register_view(connection, "default", identity, layout.columns)
+    draw = np.random.default_rng(5)
+    for item, rows in _frozen(catalog, artifacts, backbone, caps):
+        states = []
+        for row in rows:
+            state = row.frozen.state
+            if measured:
+                result = candidate_features(backbone, state)
+            else:
+                drawn = draw.normal(size=(len(state.candidates), len(layout.columns))).astype(np.float32)
+                result = CandidateFeatures(drawn, layout.hash, prefix_hash(state))
+            sets = deletion_sets(state, len(state.candidates))
+            states.append(featurized(row.id, row.state_key, state, sets, result))
+        prepared = prepare_features(artifacts, view, item.split, states)
+        with catalog.writing() as connection:
+            record_features(connection, view, prepared)
+
+
+def _draw_labels(catalog: Catalog, artifacts: ArtifactStore, backbone: Backbone, caps: Caps) -> None:
+    identity = LabelerIdentity(
+        backbone.name, backbone.identity, "float32", RENDERER_VERSION, rule_hash(caps), caps.target
+    )
+    draw = np.random.default_rng(3)
+    measured = []
+    for _, rows in _frozen(catalog, artifacts, backbone, caps):
+        for row in rows:
+            state = row.frozen.state
+            target = render_output(row.frozen.next_output, backbone.tokenizer)
+            harms = StateHarms(
+                2.0,
+                tuple(
+                    MeasuredHarm(found, 2.0, 2.0 + float(draw.normal(0.01, 0.05)), len(target))
+                    for found in deletion_sets(state, len(state.candidates))
+                ),
+                {},
+            )
+            measured.append(MeasuredState(row.id, target, len(state.rendering), harms, "direct"))
+    with catalog.writing() as connection:
+        record_measurements(connection, ensure_labeler(connection, "default", identity), measured)
+
+
+def _frozen(
+    catalog: Catalog, artifacts: ArtifactStore, backbone: Backbone, caps: Caps
+) -> list[tuple[TrajectoryItem, list[StateRow]]]:
+    rule = freezing_rule(backbone.tokenizer, caps)
+    with catalog.reading() as connection:
+        found = connection.execute(select(Trajectory.id, Trajectory.blob, Trajectory.split).order_by(Trajectory.id))
+        items = [TrajectoryItem(number, blob, split, "") for number, blob, split in found]
+    return [(item, load_states(catalog, artifacts, item, backbone.tokenizer, caps, rule)) for item in items]
