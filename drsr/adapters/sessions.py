@@ -11,10 +11,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from drsr.conversations import Conversations, Trail, trail_of
 from drsr.history import Protect
 from drsr.policy import Decision, Policy
 from drsr.prices import Prices
-from drsr.proxy.conversations import Conversations, Trail, trail_of
 from drsr.request import Protocol
 
 

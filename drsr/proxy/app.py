@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from drsr.conversations import Conversations
 from drsr.policy import Policy
 from drsr.proxy.activity import Activity
 from drsr.proxy.admission import Admission
-from drsr.proxy.conversations import Conversations
 from drsr.proxy.decider import Decider
 from drsr.proxy.forwarding import Forwarding, Parts
 from drsr.proxy.kill_switch import KillSwitch

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from drsr.conversations import Conversation, Conversations, trail_of
 from drsr.decision import Reason
 from drsr.history import Protect
 from drsr.policy import Decision, Policy
-from drsr.proxy.conversations import Conversation, Conversations, trail_of
 from drsr.proxy.faults import without_text
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool

@@ -12,7 +12,7 @@ import pytest
 
 from drsr.protocol import violations
 from drsr.request import read_request
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.running import RunningProxy
 from tests.proxy.scripted_upstream import ScriptedUpstream
 

@@ -13,7 +13,7 @@ import openai
 from drsr.policy import Policy
 from drsr.proxy.settings import ProxySettings, UpstreamUrl
 from drsr.scripted_policy import scripted_policy
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import PATIENCE, RunningProxy, eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream, last_text

@@ -11,7 +11,7 @@ import pytest
 
 from drsr.decision import Reason
 from drsr.scripted_policy import scripted_policy
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask, post
 from tests.proxy.running import RunningProxy, eventually

@@ -18,7 +18,7 @@ from drsr.decision import Reason
 from drsr.policy import Policy
 from drsr.scorer.scripted import ScriptedScorer
 from drsr.scripted_policy import scripted_policy
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask, connect, post
 from tests.proxy.running import PATIENCE, RunningProxy, eventually

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from drsr.proxy.activity import percentiles
 from drsr.proxy.metrics import Counter, Gauge, Histogram, exposition
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream

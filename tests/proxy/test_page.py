@@ -17,7 +17,7 @@ import httpx
 import matplotlib.image
 import pytest
 
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import RunningProxy, eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream

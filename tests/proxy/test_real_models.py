@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 
 from drsr.proxy.settings import SessionSettings
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, growing, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.scripted_upstream import ScriptedUpstream, last_text
-from tests.proxy.test_conversations import PRICES, growing
+from tests.proxy.test_sessions import PRICES
 from tests.seeded_policies import tiny_policy
 from tests.tiny_backbones import tiny_backbone
 

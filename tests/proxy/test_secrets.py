@@ -11,7 +11,7 @@ import pytest
 
 from drsr.proxy.log import JsonLines, TextLines
 from drsr.receipt_file import read_receipts
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask
 from tests.proxy.running import eventually

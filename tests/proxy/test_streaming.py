@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from drsr.proxy.exchange import Ending
-from tests.proxy.agent_runs import anthropic_body, openai_body
+from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask, connect, post
 from tests.proxy.running import RunningProxy, eventually

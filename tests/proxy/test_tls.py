@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from drsr.proxy.server import bind
-from tests.proxy.agent_runs import openai_body
+from tests.agent_runs import openai_body
 from tests.proxy.running import running, running_proxy
 from tests.proxy.scripted_upstream import ScriptedUpstream
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from drsr.request import Protocol
 from tests.conversations import Conversation, Exchange, Turn
 
 TOOLS = ("read_log", "Reads a log file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -37,3 +39,12 @@ def anthropic_body(marker: str = "alpha", steps: int = 8, *, model: str = "echo"
     name, description, parameters = TOOLS
     tool = {"name": name, "description": description, "input_schema": parameters}
     return {"model": model, "max_tokens": 64, **run(marker, steps).to_anthropic(), "tools": [tool], **fields}
+
+
+def growing(marker: str, protocol: Protocol = "openai", last: int = 12) -> Iterator[dict[str, Any]]:
+    """The requests of one run, from its task on, each with one Step more."""
+    make = openai_body if protocol == "openai" else anthropic_body
+    whole = make(marker, last)
+    first, step = (2, 2) if protocol == "openai" else (1, 2)
+    for steps in range(last):
+        yield {**whole, "messages": whole["messages"][: first + step * steps]}
