@@ -120,10 +120,14 @@ def _bill(whole: Request, decide: Callable[[Any], Decision | None], tokenizer: T
 
 
 def _sent(request: Request, decision: Decision | None) -> tuple[Request, bool]:
-    if decision is None or decision.outcome is None:
-        if decision is not None and decision.reason is Reason.INTERNAL_FAILURE:
-            assert decision.error is not None
-            raise decision.error  # a report must not take a fault of ours for an abstention
+    """What goes out. A report must not take a fault of ours for an abstention: such a fault is raised."""
+    if decision is None:
+        return request, False
+    if decision.error is not None and decision.reason is Reason.INTERNAL_FAILURE:
+        raise decision.error
+    if decision.reason is Reason.INVARIANT_VIOLATED:
+        raise AssertionError(decision.detail)
+    if decision.outcome is None:
         return request, False
     return decision.outcome.evidence.returned.request, decision.pruned
 

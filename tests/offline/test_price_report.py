@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from drsr.cli import main
+from drsr.invariants import Check
 from drsr.offline import samples
 from drsr.offline.price_report import (
     MODES,
@@ -82,6 +83,10 @@ def test_a_fault_of_ours_is_not_taken_for_an_abstention(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("drsr.policy.decide", fail)
     with pytest.raises(ZeroDivisionError):
+        price_run(run_of(9), scripted_policy(), PRICES, 30)
+    monkeypatch.undo()
+    monkeypatch.setattr("drsr.decision.check_all", lambda evidence: (Check("planted", "wrong"),))
+    with pytest.raises(AssertionError, match="planted: wrong"):
         price_run(run_of(9), scripted_policy(), PRICES, 30)
 
 
