@@ -79,7 +79,7 @@ def read_file(artifacts: ArtifactStore, view: RegisteredView, blob: str) -> Feat
     except ArtifactCorrupt as error:
         raise ArtifactCorrupt(error.what, where=where, hint=_REPAIR) from None
     try:
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
+        table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
     except (pyarrow.ArrowException, OSError) as error:
         raise ArtifactCorrupt(f"is no Parquet file: {error}", where=where, hint=_REPAIR) from None
     written = table.schema.metadata or {}

@@ -35,6 +35,15 @@ class Rows(NamedTuple):
     labels: list[LabelRow]
     features: dict[str, StateFeatures]
 
+    @property
+    def breaking(self) -> dict[str, int]:
+        """By state the masks of the sets that break the protocol, as bits."""
+        found: dict[str, int] = {}
+        for label in self.labels:
+            if not label.protocol_safe:
+                found[label.state_id] = found.get(label.state_id, 0) | 1 << label.mask
+        return found
+
 
 def columns(count: int) -> list[Column]:
     return [Column(f"feature_{number:04d}", Group.STRUCTURAL, Unit.COUNT) for number in range(count)]
@@ -59,7 +68,8 @@ def store_examples(
         state_ids = _store_states(connection, split, rows.states)
         _store_labels(connection, labeler_id, state_ids, rows.labels)
     if features:
-        computed = [featurized_row(state_ids, state, rows) for state in rows.states]
+        breaking = rows.breaking
+        computed = [featurized_row(state_ids, state, rows, breaking) for state in rows.states]
         for part in np.array_split(np.arange(len(computed)), files):
             prepared = prepare_features(artifacts, view, split, [computed[number] for number in part])
             record(catalog, view, prepared)
@@ -71,13 +81,14 @@ def record(catalog: Catalog, view: RegisteredView, prepared: PreparedFeatures) -
         record_features(connection, view, prepared)
 
 
-def featurized_row(state_ids: dict[str, int], state: StateRow, rows: Rows) -> FeaturizedState:
+def featurized_row(
+    state_ids: dict[str, int], state: StateRow, rows: Rows, breaking: dict[str, int] | None = None
+) -> FeaturizedState:
     values = rows.features[state.state_id].values
-    mine = [label for label in rows.labels if label.state_id == state.state_id]
-    breaking = sum(1 << label.mask for label in mine if not label.protocol_safe)
+    masks = (rows.breaking if breaking is None else breaking).get(state.state_id, 0)
     result = CandidateFeatures(values, LAYOUT, hashed(f"prefix {state.state_id}"))
     key = state_key(state)
-    return FeaturizedState(state_ids[key], key, result.prefix_hash, state.request_tokens, breaking, result)
+    return FeaturizedState(state_ids[key], key, result.prefix_hash, state.request_tokens, masks, result)
 
 
 def state_key(state: StateRow) -> str:

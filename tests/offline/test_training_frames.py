@@ -33,6 +33,7 @@ from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.examples import ExampleFrame, TrainingFrame, assemble
 from drsr.offline.feature_records import FeatureExclusion, FeaturizedState, prepare_features
 from drsr.offline.feature_store import get_training_frame, register_view
+from drsr.offline.feature_upkeep import ENOUGH, forget_lost, merge_small_files
 from drsr.offline.splits import Split
 from drsr.offline.training_frames import labeler_hash
 from tests.offline import frames
@@ -193,6 +194,20 @@ def test_recording_twice_changes_nothing(catalog: Catalog, artifacts: ArtifactSt
     with catalog.reading() as connection:
         assert connection.execute(select(func.count()).select_from(FeatureFile)).scalar_one() == 1
     assert_equal(get_training_frame(catalog, artifacts, split="train", purpose="train"), slow_twin("train", rows))
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_files_in_a_bucket(catalog: Catalog, bucket: str) -> None:
+    """Any fsspec location will do: here a real S3 server. A file that is gone is found missing, and named."""
+    artifacts = ArtifactStore(f"{bucket}/features")
+    rows = made_up("train")
+    view = store_examples(catalog, artifacts, "train", rows, files=ENOUGH)
+    assert merge_small_files(catalog, artifacts, view) == ENOUGH
+    assert_equal(get_training_frame(catalog, artifacts, split="train", purpose="train"), slow_twin("train", rows))
+    elsewhere = ArtifactStore(f"{bucket}/elsewhere")
+    with pytest.raises(ArtifactCorrupt, match="is missing"):
+        get_training_frame(catalog, elsewhere, split="train", purpose="train")
+    assert forget_lost(catalog, elsewhere, view) == len(rows.states)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
