@@ -22,7 +22,7 @@ from drsr.deletion_sets import deletion_sets
 from drsr.errors import FeatureError
 from drsr.features.geometry import geometry_from, geometry_of, no_layers
 from drsr.features.layout import Column
-from drsr.features.vectors import layout_of
+from drsr.features.vectors import CandidateFeatures, layout_of
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import StateFeatures
@@ -50,6 +50,7 @@ from drsr.offline.feature_views import (
 from drsr.offline.freeze import freezing_rule
 from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
 from drsr.offline.labels import Selection
+from drsr.offline.target_nll import ExclusionReason, is_out_of_memory
 from drsr.view import Caps
 
 if TYPE_CHECKING:
@@ -206,10 +207,15 @@ def _featurize(session: Session, row: StateRow) -> FeaturizedState:
         result = session.features(state)
     except FeatureError as error:
         return _featurized(row, FeatureExclusion.of(error))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        complaint = str(error).partition("\n")[0]
+        return _featurized(row, FeatureExclusion(ExclusionReason.OUT_OF_MEMORY.value, complaint))
     return _featurized(row, result)
 
 
-def _featurized(row: StateRow, result: Any) -> FeaturizedState:
+def _featurized(row: StateRow, result: CandidateFeatures | FeatureExclusion) -> FeaturizedState:
     state = row.frozen.state
     return featurized(row.id, row.state_key, state, deletion_sets(state, len(state.candidates)), result)
 

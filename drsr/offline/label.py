@@ -18,6 +18,7 @@ from sqlalchemy import Connection, func
 import drsr
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.errors import FeatureError
+from drsr.features.vectors import CandidateFeatures
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import FreezingRule
@@ -157,7 +158,7 @@ def label(
                 if view and prepared:
                     record_features(connection, view, prepared, method="label")
                 claims.release(connection, item.claimed_as)
-            summary.featurized += len(collected)
+            summary.featurized += sum(isinstance(found.result, CandidateFeatures) for found in collected)
             summary.trajectories += 1
             summary.seconds = time.monotonic() - started
             progress(summary)

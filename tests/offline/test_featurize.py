@@ -11,6 +11,7 @@ import torch
 from sqlalchemy import func, select
 
 from drsr.backbone import embedded, load_backbone
+from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.candidates import Ineligible
@@ -271,6 +272,24 @@ class TestWhatCannotBeHad:
         first, second = featurize_states(backbone, [good, broken])
         assert np.isfinite(first.result.matrix).all()  # type: ignore[union-attr]
         assert second.result[0] == reason
+
+    def test_too_little_memory(
+        self, frozen: Catalog, artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Planted, as a device would say it. Any other fault of the model stops the stage instead."""
+        backbone = tiny_backbone("llama")
+        row, *_ = loaded(frozen, artifacts, backbone)
+        complaint = "CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"
+
+        def failing(continuation: Continuation, token_ids: Any, watch: Any = None) -> Any:
+            raise RuntimeError(complaint)
+
+        monkeypatch.setattr(Continuation, "extend", failing)
+        (found,) = featurize_states(backbone, [row])
+        assert found.result == ("out_of_memory", "CUDA out of memory. Tried to allocate 2.00 GiB.")
+        complaint = "device-side assert triggered"
+        with pytest.raises(RuntimeError, match="device-side"):
+            featurize_states(backbone, [row])
 
     def test_a_candidate_outside_the_view(self, frozen: Catalog, artifacts: ArtifactStore) -> None:
         backbone = tiny_backbone("llama")
