@@ -30,7 +30,7 @@ _SEALED = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
 """Content blocks with reasoning, mostly signed or encrypted."""
 
 
-class PruneHistory(AgentMiddleware[Any, Any, Any]):
+class PruneHistory(AgentMiddleware):
     """Asks the policy before each model call."""
 
     def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
