@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRequest
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ChatMessage, ToolMessage
@@ -175,6 +175,7 @@ def test_a_session_in_the_place_of_the_policy() -> None:
     assert without_ids(model.shown[0]) == without_ids(model.shown[1])
 
 
+@settings(max_examples=50)
 @given(conversations(min_turns=6, max_turns=10))
 def test_any_run_is_carried_over_exactly(run: Conversation) -> None:
     history = langchain_messages(run)

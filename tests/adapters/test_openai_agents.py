@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
-from hypothesis import event, given
+from hypothesis import event, given, settings
 
 from drsr.adapters import bypass
 from drsr.adapters.chat_view import joined
@@ -199,6 +199,7 @@ def test_a_session_in_the_place_of_the_policy() -> None:
     assert len(model.calls[0].input) < len(ITEMS)
 
 
+@settings(max_examples=50)
 @given(conversations(min_turns=6, max_turns=10))
 def test_any_run_is_carried_over_exactly(run: Conversation) -> None:
     turns = [turn if turn.text or turn.exchanges else turn._replace(text="ok") for turn in run.turns]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from pydantic_ai import Agent, BinaryContent
 from pydantic_ai.messages import (
     ModelMessage,
@@ -199,6 +199,7 @@ def test_a_session_in_the_place_of_the_policy() -> None:
     assert len(told(shown.histories[0])) < len(told(HISTORY)) + 1
 
 
+@settings(max_examples=50)
 @given(conversations(min_turns=6, max_turns=10))
 def test_any_run_is_carried_over_exactly(run: Conversation) -> None:
     history = pydantic_history(run)
