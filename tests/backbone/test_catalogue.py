@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from drsr.backbone import list_backbones, load_backbone, load_tokenizer
-from drsr.backbone.catalogue import KNOWN_NAMES, fetch, identity_of
+from drsr.backbone.catalogue import KNOWN_NAMES, fetch, identity_of, load_config
+from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone, ScriptedTokenizer
-from drsr.errors import InputError, UnknownBackbone
+from drsr.errors import BackboneError, InputError, UnknownBackbone
+from drsr.features.geometry import geometry_from, geometry_of
 from tests.tiny_models import WINDOW, Architecture
 
 
@@ -90,3 +92,21 @@ def test_the_identity_is_known_without_loading(tiny_folder: Callable[[Architectu
     name = f"path:{tiny_folder('llama')}"
     assert identity_of(name) == load_backbone(name).identity
     assert identity_of("scripted") == load_backbone("scripted").identity
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "qwen3_5"])
+def test_the_geometry_is_known_without_loading(
+    tiny_folder: Callable[[Architecture], Path], architecture: Architecture
+) -> None:
+    """So that what waits to be featurized can be counted without reading the weights."""
+    name = f"path:{tiny_folder(architecture)}"
+    backbone = load_backbone(name)
+    assert isinstance(backbone, FrozenLM)
+    assert geometry_from(load_config(name), name) == geometry_of(backbone)
+    assert load_config("scripted") is None
+
+
+def test_settings_that_transformers_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "nobody-knows-it"}')
+    with pytest.raises(BackboneError, match="transformers cannot read its settings"):
+        load_config(f"path:{tmp_path}")
