@@ -107,6 +107,8 @@ def _merge(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView, spl
     blocks = [
         block for file in group for block in _blocks(artifacts, view, file) if (block.state_key, file.id) in wanted
     ]
+    if not blocks:  # another worker merged all of them since they were listed
+        return 0
     blob = write_file(artifacts, view, blocks)
     new = {
         "view_id": view.id,
