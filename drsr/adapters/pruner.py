@@ -81,7 +81,11 @@ class Pruner:
 
         if bypassed():
             return native
-        return await anyio.to_thread.run_sync(partial(self.view, native, read), abandon_on_cancel=True)
+        try:
+            return await anyio.to_thread.run_sync(partial(self.view, native, read), abandon_on_cancel=True)
+        except Exception as error:  # no thread to be had
+            self._tell(self._passed_through(error))
+            return native
 
     def _protect(self, pinned: frozenset[int]) -> Protect | None:
         if not pinned:

@@ -97,6 +97,39 @@ def test_the_event_loop_goes_on_while_a_decision_is_made() -> None:
     assert threading.get_ident() not in decided_in
 
 
+def test_without_a_thread_to_decide_in_everything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_threads(*_: Any, **__: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    decisions: list[Decision] = []
+    monkeypatch.setattr("anyio.to_thread.run_sync", no_threads)
+    pruner = Pruner(POLICY, on_decision=decisions.append)
+    assert asyncio.run(pruner.view_in_thread(BODY, openai_body)) is BODY
+    assert [decision.reason for decision in decisions] == [Reason.INTERNAL_FAILURE]
+
+
+def test_a_cancelled_call_stays_cancelled() -> None:
+    begun, free = threading.Event(), threading.Event()
+
+    def waits(body: Body) -> Form[Body]:
+        begun.set()
+        assert free.wait(60)
+        return openai_body(body)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(Pruner(POLICY).view_in_thread(BODY, waits))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                await task  # at once: nobody waits for the decision any more
+        finally:
+            free.set()
+
+    asyncio.run(cancelled())
+
+
 def test_bypass_ends_with_its_block_also_after_an_error() -> None:
     pruner = Pruner(POLICY)
     with bypass():
