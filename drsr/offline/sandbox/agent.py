@@ -22,6 +22,9 @@ Json = dict[str, Any]
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+BRIEF = "On second thought, a short confirmation at the end is enough."
+"""The user's last words in tasks that end without a report."""
+
 _CALL_ID = re.compile(r"^call_(\d+)_(\d+)")
 
 
@@ -148,10 +151,15 @@ class Mind:
         notes = voice.notes(self._latest_output, self._prompt)
         return Message("\n".join(filter(None, (text, notes))) or None, calls, reasoning)
 
-    def tell(self, *texts: str, **facts: Fact[Any] | str) -> Message:
-        """A message without calls, a question or the final answer, for which every fact must be known."""
-        text = Voice(self._prompt, self._move).choose(texts)
-        values = {name: fact if isinstance(fact, str) else self(fact) for name, fact in facts.items()}
+    def tell(self, *texts: str, brief: Sequence[str] = (), **facts: Fact[Any] | str) -> Message:
+        """A message without calls, a question or the final answer, for which every fact in it must be known.
+
+        `brief` are the texts to choose from where the user asked for a short confirmation.
+        """
+        wanted = brief if brief and self._prompt.endswith(BRIEF) else texts
+        text = Voice(self._prompt, self._move).choose(wanted)
+        used = {name: fact for name, fact in facts.items() if f"{{{name}}}" in text}
+        values = {name: fact if isinstance(fact, str) else self(fact) for name, fact in used.items()}
         return Message(text.format(**values))
 
     def made(self, planned: Move) -> Message:

@@ -39,7 +39,7 @@ COUNT = 48
 """The committed corpus: two or three instances of each of the twenty families. The seed is one with which the split
 by hash gives validation and test six trajectories each, of all four domains."""
 FORMAT_VERSION = 1
-SAMPLE_NUMBER, SAMPLE_STEPS = 16, 6
+SAMPLE_NUMBER, SAMPLE_STEPS = 36, 6
 """The decision that is bundled as an example: which trajectory, after how many Steps. Its candidates are evidence,
 noise, and two Blocks with the same fact."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
-from drsr.offline.sandbox.agent import Move
+from drsr.offline.sandbox.agent import BRIEF, Move
 
 Domain = Literal["code", "office", "security", "web"]
 
@@ -31,6 +31,12 @@ class Scenario:
     """What the check compares with. The agent never sees it."""
     replies: tuple[str, ...] = ()
     """What the user answers to the agent's questions, in order."""
+    brief: bool = False
+    """Whether the user is content with a short confirmation, which needs little of what was found out."""
+
+    def made_brief(self) -> Scenario:
+        """The same task, with a short confirmation at its end."""
+        return replace(self, prompt=f"{self.prompt} {BRIEF}", brief=True)
 
 
 class Outcome(NamedTuple):
@@ -51,9 +57,10 @@ class Outcome(NamedTuple):
         """A file's last line; empty if there is none."""
         return (self.text(path).splitlines() or [""])[-1]
 
-    def answer_names(self, *names: str) -> bool:
-        """Whether the answer contains each of these entries of the truth."""
-        return all(self.scenario.truth[name] in self.answer for name in names)
+    def answer_names(self, *names: str, brief: tuple[str, ...]) -> bool:
+        """Whether the answer contains each of these entries of the truth; of a brief task, only those of `brief`."""
+        wanted = brief if self.scenario.brief else names
+        return all(self.scenario.truth[name] in self.answer for name in wanted)
 
 
 @dataclass(frozen=True, slots=True)

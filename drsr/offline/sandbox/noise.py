@@ -13,7 +13,7 @@ from typing import NamedTuple
 from drsr.offline.sandbox.agent import Call, Move, call
 from drsr.offline.sandbox.words import filler_lines, write_files
 
-_LENGTHS = (*[7] * 30, 8, 9)
+_LENGTHS = (*[7] * 40, 8, 8)
 """Steps of a trajectory, each as often as it should occur. A plan that is as long already gets no noise."""
 
 

@@ -23,6 +23,9 @@ from drsr.offline.trajectories import Trajectory
 READER = "sandbox/2"
 """Changes whenever the same task would be recorded differently."""
 
+BRIEF_SHARE = 0.45
+"""Part of the tasks whose user wants no report, so that the last message repeats little of what was found out."""
+
 MAX_MESSAGES = 40
 """Assistant messages after which a run is ended: an agent that keeps fetching what is deleted would never finish."""
 
@@ -63,6 +66,8 @@ def run_task(task: Task, agent: Agent | None = None) -> Run:
     family = task.family
     with open_workspace() as workspace:
         scenario = family.prepare(Random(task.identity), workspace.root)
+        if Random(f"brief\n{task.identity}").random() < BRIEF_SHARE:
+            scenario = scenario.made_brief()
         messages: list[Json] = [
             {"role": "system", "content": family.system},
             {"role": "user", "content": scenario.prompt},

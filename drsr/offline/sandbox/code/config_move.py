@@ -121,6 +121,10 @@ def answer(m: Mind) -> Message:
         "Moved. Fingerprint {fingerprint}, port {port}, zone {zone}.",
         "Fingerprint {fingerprint}; port {port} stays, zone {zone}.",
         "Zone {zone}, port {port}, fingerprint {fingerprint}.",
+        brief=(
+            "The service is moved, with fingerprint {fingerprint}, in {zone}.",
+            "Done: fingerprint {fingerprint} is logged for zone {zone}.",
+        ),
         fingerprint=FINGERPRINT,
         port=PORT,
         zone=ZONE,
@@ -138,7 +142,9 @@ def check(outcome: Outcome) -> bool:
     written = lines == [f"{key}={truth[key]}" for key in ("port", "timeout")] + [f"{truth['extra']}={truth['limit']}"]
     entry = outcome.last_line("log.txt").split()
     registered = entry[::2] == [truth["service"], truth["zone"]]
-    return written and registered and entry[1] in outcome.answer and outcome.answer_names("port", "zone")
+    return (
+        written and registered and entry[1] in outcome.answer and outcome.answer_names("port", "zone", brief=("zone",))
+    )
 
 
 FAMILY = Family(

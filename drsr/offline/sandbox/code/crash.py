@@ -132,6 +132,10 @@ def answer(m: Mind) -> Message:
         "Record {record} had no {field}. Result {total}, owner {owner}.",
         "It runs again: {total} after repairing {record}. Owner: {owner}.",
         "Tell {owner} that {record} was incomplete; the job gives {total}.",
+        brief=(
+            "It runs again: {record} is repaired and the result is {total}.",
+            "Done. {record} is complete now, and the job gives {total}.",
+        ),
         record=RECORD,
         field=FIELD,
         total=TOTAL,
@@ -148,7 +152,15 @@ def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     line = f"{truth['record']} {truth['default']} {truth['total']}"
     logged = outcome.last_line("log.txt") == line
-    return logged and outcome.answer_names("record", "total", "owner")
+    return logged and outcome.answer_names(
+        "record",
+        "total",
+        "owner",
+        brief=(
+            "record",
+            "total",
+        ),
+    )
 
 
 FAMILY = Family(

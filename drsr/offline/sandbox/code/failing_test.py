@@ -145,6 +145,10 @@ def answer(m: Mind) -> Message:
         "{constant} was wrong. It is {new} now; {reviewer} reviews it.",
         "Fixed: {constant} has the value {new}. Reviewer: {reviewer}.",
         "{reviewer} can review it: {constant} is back to {new}.",
+        brief=(
+            "All done: {constant} is {new} now, and the fix is in the log.",
+            "The tests pass again with {constant} at {new}, and it is logged.",
+        ),
         constant=CONSTANT,
         new=NEW,
         reviewer=REVIEWER,
@@ -163,7 +167,15 @@ def check(outcome: Outcome) -> bool:
     return (
         f"{truth['constant']} = {truth['value']}" in code
         and logged
-        and outcome.answer_names("constant", "value", "reviewer")
+        and outcome.answer_names(
+            "constant",
+            "value",
+            "reviewer",
+            brief=(
+                "constant",
+                "value",
+            ),
+        )
     )
 
 

@@ -117,6 +117,10 @@ def answer(m: Mind) -> Message:
         "It is {new} now, as {decider} decided; stamp {stamp}.",
         "Renamed to {new} (decided by {decider}). Stamp: {stamp}.",
         "Stamp {stamp}. {decider}'s name {new} is used everywhere.",
+        brief=(
+            "Everything is renamed to {new}, and the check gave stamp {stamp}.",
+            "Done: {new} is used everywhere, stamp {stamp}.",
+        ),
         new=NEW,
         decider=DECIDER,
         stamp=STAMP,
@@ -134,7 +138,7 @@ def check(outcome: Outcome) -> bool:
         truth["new"] in outcome.text(truth[name]) and truth["old"] not in outcome.text(truth[name])
         for name in ("file", "table")
     )
-    return renamed and outcome.answer_names("new", "decider")
+    return renamed and outcome.answer_names("new", "decider", brief=("new",))
 
 
 FAMILY = Family(

@@ -83,6 +83,8 @@ def _choice(mind: Mind) -> list[str] | None:
 
 
 CHOICE = Fact("versions conflict", _choice)
+VERSION = Fact("versions conflict", lambda m: m.search(rf"^{m(PACKAGE)} (\S+) [0-9a-f]{{4}}$") or m(CHOICE)[0])
+HASH = Fact("versions conflict", lambda m: m(CHOICE)[1])
 DIGEST = said("resolved", r"resolved, digest (\w+)")
 
 
@@ -148,10 +150,15 @@ def answer(m: Mind) -> Message:
         "{package} is pinned to {version}, hash {hash}, for {user}.",
         "I moved {package} to {version} with hash {hash}; {user} needs it.",
         "{user} gets {package} {version} with hash {hash}.",
+        brief=(
+            "It resolves again: {package} {version}, digest {digest}.",
+            "Done. {package} is at {version} now, digest {digest}.",
+        ),
         package=PACKAGE,
-        version=m(CHOICE)[0],
-        hash=m(CHOICE)[1],
+        version=VERSION,
+        hash=HASH,
         user=USER,
+        digest=DIGEST,
     )
 
 
@@ -166,7 +173,20 @@ def check(outcome: Outcome) -> bool:
     pinned = f"{truth['package']} {truth['version']} {truth['hash']}" in lock_text.splitlines()
     line = f"{truth['package']} {truth['version']} {hashlib.sha256(lock_text.encode()).hexdigest()[:4]}"
     logged = outcome.last_line("log.txt") == line
-    return pinned and logged and outcome.answer_names("package", "version", "hash", "user")
+    return (
+        pinned
+        and logged
+        and outcome.answer_names(
+            "package",
+            "version",
+            "hash",
+            "user",
+            brief=(
+                "package",
+                "version",
+            ),
+        )
+    )
 
 
 FAMILY = Family(

@@ -155,6 +155,10 @@ def answer(m: Mind) -> Message:
         "Only {kept} is left, phone {phone}; {moved} orders moved.",
         "Merged into {kept} (phone {phone}), orders moved: {moved}.",
         "Moved {moved} orders to {kept}, phone {phone}.",
+        brief=(
+            "The two records are one now; {kept} is the one that stayed.",
+            "Done: everything belongs to {kept} now, and the merge is logged.",
+        ),
         kept=m(IDS)[0],
         phone=PHONE,
         moved=MOVED,
@@ -177,7 +181,7 @@ def check(outcome: Outcome) -> bool:
     merged = (int(truth["kept"]),) in left and (int(truth["dropped"]),) not in left and stray == (0,)
     line = ",".join(truth[name] for name in ("kept", "dropped", "code"))
     logged = outcome.last_line("log.txt") == line
-    return merged and logged and outcome.answer_names("kept", "phone", "moved")
+    return merged and logged and outcome.answer_names("kept", "phone", "moved", brief=("kept",))
 
 
 FAMILY = Family(

@@ -152,6 +152,10 @@ def answer(m: Mind) -> Message:
         "Receipt {receipt} of {person} is {excess} over; {signer} has to sign.",
         "{receipt} ({kind}): excess {excess}, to be signed by {signer}.",
         "{signer} must sign {receipt} for {person}, {excess} over.",
+        brief=(
+            "It is in the log: {receipt}, which is {excess} over the limit.",
+            "Done: {receipt} is logged with an excess of {excess}.",
+        ),
         receipt=m(CLAIM).receipt,
         person=m(CLAIM).person,
         kind=m(CLAIM).kind,
@@ -168,7 +172,15 @@ def plan(dice: Random) -> list[Move]:
 def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     line = f"{truth['receipt']} {truth['excess']} {truth['signer']}"
-    return outcome.last_line("log.txt") == line and outcome.answer_names("receipt", "excess", "signer")
+    return outcome.last_line("log.txt") == line and outcome.answer_names(
+        "receipt",
+        "excess",
+        "signer",
+        brief=(
+            "receipt",
+            "excess",
+        ),
+    )
 
 
 FAMILY = Family(

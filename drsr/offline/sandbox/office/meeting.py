@@ -140,6 +140,10 @@ def answer(m: Mind) -> Message:
         "The meeting starts at {hour} in {room}, code {code}.",
         "Done: {room} at {hour}, code {code}.",
         "Code {code}: {room} is yours at {hour}.",
+        brief=(
+            "It is set up for {hour} in {room}, and the line is logged.",
+            "Done: the meeting is at {hour} in {room}.",
+        ),
         hour=HOUR,
         room=ROOM,
         code=CODE,
@@ -154,7 +158,15 @@ def plan(dice: Random) -> list[Move]:
 def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     line = f"{truth['hour']} {truth['room']} {truth['code']}"
-    return outcome.last_line("log.txt") == line and outcome.answer_names("hour", "room", "code")
+    return outcome.last_line("log.txt") == line and outcome.answer_names(
+        "hour",
+        "room",
+        "code",
+        brief=(
+            "hour",
+            "room",
+        ),
+    )
 
 
 FAMILY = Family(

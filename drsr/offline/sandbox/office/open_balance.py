@@ -151,6 +151,10 @@ def answer(m: Mind) -> Message:
         "{person} can be told: {amount} is open, reference {reference}.",
         "The open amount is {amount} (reference {reference}); {person} asked.",
         "Reference {reference}: the answer to {person} is {amount}.",
+        brief=(
+            "The answer is logged: {amount} is open, reference {reference}.",
+            "Done. They owe {amount}, our reference is {reference}.",
+        ),
         person=PERSON,
         amount=AMOUNT,
         reference=REFERENCE,
@@ -168,7 +172,15 @@ def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     line = " ".join(truth[name] for name in ("company", "amount", "reference"))
     logged = outcome.last_line("log.txt") == line
-    return logged and outcome.answer_names("person", "amount", "reference")
+    return logged and outcome.answer_names(
+        "person",
+        "amount",
+        "reference",
+        brief=(
+            "amount",
+            "reference",
+        ),
+    )
 
 
 FAMILY = Family(

@@ -86,6 +86,7 @@ def _best_offer(mind: Mind) -> list[str] | None:
 ITEM = Fact("items", _low_item)
 OFFER = Fact("offers", _best_offer)
 AMOUNT = said("rules", r"Usual amount: (\d+)", r"VALUES \(\d+, 'S\d+', (\d+)\)")
+PRICE = Fact("offers", lambda m: m(OFFER)[1])
 GATE = said("rules", r"Deliver to gate (\d+)")
 
 
@@ -152,9 +153,14 @@ def answer(m: Mind) -> Message:
         "Item {item} is ordered at {price} a piece, for gate {gate}.",
         "I ordered item {item}, {price} each; it comes to gate {gate}.",
         "Expect item {item} at gate {gate}, {price} each.",
+        brief=(
+            "The order is placed: {amount} pieces of item {item}.",
+            "Done, item {item} is on its way, {amount} pieces.",
+        ),
         item=ITEM,
-        price=m(OFFER)[1],
+        price=PRICE,
         gate=GATE,
+        amount=AMOUNT,
     )
 
 
@@ -170,7 +176,7 @@ def check(outcome: Outcome) -> bool:
     with closing(sqlite3.connect(outcome.root / DATABASE)) as database:
         placed = database.execute("SELECT item, supplier, amount FROM orders").fetchall()
     expected = (int(truth["item"]), truth["supplier"], int(truth["amount"]))
-    return placed == [expected] and outcome.answer_names("item", "price", "gate")
+    return placed == [expected] and outcome.answer_names("item", "price", "gate", brief=("item",))
 
 
 FAMILY = Family(

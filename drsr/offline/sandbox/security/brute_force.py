@@ -125,9 +125,14 @@ def answer(m: Mind) -> Message:
         "{address} got into {account}. Please inform {owner}.",
         "Account: {account}. Address: {address}. Owner: {owner}.",
         "Tell {owner} that {account} was entered from {address}.",
+        brief=(
+            "The address {address} is blocked now, under {case}.",
+            "Done: {address} is blocked and logged as {case}.",
+        ),
         address=ADDRESS,
         account=ACCOUNT,
         owner=OWNER,
+        case=CASE,
     )
 
 
@@ -138,7 +143,9 @@ def plan(dice: Random) -> list[Move]:
 
 def check(outcome: Outcome) -> bool:
     blocked = outcome.text("log.txt").splitlines()
-    return outcome.scenario.truth["entry"] in blocked and outcome.answer_names("address", "account", "owner")
+    return outcome.scenario.truth["entry"] in blocked and outcome.answer_names(
+        "address", "account", "owner", brief=("address",)
+    )
 
 
 FAMILY = Family(

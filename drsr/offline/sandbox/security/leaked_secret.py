@@ -117,6 +117,7 @@ def answer(m: Mind) -> Message:
         "The key was in {place} and is now {new}; {approver} approved it.",
         "{place} now holds {new}, approved by {approver}.",
         "{approver} approved: the key in {place} is now {new}.",
+        brief=("The key in {place} is rotated; it is {new} from now on.", "Done: {place} has the new key {new}."),
         place=PLACE,
         new=NEW_KEY,
         approver=APPROVER,
@@ -136,7 +137,7 @@ def check(outcome: Outcome) -> bool:
         replaced.startswith("ak_")
         and replaced != truth["key"]
         and replaced in outcome.answer
-        and outcome.answer_names("place", "approver")
+        and outcome.answer_names("place", "approver", brief=("place",))
     )
 
 

@@ -131,6 +131,10 @@ def answer(m: Mind) -> Message:
         "{request} got data out through a session of {owner}; filed with grade {grade}.",
         "{owner}, request {request}, incident grade {grade}.",
         "Filed with grade {grade}: {owner}, request {request}.",
+        brief=(
+            "The incident is filed: request {request}, grade {grade}.",
+            "Done, {request} is on record with grade {grade}.",
+        ),
         owner=OWNER,
         request=REQUEST,
         grade=GRADE,
@@ -149,7 +153,15 @@ def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     with closing(sqlite3.connect(outcome.root / DATABASE)) as database:
         filed = database.execute("SELECT request, grade FROM incidents").fetchall()
-    return filed == [(truth["request"], truth["grade"])] and outcome.answer_names("owner", "request", "grade")
+    return filed == [(truth["request"], truth["grade"])] and outcome.answer_names(
+        "owner",
+        "request",
+        "grade",
+        brief=(
+            "request",
+            "grade",
+        ),
+    )
 
 
 FAMILY = Family(

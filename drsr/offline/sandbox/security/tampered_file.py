@@ -119,6 +119,10 @@ def answer(m: Mind) -> Message:
         "{file} sent data to {rogue}. Restored; please call {maintainer}.",
         "{file} pointed to {rogue}. Restored; its maintainer is {maintainer}.",
         "Restored {file}, sent to {rogue} before; ask {maintainer}.",
+        brief=(
+            "{file} is clean again; it had been sending data to {rogue}.",
+            "Done. {file} is restored, and {rogue} is in the log.",
+        ),
         file=FILE,
         rogue=ROGUE,
         maintainer=MAINTAINER,
@@ -135,7 +139,19 @@ def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     reported = outcome.last_line("log.txt") == f"{truth['file']} {truth['rogue']}"
     restored = outcome.text(truth["file"]) == outcome.text(f"backup/{truth['file']}")
-    return restored and reported and outcome.answer_names("file", "rogue", "maintainer")
+    return (
+        restored
+        and reported
+        and outcome.answer_names(
+            "file",
+            "rogue",
+            "maintainer",
+            brief=(
+                "file",
+                "rogue",
+            ),
+        )
+    )
 
 
 FAMILY = Family(

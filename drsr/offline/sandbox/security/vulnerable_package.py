@@ -185,6 +185,10 @@ def answer(m: Mind) -> Message:
         "{advisory}: {package} is now {fixed}, stamp {stamp}.",
         "Upgraded {package} to {fixed} for {advisory}, stamp {stamp}.",
         "Stamp {stamp}: {package} {fixed} closes {advisory}.",
+        brief=(
+            "The audit is clean, stamp {stamp}, so {advisory} is closed.",
+            "Done: {advisory} is closed with stamp {stamp}.",
+        ),
         advisory=found.advisory,
         package=found.package,
         fixed=found.fixed,
@@ -208,7 +212,7 @@ def check(outcome: Outcome) -> bool:
         and truth["kept"] in pinned
         and closed[:1] == [truth["advisory"]]
         and closed[-1] in outcome.answer
-        and outcome.answer_names("advisory", "package", "fixed")
+        and outcome.answer_names("advisory", "package", "fixed", brief=("advisory",))
     )
 
 

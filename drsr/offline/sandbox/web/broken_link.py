@@ -130,6 +130,7 @@ def answer(m: Mind) -> Message:
         "{old} is {new} now. Editor: {editor}.",
         "Repaired: {old} became {new}; tell {editor}.",
         "The link {old} leads to {new}; {editor} edits the page.",
+        brief=("The dead link is repaired; it leads to {new} now.", "Done, the page points to {new} again."),
         old=OLD,
         new=NEW,
         editor=EDITOR,
@@ -145,7 +146,7 @@ def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     source = outcome.text(f"site/{truth['page']}.html")
     repaired = f'"{truth["new"]}"' in source and truth["old"] not in source
-    return repaired and outcome.answer_names("old", "new", "editor")
+    return repaired and outcome.answer_names("old", "new", "editor", brief=("new",))
 
 
 FAMILY = Family(

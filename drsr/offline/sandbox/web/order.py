@@ -123,6 +123,7 @@ def answer(m: Mind) -> Message:
         "Order {order}: {price} credits, and the fee is {fee}.",
         "The order is {order}, {price} credits plus {fee} for zone {zone}.",
         "Done, {order}. You pay {price} credits and a fee of {fee}.",
+        brief=("It is ordered for {price} credits; the order is {order}.", "Done: order {order}, {price} credits."),
         order=ORDER,
         price=PRICE,
         fee=FEE,
@@ -142,7 +143,7 @@ def check(outcome: Outcome) -> bool:
     if len(sent) != 1:
         return False
     right = sent[0]["fields"]["code"] == truth["code"]
-    return right and sent[0]["number"] in outcome.answer and outcome.answer_names("price", "fee")
+    return right and sent[0]["number"] in outcome.answer and outcome.answer_names("price", "fee", brief=("price",))
 
 
 FAMILY = Family(

@@ -131,6 +131,7 @@ def answer(m: Mind) -> Message:
         "{shop} is cheapest: article {article} for {credits} credits. Ask for {contact}.",
         "The best offer is {article} of {shop}, {credits} credits; contact {contact}.",
         "Call {contact} at {shop}: article {article}, {credits} credits.",
+        brief=("The offer of {shop} is in the log, at {credits} credits.", "Done: {shop} wins with {credits} credits."),
         shop=shop,
         article=article,
         credits=credits,
@@ -151,7 +152,16 @@ def check(outcome: Outcome) -> bool:
     truth = outcome.scenario.truth
     line = " ".join(truth[name] for name in ("shop", "article", "credits"))
     written = outcome.last_line("log.txt") == line
-    return written and outcome.answer_names("shop", "article", "credits", "contact")
+    return written and outcome.answer_names(
+        "shop",
+        "article",
+        "credits",
+        "contact",
+        brief=(
+            "shop",
+            "credits",
+        ),
+    )
 
 
 FAMILY = Family(

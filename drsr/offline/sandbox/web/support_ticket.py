@@ -139,9 +139,14 @@ def answer(m: Mind) -> Message:
         "Ticket {ticket}, order {order}; write to {desk}.",
         "Your ticket is {ticket} (order {order}), desk {desk}.",
         "Filed as {ticket}; {desk} has order {order}.",
+        brief=(
+            "The ticket is filed as {ticket}, and it asks for the {wish}.",
+            "Done: ticket {ticket} asks for a {wish}.",
+        ),
         ticket=TICKET,
         order=ORDER,
         desk=DESK,
+        wish=WISH,
     )
 
 
@@ -159,7 +164,7 @@ def check(outcome: Outcome) -> bool:
     if len(sent) != 1:
         return False
     right = all(sent[0]["fields"][name] == truth[name] for name in ("serial", "kind", "wish"))
-    return right and sent[0]["number"] in outcome.answer and outcome.answer_names("order", "desk")
+    return right and sent[0]["number"] in outcome.answer and outcome.answer_names("order", "desk", brief=("wish",))
 
 
 FAMILY = Family(
