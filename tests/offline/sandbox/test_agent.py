@@ -199,7 +199,7 @@ def test_deleted_evidence_costs_work_or_the_task(number: int) -> None:
 
 
 def test_deleted_evidence_can_be_fetched_again_and_the_task_succeeds() -> None:
-    tasks = [(number, corpus_tasks()[number]) for number in (0, 1, 2, 3, 5, 6, 7, 8)]
+    tasks = [(number, corpus_tasks()[number]) for number in (0, 1, 2, 3, 5, 6, 7, 9)]
     rewards = [run_task(task, _hiding(task, _needed_step(corpus()[n]))).reward for n, task in tasks]
     assert sum(rewards) >= 4
 
