@@ -31,6 +31,7 @@ from drsr.policy import Policy
 from drsr.request import Request, read_request
 from drsr.scripted_policy import scripted_policy
 from drsr.selection import Selection
+from tests.adapters import long_run
 from tests.messages import SAYS, USER, answers, asks, returns, texts, uses
 
 BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
@@ -251,7 +252,7 @@ class TwoPasses:
 
 def test_features_of_a_rewrite_are_found_out_and_thrown_away() -> None:
     policy = scripted_policy()
-    outcome = decide(read_request(BODY), policy.frozen, source=TwoPasses(policy))
+    outcome = decide(read_request(long_run.BODY), policy.frozen, source=TwoPasses(policy))
     assert outcome.reason is Reason.INVARIANT_VIOLATED
     assert "one_look_at_the_intact_prefix" in outcome.detail
     assert outcome.evidence.returned.request is outcome.evidence.original.request
@@ -276,7 +277,7 @@ def test_a_second_look_is_found_out_whenever_it_happens(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("drsr.decision.CountedSource", Watched)
     monkeypatch.setattr("drsr.decision.rewrite", looking)
-    outcome = decide(read_request(BODY), policy.frozen)
+    outcome = decide(read_request(long_run.BODY), policy.frozen)  # long: its rewrite has candidates, too
     assert outcome.reason is Reason.INVARIANT_VIOLATED
     assert "2 passes" in outcome.detail
 
