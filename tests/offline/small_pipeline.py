@@ -21,9 +21,8 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import Backbone
 from drsr.deletion_sets import deletion_sets
-from drsr.features.geometry import geometry_of
 from drsr.features.spans import prefix_hash
-from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
+from drsr.features.vectors import CandidateFeatures
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.calibrate import calibrate
 from drsr.offline.catalog.engine import Catalog
@@ -31,7 +30,8 @@ from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Trajectory
 from drsr.offline.catalog.trained import CalibrationRecord
 from drsr.offline.feature_records import featurized, prepare_features, record_features
-from drsr.offline.feature_views import register_view, view_identity
+from drsr.offline.feature_views import register_view
+from drsr.offline.featurize import featurize_run, materialize
 from drsr.offline.freeze import freeze, freezing_rule
 from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
 from drsr.offline.harm import MeasuredHarm, StateHarms
@@ -102,9 +102,10 @@ def run_stages(folder: Path, backbone: str | None = None, *, measured: bool = Tr
     if measured:
         scorer = TargetNll(loaded)
         label(catalog, artifacts, scorer, label_run(scorer, "float32", caps))
+        featurize(catalog, artifacts, loaded, caps)
     else:
         _draw_labels(catalog, artifacts, loaded, caps)
-    featurize(catalog, artifacts, loaded, caps, measured=measured)
+        _draw_features(catalog, artifacts, loaded, caps)
     return Pipeline(folder, catalog, artifacts, name, fit(catalog, artifacts, folder, quick_params()))
 
 
@@ -127,26 +128,22 @@ def add_runs(catalog: Catalog, artifacts: ArtifactStore, folder: Path, first: in
     ingest(catalog, artifacts, str(folder / "runs"), source="runs")
 
 
-def featurize(
-    catalog: Catalog, artifacts: ArtifactStore, backbone: FrozenLM, caps: Caps, *, measured: bool = True
-) -> None:
-    """Features of every state that has none, by the code that decides online."""
-    layout = layout_of(geometry_of(backbone))
-    identity = view_identity(
-        layout, backbone.name, backbone.identity, "float32", freezing_rule(backbone.tokenizer, caps)
-    )
+def featurize(catalog: Catalog, artifacts: ArtifactStore, backbone: FrozenLM, caps: Caps) -> None:
+    """Features of every state that has none."""
+    materialize(catalog, artifacts, backbone, featurize_run(backbone, "float32", caps))
+
+
+def _draw_features(catalog: Catalog, artifacts: ArtifactStore, backbone: FrozenLM, caps: Caps) -> None:
+    run = featurize_run(backbone, "float32", caps)
     with catalog.writing() as connection:
-        view = register_view(connection, "default", identity, layout.columns)
+        view = register_view(connection, "default", run.identity, run.columns)
     draw = np.random.default_rng(5)
     for item, rows in _frozen(catalog, artifacts, backbone, caps):
         states = []
         for row in rows:
             state = row.frozen.state
-            if measured:
-                result = candidate_features(backbone, state)
-            else:
-                drawn = draw.normal(size=(len(state.candidates), len(layout.columns))).astype(np.float32)
-                result = CandidateFeatures(drawn, layout.hash, prefix_hash(state))
+            drawn = draw.normal(size=(len(state.candidates), len(run.columns))).astype(np.float32)
+            result = CandidateFeatures(drawn, run.identity.layout_hash, prefix_hash(state))
             sets = deletion_sets(state, len(state.candidates))
             states.append(featurized(row.id, row.state_key, state, sets, result))
         prepared = prepare_features(artifacts, view, item.split, states)
