@@ -23,7 +23,7 @@ from tests.third_parties import link_third_parties
 
 ROOT = Path(__file__).parents[1]
 VERSION = "2026.11.16"
-OFFLINE_ONLY = ("prefect", "dvc", "sqlalchemy", "great_expectations", "alembic", "pyarrow", "fsspec", "orjson")
+OFFLINE_ONLY = ("prefect", "dvc", "sqlalchemy", "great_expectations", "alembic", "pyarrow", "orjson", "sklearn")
 
 TEN_LINES = """
 import json, sys
@@ -78,8 +78,11 @@ def environment(index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     brought = link_third_parties(folder / "third_parties", "backbone")
     assert {"numpy", "safetensors", "torch", "transformers", "gguf", "accelerate"} <= brought
     assert not brought & {"prefect", "dvc", "sqlalchemy", "great-expectations", "alembic", "drsr"}
-    (site / "third_parties.pth").write_text(f"{folder / 'third_parties'}\n")
     programs = folder / "venv" / "bin"
+    run(
+        programs, "pip", ["uninstall", "--yes", "setuptools"], folder
+    )  # older Pythons bring one that is too old for torch
+    (site / "third_parties.pth").write_text(f"{folder / 'third_parties'}\n")
     installed = run(
         programs, "pip", ["install", "--no-cache-dir", "--index-url", index.as_uri(), "drsr-policy"], folder
     )
