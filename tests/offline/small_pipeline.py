@@ -1,18 +1,19 @@
 """A catalog that went through the real stages, small: made-up runs, a tiny language model, few epochs.
 
-    pipeline = run_stages(folder)                     ingest, freeze, label, featurize, train, calibrate
-    pipeline = run_stages(folder, measured=False)     the same with drawn labels and features, for a model that is slow
+    pipeline = run_stages(folder)                            ingest, freeze, label, featurize, train, calibrate
+    pipeline = run_stages(folder, name, labels="drawn")      the same with drawn harms, for a model that is slow
 
-What is drawn instead of measured means nothing; all else is as a data team would have it.
+Harms that are drawn mean nothing; all else is as a data team would have it.
 """
 
 from __future__ import annotations
 
 import itertools
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sqlalchemy import select
@@ -21,17 +22,13 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import Backbone
 from drsr.deletion_sets import deletion_sets
-from drsr.features.geometry import geometry_of
-from drsr.features.spans import prefix_hash
-from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.calibrate import calibrate
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Trajectory
 from drsr.offline.catalog.trained import CalibrationRecord
-from drsr.offline.feature_records import featurized, prepare_features, record_features
-from drsr.offline.feature_views import register_view, view_identity
+from drsr.offline.featurize import featurize_run, materialize
 from drsr.offline.freeze import freeze, freezing_rule
 from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
 from drsr.offline.harm import MeasuredHarm, StateHarms
@@ -88,8 +85,14 @@ def quick_params(**calibrate: Any) -> Params:
     )
 
 
-def run_stages(folder: Path, backbone: str | None = None, *, measured: bool = True) -> Pipeline:
-    """All stages before publishing; by default with a tiny model of its own."""
+def run_stages(
+    folder: Path,
+    backbone: str | None = None,
+    *,
+    labels: Literal["measured", "drawn"] = "measured",
+    runs: Mapping[str, int] = RUNS,
+) -> Pipeline:
+    """All stages before publishing; by default with a tiny model of its own. `runs` says how many of each split."""
     folder.mkdir(parents=True, exist_ok=True)
     name = backbone or f"path:{build_tiny('llama', folder / 'model')}"
     loaded = load_backbone(name)
@@ -97,14 +100,14 @@ def run_stages(folder: Path, backbone: str | None = None, *, measured: bool = Tr
     caps = caps_for(loaded.window)
     catalog = open_catalog(f"sqlite:///{folder}/catalog.sqlite", create=True)
     artifacts = ArtifactStore(str(folder / "artifacts"))
-    add_runs(catalog, artifacts, folder)
+    add_runs(catalog, artifacts, folder, runs=runs)
     freeze(catalog, artifacts, loaded.tokenizer, caps)
-    if measured:
+    if labels == "measured":
         scorer = TargetNll(loaded)
         label(catalog, artifacts, scorer, label_run(scorer, "float32", caps))
     else:
         _draw_labels(catalog, artifacts, loaded, caps)
-    featurize(catalog, artifacts, loaded, caps, measured=measured)
+    featurize(catalog, artifacts, loaded, caps)
     return Pipeline(folder, catalog, artifacts, name, fit(catalog, artifacts, folder, quick_params()))
 
 
@@ -116,9 +119,11 @@ def fit(catalog: Catalog, artifacts: ArtifactStore, folder: Path, numbers: Param
     return calibrate(catalog, artifacts, inputs, numbers).record
 
 
-def add_runs(catalog: Catalog, artifacts: ArtifactStore, folder: Path, first: int = 0) -> None:
-    """Ingest runs of every split."""
-    for split, count in RUNS.items():
+def add_runs(
+    catalog: Catalog, artifacts: ArtifactStore, folder: Path, first: int = 0, runs: Mapping[str, int] = RUNS
+) -> None:
+    """Ingest so many runs of every split."""
+    for split, count in runs.items():
         tasks = (f"task-{number}" for number in itertools.count(first))
         mine = (task for task in tasks if assign_split(group_key("", "", task)) == split)
         for seed, task in enumerate(itertools.islice(mine, count)):
@@ -127,31 +132,9 @@ def add_runs(catalog: Catalog, artifacts: ArtifactStore, folder: Path, first: in
     ingest(catalog, artifacts, str(folder / "runs"), source="runs")
 
 
-def featurize(
-    catalog: Catalog, artifacts: ArtifactStore, backbone: FrozenLM, caps: Caps, *, measured: bool = True
-) -> None:
-    """Features of every state that has none, by the code that decides online."""
-    layout = layout_of(geometry_of(backbone))
-    identity = view_identity(
-        layout, backbone.name, backbone.identity, "float32", freezing_rule(backbone.tokenizer, caps)
-    )
-    with catalog.writing() as connection:
-        view = register_view(connection, "default", identity, layout.columns)
-    draw = np.random.default_rng(5)
-    for item, rows in _frozen(catalog, artifacts, backbone, caps):
-        states = []
-        for row in rows:
-            state = row.frozen.state
-            if measured:
-                result = candidate_features(backbone, state)
-            else:
-                drawn = draw.normal(size=(len(state.candidates), len(layout.columns))).astype(np.float32)
-                result = CandidateFeatures(drawn, layout.hash, prefix_hash(state))
-            sets = deletion_sets(state, len(state.candidates))
-            states.append(featurized(row.id, row.state_key, state, sets, result))
-        prepared = prepare_features(artifacts, view, item.split, states)
-        with catalog.writing() as connection:
-            record_features(connection, view, prepared)
+def featurize(catalog: Catalog, artifacts: ArtifactStore, backbone: FrozenLM, caps: Caps) -> None:
+    """Features of every state that has none."""
+    materialize(catalog, artifacts, backbone, featurize_run(backbone, "float32", caps))
 
 
 def _draw_labels(catalog: Catalog, artifacts: ArtifactStore, backbone: Backbone, caps: Caps) -> None:
@@ -160,28 +143,24 @@ def _draw_labels(catalog: Catalog, artifacts: ArtifactStore, backbone: Backbone,
     )
     draw = np.random.default_rng(3)
     measured = []
-    for _, rows in _frozen(catalog, artifacts, backbone, caps):
-        for row in rows:
-            state = row.frozen.state
-            target = render_output(row.frozen.next_output, backbone.tokenizer)
-            harms = StateHarms(
-                2.0,
-                tuple(
-                    MeasuredHarm(found, 2.0, 2.0 + float(draw.normal(0.01, 0.05)), len(target))
-                    for found in deletion_sets(state, len(state.candidates))
-                ),
-                {},
-            )
-            measured.append(MeasuredState(row.id, target, len(state.rendering), harms, "direct"))
+    for row in _frozen(catalog, artifacts, backbone, caps):
+        state = row.frozen.state
+        target = render_output(row.frozen.next_output, backbone.tokenizer)
+        harms = [
+            MeasuredHarm(found, 2.0, 2.0 + float(draw.normal(0.01, 0.05)), len(target))
+            for found in deletion_sets(state, len(state.candidates))
+        ]
+        measured.append(
+            MeasuredState(row.id, target, len(state.rendering), StateHarms(2.0, tuple(harms), {}), "direct")
+        )
     with catalog.writing() as connection:
         record_measurements(connection, ensure_labeler(connection, "default", identity), measured)
 
 
-def _frozen(
-    catalog: Catalog, artifacts: ArtifactStore, backbone: Backbone, caps: Caps
-) -> list[tuple[TrajectoryItem, list[StateRow]]]:
+def _frozen(catalog: Catalog, artifacts: ArtifactStore, backbone: Backbone, caps: Caps) -> Iterator[StateRow]:
     rule = freezing_rule(backbone.tokenizer, caps)
     with catalog.reading() as connection:
         found = connection.execute(select(Trajectory.id, Trajectory.blob, Trajectory.split).order_by(Trajectory.id))
         items = [TrajectoryItem(number, blob, split, "") for number, blob, split in found]
-    return [(item, load_states(catalog, artifacts, item, backbone.tokenizer, caps, rule)) for item in items]
+    for item in items:
+        yield from load_states(catalog, artifacts, item, backbone.tokenizer, caps, rule)
