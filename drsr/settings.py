@@ -18,6 +18,7 @@ from drsr.redaction import redact
 
 SETTINGS_FILE = "drsr.toml"
 DTYPES = ("float32", "bfloat16", "float16")
+_WHOLE = re.compile(r"[1-9]\d{0,8}", re.ASCII)
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 
@@ -35,12 +36,16 @@ class Settings:
     """Where it runs: `cpu`, `mps`, `cuda`, `cuda:1`."""
     dtype: str = "float32"
     """Number format of its weights: `float32`, `bfloat16` or `float16`."""
+    label_memory_mb: str = "8192"
+    """What measuring may take of the device's memory above the loaded model, in each process."""
 
     def __post_init__(self) -> None:
         if not _DEVICE.fullmatch(self.device):
             raise SettingsError(f"device {self.device!r} is unknown", hint="use cpu, mps, cuda or cuda:<number>")
         if self.dtype not in DTYPES:
             raise SettingsError(f"dtype {self.dtype!r} is unknown", hint=f"use one of {', '.join(DTYPES)}")
+        if not _WHOLE.fullmatch(self.label_memory_mb):
+            raise SettingsError(f"label_memory_mb {self.label_memory_mb!r} is not a number of megabytes above 0")
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{field.name}={redacted(getattr(self, field.name))!r}" for field in fields(self))

@@ -19,6 +19,7 @@ def test_defaults_lie_below_the_working_directory(tmp_path: Path) -> None:
         backbone="smollm2-135m",
         device="cpu",
         dtype="float32",
+        label_memory_mb="8192",
     )
 
 
@@ -44,6 +45,8 @@ def test_environment_wins_over_file_and_file_over_default(tmp_path: Path) -> Non
         ("device = ", "cannot be read"),
         ('device = "tpu"', "device 'tpu' is unknown"),
         ('dtype = "float64"', "dtype 'float64' is unknown"),
+        ('label_memory_mb = "0"', "label_memory_mb '0' is not a number"),
+        ('label_memory_mb = "2 GB"', "label_memory_mb '2 GB' is not a number"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str, complaint: str) -> None:

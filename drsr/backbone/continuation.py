@@ -85,9 +85,9 @@ class Continuation:
         self.capacity = capacity
         self._model = _continuing_model(backbone)
         self.query_chunk = query_chunk or _QUERY_CHUNK.get(self._model.device.type, 1024)
-        self._attention = [_KeyValueBuffer(capacity) for kind in _layer_types(self._model) if kind == "full_attention"]
-        self._recurrent = [LinearAttentionLayer() for kind in _layer_types(self._model) if kind == "linear_attention"]
-        self._cache = Cache(layers=_in_order(_layer_types(self._model), self._attention, self._recurrent))
+        self._attention = [_KeyValueBuffer(capacity) for kind in layer_types(self._model) if kind == "full_attention"]
+        self._recurrent = [LinearAttentionLayer() for kind in layer_types(self._model) if kind == "linear_attention"]
+        self._cache = Cache(layers=_in_order(layer_types(self._model), self._attention, self._recurrent))
         self._length = 0
         self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
 
@@ -230,7 +230,7 @@ def _reports(watch: Watch | None) -> AbstractContextManager[None]:
 
 def why_not_continuable(backbone: FrozenLM) -> str | None:
     """Why a cached continuation of this model would not be exact, or None: from its settings, without computing."""
-    others = set(_layer_types(backbone.model)) - {"full_attention", "linear_attention"}
+    others = set(layer_types(backbone.model)) - {"full_attention", "linear_attention"}
     if others:
         return f"it has layers of type {', '.join(sorted(others))}"
     rope = str(getattr(backbone.model.config.get_text_config(), "rope_parameters", ""))
@@ -239,7 +239,8 @@ def why_not_continuable(backbone: FrozenLM) -> str | None:
     return None
 
 
-def _layer_types(model: Any) -> list[str]:
+def layer_types(model: Any) -> list[str]:
+    """Of each layer in order: `full_attention`, `linear_attention` or another kind."""
     types: list[str] = get_layer_types_and_kwargs(model.config.get_text_config())[0]
     return types
 

@@ -16,6 +16,7 @@ class LabelOrder(NamedTuple):
     backbone: str
     device: str
     dtype: str
+    memory_mb: int
     labeler: str
     part: Selection
     limit: int | None
@@ -34,7 +35,7 @@ def work(order: LabelOrder, report: Report) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     backbone = load_backbone(order.backbone, device=order.device, dtype=order.dtype)
-    scorer = TargetNll(backbone)
+    scorer = TargetNll(backbone, memory_mb=order.memory_mb)
     run = label_run(
         scorer, order.dtype, caps_for(backbone.window), labeler=order.labeler, part=order.part, limit=order.limit
     )

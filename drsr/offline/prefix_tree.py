@@ -57,6 +57,17 @@ def total_tokens(root: Node[Key]) -> int:
     return sum(len(node.tokens) for node in root.walk())
 
 
+def branch_depth(root: Node[Key]) -> int:
+    """How many branches are open at a time on the way to the deepest node."""
+    deepest, open_nodes = 0, [(root, 0)]
+    while open_nodes:
+        node, above = open_nodes.pop()
+        depth = above + (len(node.children) > 1)
+        deepest = max(deepest, depth)
+        open_nodes += [(child, depth) for child in node.children]
+    return deepest
+
+
 def path_of(root: Node[Key], sequence: TokenIds) -> list[Node[Key]]:
     """The nodes that spell a sequence of the tree, in order. AssertionError if they spell anything else."""
     path, node = [], root

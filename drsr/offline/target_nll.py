@@ -17,13 +17,12 @@ import numpy as np
 
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import Backbone, TokenIds
+from drsr.offline.walk_memory import DEFAULT_MEGABYTES, room_for
 from drsr.view import caps_for
 
 if TYPE_CHECKING:
     from drsr.backbone.continuation import Watch
 
-LOGIT_BYTES = 64 << 20
-"""Default bound on the memory of the logits that exist at a time."""
 EXACT = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}
 """How far a mean NLL by continuation may be from the direct one, in nats, by dtype: half precision rounds that much."""
 
@@ -97,11 +96,14 @@ def direct_nll(backbone: Backbone, context: TokenIds, target: TokenIds) -> float
 class TargetNll:
     """Scores pairs with one backbone, by shared prefixes where that is exact for its architecture, else directly."""
 
-    def __init__(self, backbone: Backbone, *, query_chunk: int | None = None, logit_bytes: int = LOGIT_BYTES) -> None:
-        """`query_chunk` tokens go through the model at once; what suits the device if not given."""
+    def __init__(
+        self, backbone: Backbone, *, query_chunk: int | None = None, memory_mb: int = DEFAULT_MEGABYTES
+    ) -> None:
+        """`query_chunk` tokens go through the model at once, by default what suits the device; fewer where shared
+        prefixes would take more than `memory_mb` above the loaded model."""
         self.backbone = backbone
         self._query_chunk = query_chunk
-        self._logit_bytes = logit_bytes
+        self._memory_mb = memory_mb
         self._verified = False
         self.method = Method.SHARED_PREFIX
         """How it computes. Settled by the first `verify` or `score`."""
@@ -162,11 +164,12 @@ class TargetNll:
         from drsr.offline.tree_walk import NoRoom, TreeWalk  # needs torch, which scoring by a double does not
 
         assert isinstance(self.backbone, FrozenLM)
+        room = room_for(self.backbone, self._memory_mb)
         left, outcomes = dict(pairs), dict[int, Outcome]()
         while left:
             seen = {index: watch for index, watch in watches.items() if index in left}
             try:
-                walk = TreeWalk(self.backbone, left, seen, query_chunk=query_chunk, logit_bytes=self._logit_bytes)
+                walk = TreeWalk(self.backbone, left, seen, query_chunk=query_chunk, room=room)
                 return outcomes | walk.run(), walk.tokens_processed
             except NoRoom as error:
                 # The buffers are as long as the longest pair: without it the others may fit.

@@ -16,15 +16,13 @@ import torch
 from drsr.backbone.continuation import Continuation, Mark, Watch
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import TokenIds
-from drsr.offline.prefix_tree import Node, build_tree, path_of, total_tokens
+from drsr.offline.prefix_tree import Node, branch_depth, build_tree, path_of, total_tokens
 from drsr.offline.target_nll import Exclusion, ExclusionReason, Outcome, Pair, is_out_of_memory, outcome
-
-_SMALLEST_CHUNK = 16
-"""Tokens per forward below which trying with less memory is given up."""
+from drsr.offline.walk_memory import MEGABYTE, SMALLEST_CHUNK, Room
 
 
 class NoRoom(Exception):
-    """Not even the first tokens of the tree went through the model: buffers for its longest path do not fit."""
+    """Buffers for the tree's longest path do not fit: in what is allowed, or in what there is."""
 
 
 class _Key(NamedTuple):
@@ -45,7 +43,7 @@ class TreeWalk:
         watches: Mapping[int, Watch],
         *,
         query_chunk: int | None,
-        logit_bytes: int,
+        room: Room,
     ) -> None:
         self._pairs = pairs
         # The last token of a target predicts nothing that is scored.
@@ -63,10 +61,15 @@ class TreeWalk:
                     self._passing[node].append(watches[key.pair])
             else:
                 self._note_targets(key.pair, path)
-        self._state = Continuation(backbone, max(map(len, sequences.values())), query_chunk=query_chunk)
-        self._chunk = self._state.query_chunk
+        longest = max(map(len, sequences.values()))
+        marks = branch_depth(self._root) + 1  # one more while the state is extended
+        if not room.holds(longest, marks):
+            needed, allowed = room.state(longest, marks) // MEGABYTE + 1, room.total // MEGABYTE
+            raise NoRoom(f"the state after {longest} tokens takes {needed} MB, label_memory_mb allows {allowed}")
+        self._state = Continuation(backbone, longest, query_chunk=query_chunk)
+        self._chunk = room.query_chunk(longest, marks, self._state.query_chunk)
         vocabulary = backbone.model.get_output_embeddings().weight.shape[0]
-        self._logit_rows = max(1, logit_bytes // (4 * vocabulary))
+        self._logit_rows = max(1, room.logit_bytes(longest, marks) // (4 * vocabulary))
         self._nll_sums = dict.fromkeys(pairs, 0.0)
         self._excluded: dict[int, Exclusion] = {}
         self.tokens_processed = 0
@@ -114,8 +117,8 @@ class TreeWalk:
                 hidden.append(states)
                 done += len(piece)
                 self.tokens_processed += len(piece)
-            elif len(piece) > _SMALLEST_CHUNK:
-                self._chunk = max(_SMALLEST_CHUNK, len(piece) // 2)
+            elif len(piece) > SMALLEST_CHUNK:
+                self._chunk = max(SMALLEST_CHUNK, len(piece) // 2)
             elif self._state.length == 0:
                 raise NoRoom(f"buffers for {self._state.capacity} tokens: {complaint}")
             else:

@@ -196,7 +196,7 @@ def test_a_watch_sees_every_layer_as_transformers_defines_it(architecture: Archi
 def test_a_watch_gets_what_attention_weights_follow_from(architecture: Architecture) -> None:
     """Softmax of the reported query over the reported keys equals the last row of the eager attention matrix."""
     backbone = tiny_backbone(architecture)
-    full = [n for n, kind in enumerate(continuation._layer_types(backbone.model), start=1) if kind == "full_attention"]
+    full = [n for n, kind in enumerate(continuation.layer_types(backbone.model), start=1) if kind == "full_attention"]
     sequence = tokens(90)
     eager = fresh_backbone(architecture).model
     eager.set_attn_implementation("eager")

@@ -74,6 +74,7 @@ def _label(options: argparse.Namespace, settings: Settings, part: Selection, pen
         settings.backbone,
         settings.device,
         settings.dtype,
+        int(settings.label_memory_mb),
         options.labeler,
         part,
         share(options.limit, options.workers),
