@@ -25,8 +25,8 @@ def test_the_state_takes_what_was_estimated(architecture: Architecture) -> None:
     room = room_for(backbone)
     state = Continuation(backbone, capacity=200)
     state.extend(tokens(50, 0))
-    held = sum(buffer.keys.nbytes + buffer.values.nbytes for buffer in state._attention)  # type: ignore[union-attr]
-    assert held == room.state(200, 0)
+    held = [tensor for buffer in state._attention for tensor in (buffer.keys, buffer.values) if tensor is not None]
+    assert sum(tensor.nbytes for tensor in held) == room.state(200, 0)
     copies = [tensor for kept in state.mark().recurrent for tensor in kept if tensor is not None]
     assert sum(tensor.nbytes for tensor in copies) == room.per_mark
 
