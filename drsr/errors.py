@@ -37,6 +37,7 @@ Our exception hierarchy:
     + PolicyCorrupt           one of its files is missing, cut short, not readable or has another hash
     + PolicyMismatch          made for another backbone, feature layout, renderer or candidate rule
     + ReleaseRefused          a check failed before publishing; nothing was published
+  x ExpectationFailed         the data breaks a rule that it must keep; nothing was made from it
   x NotCarriedOver            a decision could not be carried over to a framework's own objects; they stay unchanged
   x MissingExtra              a third-party package of an optional extra is not installed
   x CatalogError              the catalog or the artifact store cannot be used as it is
@@ -202,6 +203,21 @@ class VersionTaken(InputError):
 
 class ReceiptError(InputError):
     """A decision's receipt is not there, or does not hold what was asked for."""
+
+
+class ExpectationFailed(DrsrError):
+    """The data breaks a rule that it must keep; nothing was made from it. `verdicts` are the rules that it breaks."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        verdicts: Sequence[tuple[str, str, bool, str]] = (),
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.verdicts = tuple(verdicts)
 
 
 class NotCarriedOver(DrsrError):

@@ -1,0 +1,69 @@
+"""The frames of `calibration`: one row per calibration, and the search table of the newest of each mode.
+
+Calibrations are few whatever the data; a search table has a row per score observed on validation, so reading the newest
+ones is linear in the validation split. Older ones were judged when they were the newest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from sqlalchemy import select
+
+from drsr.offline.catalog.scorer_tables import MODES, CalibrationRun, TrainingRun
+from drsr.offline.catalog.trained import CalibrationRecord, latest_calibrations
+from expectations.frames.search_tables import SEARCHED, search_row
+from expectations.rules import Frames
+
+if TYPE_CHECKING:
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.engine import Catalog
+
+_COPIED = (
+    *("abstains_always", "max_cardinality", "uncertainty_coefficient", "removal_cap", "states", "selected"),
+    *("admissible", "tried", "unsafe_rate", "mean_harm", "mean_removal", "unsafe_bound"),
+)
+
+
+def calibration_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
+    hashes = select(TrainingRun.id, TrainingRun.validation_hash)
+    with catalog.reading() as connection:
+        validation = dict(connection.execute(hashes).tuples().all())
+        fields = [getattr(CalibrationRun, field) for field in CalibrationRecord._fields]
+        every = [CalibrationRecord(*row) for row in connection.execute(select(*fields).order_by(CalibrationRun.id))]
+        newest = [found for mode in MODES for found in latest_calibrations(connection, 1, mode)]
+    rows = [_row(record, validation[record.training_run_id]) for record in every]
+    searched = [search_row(record, artifacts.get(record.search_table)) for record in newest]
+    return {
+        "calibrations": pd.DataFrame(rows, columns=_NAMES),
+        "search_tables": pd.DataFrame(searched, columns=list(SEARCHED)),
+    }
+
+
+def _row(record: CalibrationRecord, scorer_validation_hash: str) -> dict[str, Any]:
+    params = record.params
+    certified = record.mode == "certified"
+    grid = params["certified"] if certified else params
+    return {
+        "calibration": record.calibration_key[:12],
+        "mode": record.mode,
+        **{name: getattr(record, name) for name in _COPIED},
+        "nothing_admissible": record.admissible == 0,
+        "no_bound_needed": record.abstains_always or not certified,
+        "max_unsafe_rate": params["max_unsafe_rate"],
+        "max_mean_harm": params["max_mean_harm"],
+        "max_unsafe_bound": params["certified"]["max_unsafe_rate"],
+        "cardinalities": list(grid["max_cardinalities"]),
+        "coefficients": list(grid["uncertainty_coefficients"]),
+        "asked_removal_cap": params["removal_cap"],
+        "validation_hash": record.validation_hash,
+        "scorer_validation_hash": scorer_validation_hash,
+    }
+
+
+_NAMES = [
+    *("calibration", "mode", *_COPIED, "nothing_admissible", "no_bound_needed", "max_unsafe_rate", "max_mean_harm"),
+    *("max_unsafe_bound", "cardinalities", "coefficients", "asked_removal_cap", "validation_hash"),
+    "scorer_validation_hash",
+]

@@ -1,0 +1,123 @@
+"""The frames of `splits`: who is where, how large the splits are, what was read for what.
+
+A few columns of the catalog: about 1 KB per trajectory and state, 10 microseconds each. The log of reads grows with the
+number of runs and not with the data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from sqlalchemy import func, select
+
+from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead, StateFeatures
+from drsr.offline.catalog.label_tables import Label
+from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
+from drsr.offline.catalog.tables import DecisionState, Source, SplitGroup, Trajectory
+from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from expectations.rules import Frames
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.engine import Catalog
+
+
+def splits_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
+    with catalog.reading() as connection:
+        return {
+            "trajectories": _trajectories(connection),
+            "groups": read_frame(connection, select(SplitGroup.group_key.label("group"), SplitGroup.split)),
+            "places": _places(connection),
+            "reads": _reads(connection),
+            "fits": _fits(connection),
+        }
+
+
+def _trajectories(connection: Connection) -> pd.DataFrame:
+    """Every version that was ever seen: an old one was trained on, once."""
+    query = (
+        select(
+            *TRAJECTORY,
+            Trajectory.version,
+            Trajectory.task,
+            Trajectory.split,
+            SplitGroup.split.label("group_split"),
+        )
+        .join(Source, Source.id == Trajectory.source_id)
+        .outerjoin(SplitGroup, SplitGroup.group_key == Trajectory.group_key)
+        .order_by(Trajectory.id)
+    )
+    return with_trajectory(read_frame(connection, query))
+
+
+def _places(connection: Connection) -> pd.DataFrame:
+    """Wherever something of a state is kept by split: itself and its sets with the trajectory, features by file."""
+    state = select(
+        *TRAJECTORY,
+        DecisionState.decision_index.label("decision"),
+        Trajectory.split,
+        DecisionState.id.label("state_id"),
+    )
+    state = state.join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+    state = state.join(Source, Source.id == Trajectory.source_id)
+    states = with_trajectory(read_frame(connection, state))
+    labelled = set(connection.execute(select(Label.state_id).distinct()).scalars())
+    files = read_frame(
+        connection,
+        select(StateFeatures.state_id, FeatureFile.split).join(FeatureFile, FeatureFile.id == StateFeatures.file_id),
+    )
+    features = files.merge(states[["state_id", "trajectory", "decision"]], on="state_id", how="left")
+    places = {"state": states, "sets": states[states["state_id"].isin(labelled)], "features": features}
+    return pd.concat(
+        [
+            frame[["trajectory", "decision", "split"]].assign(place=place)
+            for place, frame in places.items()
+            if len(frame) or place == "state"
+        ],
+        ignore_index=True,
+    )
+
+
+def _reads(connection: Connection) -> pd.DataFrame:
+    return read_frame(
+        connection,
+        select(SplitRead.id.label("read"), SplitRead.purpose, SplitRead.split, SplitRead.read_at).order_by(
+            SplitRead.id
+        ),
+    )
+
+
+def _fits(connection: Connection) -> pd.DataFrame:
+    """Everything that was fitted, with how often the split that it was fitted on had been read by then."""
+    trained: Any = select(
+        TrainingRun.run_key.label("key"),
+        TrainingRun.trained_at.label("at"),
+        TrainingRun.view_id,
+        TrainingRun.labeler_id,
+    )
+    calibrated: Any = select(
+        CalibrationRun.calibration_key.label("key"),
+        CalibrationRun.calibrated_at.label("at"),
+        TrainingRun.view_id,
+        TrainingRun.labeler_id,
+    ).join(TrainingRun, TrainingRun.id == CalibrationRun.training_run_id)
+    parts = []
+    for what, query, split in (("scorer", trained, "train"), ("calibration", calibrated, "validation")):
+        fitted = query.subquery()
+        reads = (
+            select(func.count())
+            .select_from(SplitRead)
+            .where(
+                SplitRead.view_id == fitted.c.view_id,
+                SplitRead.labeler_id == fitted.c.labeler_id,
+                SplitRead.split == split,
+                SplitRead.read_at <= fitted.c.at,
+            )
+            .correlate(fitted)
+            .scalar_subquery()
+        )
+        parts.append(read_frame(connection, select(fitted.c.key, reads.label("reads"))).assign(fitted=what))
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,44 @@
+"""The frames of `trajectories`: one row per current trajectory, and one per pair of them that leaks across splits.
+
+The first is a few columns of the catalog: about 0.5 KB and 10 microseconds a row. For the second every stored
+trajectory is read and shingled once, one at a time; 1 KB of signature each stays in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from sqlalchemy import select
+
+from drsr.offline.catalog.tables import Source, Trajectory
+from drsr.offline.near_duplicates import LeakedPair, leaked_pairs
+from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from expectations.rules import Frames
+
+if TYPE_CHECKING:
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.engine import Catalog
+
+
+def trajectories_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
+    query = (
+        select(
+            *TRAJECTORY,
+            Trajectory.content_hash,
+            Trajectory.protocol,
+            Trajectory.split,
+            Trajectory.messages,
+            Trajectory.assistant_messages,
+        )
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(Trajectory.superseded_by.is_(None))
+        .order_by(Trajectory.id)
+    )
+    with catalog.reading() as connection:
+        trajectories = with_trajectory(read_frame(connection, query))
+    pairs = leaked_pairs(catalog, artifacts)
+    return {
+        "trajectories": trajectories,
+        "near_duplicates": pd.DataFrame(pairs, columns=list(LeakedPair._fields)),
+    }

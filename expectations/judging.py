@@ -1,0 +1,105 @@
+"""The door: judge datasets of a catalog by their suites, and stop where one is broken.
+
+    verdicts = judge(catalog, artifacts, AFTER["label"])     one verdict per rule
+    require(verdicts)                                        ExpectationFailed names rule, items and what to do
+
+Nothing is written but the site, if one is asked for. Frames are read once per call, with only the columns that rules
+look at; the cost is linear in what the catalog holds, and each file under `frames/` says what it grows with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from drsr.errors import ExpectationFailed, SettingsError
+
+if TYPE_CHECKING:
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.engine import Catalog
+    from expectations.evaluation import Finding
+
+DATASETS = ("trajectories", "states", "labels", "features", "splits", "calibration", "policy")
+
+AFTER: dict[str, tuple[str, ...]] = {
+    "ingest": ("trajectories", "splits"),
+    "freeze": ("states", "splits"),
+    "label": ("labels",),
+    "featurize": ("features", "splits"),
+    "train": ("splits",),
+    "calibrate": ("calibration", "splits"),
+    "evaluate": ("splits",),
+    "publish": ("policy",),
+}
+"""Which datasets a stage has changed, and so are judged after it."""
+
+
+class RuleVerdict(NamedTuple):
+    """Whether a dataset keeps a rule."""
+
+    dataset: str
+    rule: str
+    passed: bool
+    detail: str
+    """How many rows were judged; where it is broken, the first offending items and what to do."""
+
+
+def judge(
+    catalog: Catalog, artifacts: ArtifactStore, datasets: Sequence[str] = DATASETS, docs: Path | None = None
+) -> list[RuleVerdict]:
+    """Judge datasets, in the order given; `docs` is a folder for the site of what was found.
+
+    A dataset that is empty breaks its first rule: what was asked for must be there. `present` says what is.
+    """
+    findings = find(catalog, artifacts, datasets)
+    if docs is not None:
+        from expectations.data_docs import write_docs
+
+        write_docs(docs, findings, catalog.location)
+    return [verdict(finding) for finding in findings]
+
+
+def find(catalog: Catalog, artifacts: ArtifactStore, datasets: Sequence[str] = DATASETS) -> list[Finding]:
+    """The same with all that is known of each rule: parameters, rows, the first rows that break it."""
+    for dataset in datasets:
+        if dataset not in DATASETS:
+            raise SettingsError(f"{dataset!r} is no dataset", hint=f"one of {', '.join(DATASETS)}")
+    # Great Expectations takes seconds to import; whoever only reads names from here does not pay for it.
+    from expectations.evaluation import evaluate
+    from expectations.frames import frames_of
+    from expectations.suites import SUITES
+
+    return [
+        finding
+        for dataset in dict.fromkeys(datasets)
+        for finding in evaluate(SUITES[dataset], frames_of(dataset, catalog, artifacts))
+    ]
+
+
+def verdict(finding: Finding) -> RuleVerdict:
+    advice = "" if finding.passed else f" ({finding.hint})"
+    return RuleVerdict(finding.dataset, finding.rule, finding.passed, finding.detail + advice)
+
+
+def present(catalog: Catalog) -> tuple[str, ...]:
+    """The datasets that hold anything yet."""
+    from expectations.frames import holds_any
+
+    return tuple(dataset for dataset in DATASETS if holds_any(dataset, catalog))
+
+
+def require(verdicts: Sequence[RuleVerdict]) -> None:
+    """ExpectationFailed if a rule is broken, or if there is no verdict at all."""
+    if not verdicts:
+        raise ExpectationFailed("nothing was judged", hint=f"name a dataset: {', '.join(DATASETS)}")
+    broken = [found for found in verdicts if not found.passed]
+    if broken:
+        first = broken[0]
+        more = f" (and {len(broken) - 1} more rules)" if len(broken) > 1 else ""
+        raise ExpectationFailed(
+            f"the rule {first.rule!r} is broken: {first.detail}{more}",
+            where=f"dataset {first.dataset}",
+            hint="python -m expectations --docs FOLDER shows every rule with the rows that break it",
+            verdicts=broken,
+        )

@@ -1,0 +1,61 @@
+"""Is a feature a label in disguise? How well each feature column puts the rows into the order of a label column.
+
+A column that equals a label, or is any increasing or decreasing function of it, ranks the rows exactly as the label
+does: Spearman's rank correlation is 1 or -1, also after rounding to 32 bits. A copy of the whole is a copy of every
+part, so a bounded sample of rows finds it, however much data there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+MINIMUM = 10
+"""Rows that must differ from a label's most frequent value before its order says anything."""
+
+
+class Agreement(NamedTuple):
+    """For every feature column the label that it agrees with most."""
+
+    correlation: NDArray[np.float64]
+    """Absolute rank correlation, from 0 to 1."""
+    label: list[str]
+    """Which label; empty where none could be compared."""
+
+
+def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]]) -> Agreement:
+    """The largest rank correlation of each column of `features` [rows, columns] with any of the labels [rows].
+
+    Rows without the label (NaN) do not count. A label that is the same nearly everywhere is left out, and so is a
+    feature that is constant: neither has an order.
+    """
+    best = np.zeros(features.shape[1])
+    names = np.full(features.shape[1], "", dtype=object)
+    whole = _standardised(rankdata(features, axis=0)) if len(features) else features
+    for name, values in labels.items():
+        known = np.isfinite(values)
+        if not has_an_order(values[known]):
+            continue
+        ranks = whole if known.all() else _standardised(rankdata(features[known], axis=0))
+        found = np.abs(_standardised(rankdata(values[known])[:, None])[:, 0] @ ranks)
+        better = found > best
+        best[better], names[better] = found[better], name
+    return Agreement(np.minimum(best, 1.0), names.tolist())
+
+
+def has_an_order(values: NDArray[Any]) -> bool:
+    """Whether enough rows differ from the most frequent value."""
+    _, counts = np.unique(values, return_counts=True)
+    return len(values) - int(counts.max(initial=0)) >= MINIMUM
+
+
+def _standardised(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Columns with mean 0 and length 1; 0 where constant."""
+    centred = ranks - ranks.mean(axis=0)
+    length = np.sqrt((centred**2).sum(axis=0))
+    unit: NDArray[np.float64] = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    return unit

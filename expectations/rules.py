@@ -1,0 +1,43 @@
+"""What a suite is made of: parts, each a frame with a grain, and rules, each with a name and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from great_expectations.expectations.expectation import Expectation
+
+Frames = Mapping[str, "pd.DataFrame"]
+"""The frames of a dataset, by part."""
+
+
+class Rule(NamedTuple):
+    """What must hold for a frame."""
+
+    name: str
+    """For people, and what verdicts are known by; unique in its suite."""
+    expectation: Expectation
+    hint: str
+    """What to do when it is broken."""
+
+
+class Part(NamedTuple):
+    """A frame, and the rules for it."""
+
+    name: str
+    grain: str
+    """"One row per ..."."""
+    named_by: tuple[str, ...]
+    """The columns that tell which row broke a rule."""
+    rules: tuple[Rule, ...]
+
+
+class Suite(NamedTuple):
+    """All that is expected of a dataset."""
+
+    dataset: str
+    about: str
+    """One sentence for a person who opens its page."""
+    parts: tuple[Part, ...]

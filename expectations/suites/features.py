@@ -1,0 +1,107 @@
+"""What is expected of features: the layout's columns, all online, finite, of the state's own tokens, no label."""
+
+from __future__ import annotations
+
+from drsr.features.layout import Information
+from expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from expectations.library import gxe
+from expectations.rules import Part, Rule, Suite
+
+_AGAIN = "compute them again in a new view: drsr featurize --view NAME"
+LARGEST_AGREEMENT = 0.999
+"""Absolute rank correlation with a label column, above which a feature column is taken for a copy of it."""
+
+SUITE = Suite(
+    "features",
+    "Numbers that are known before the decision, one row per candidate: what the scorer reads.",
+    (
+        Part(
+            "views",
+            "One row per feature view, in its latest version.",
+            ("view",),
+            (
+                Rule(
+                    "there is a feature view",
+                    gxe.ExpectTableRowCountToBeBetween(min_value=1),
+                    "compute some: drsr featurize",
+                ),
+                Rule(
+                    "the view's hash is that of its layout",
+                    gxe.ExpectColumnPairValuesToBeEqual(column_A="layout_hash", column_B="layout_hash_of_columns"),
+                    f"the columns were changed after the view was registered; {_AGAIN}",
+                ),
+            ),
+        ),
+        Part(
+            "columns",
+            "One row per column of these views, in order.",
+            ("view", "column"),
+            (
+                Rule(
+                    "feature columns = layout",
+                    gxe.ExpectColumnPairValuesToBeEqual(column_A="column", column_B="layout_column"),
+                    _AGAIN,
+                ),
+                Rule(
+                    "every column is tagged online",
+                    gxe.ExpectColumnValuesToBeInSet(column="information", value_set=[Information.ONLINE.value]),
+                    "a column that is not known before the decision may not be a feature; take it out of the layout",
+                ),
+                Rule(
+                    "features are finite",
+                    gxe.ExpectColumnValuesToBeInSet(column="non_finite", value_set=[0]),
+                    _AGAIN,
+                ),
+                Rule(
+                    "no column equals a label or is a monotone copy of one",
+                    gxe.ExpectColumnValuesToBeBetween(column="agreement", min_value=0.0, max_value=LARGEST_AGREEMENT),
+                    "the column sees the future: find what computes it and take it out of the layout",
+                ),
+            ),
+        ),
+        Part(
+            "files",
+            "One row per Parquet file that these views refer to.",
+            ("view", "file"),
+            (
+                Rule(
+                    "a file holds the view's columns and no other",
+                    gxe.ExpectColumnValuesToBeInSet(column="other_columns", value_set=[0]),
+                    _AGAIN,
+                ),
+                Rule(
+                    "a file was written for its view's layout",
+                    gxe.ExpectColumnPairValuesToBeEqual(column_A="layout_hash", column_B="layout_hash_of_view"),
+                    _AGAIN,
+                ),
+            ),
+        ),
+        Part(
+            "states",
+            "One row per state of a current trajectory whose features these views hold.",
+            ("view", "trajectory", "decision"),
+            (
+                Rule(
+                    "there are features",
+                    gxe.ExpectTableRowCountToBeBetween(min_value=1),
+                    "compute some: drsr featurize",
+                ),
+                Rule(
+                    "prefix hash of features = that of the state",
+                    gxe.ExpectColumnPairValuesToBeEqual(column_A="stored_prefix_hash", column_B="prefix_hash"),
+                    f"the file holds features of other tokens; {_AGAIN}",
+                ),
+                Rule(
+                    "one row of features per candidate",
+                    gxe.ExpectColumnPairValuesToBeEqual(column_A="rows", column_B="candidates"),
+                    _AGAIN,
+                ),
+                Rule(
+                    "the same tokens in every view",
+                    ExpectOneValuePerKey(key="state_key", value="prefix_hash"),
+                    _AGAIN,
+                ),
+            ),
+        ),
+    ),
+)

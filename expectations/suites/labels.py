@@ -1,0 +1,115 @@
+"""What is expected of labels: every set of a state measured or excluded, on one next output, after it was frozen."""
+
+from __future__ import annotations
+
+from drsr.offline.harm import HARM_TOLERANCE
+from expectations.custom.deletion_sets import ExpectEverySetToBeAccountedFor
+from expectations.custom.finite import ExpectColumnValuesToBeFinite
+from expectations.custom.harm import ExpectHarmAgainstIntactHistory, ExpectUnsafeToFollowFromHarm
+from expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from expectations.library import gxe
+from expectations.rules import Part, Rule, Suite
+
+_AGAIN = "the label was changed by hand; label again under a new name: drsr label --labeler NAME"
+
+SUITE = Suite(
+    "labels",
+    "Exact joint deletion harm of every deletion set, in nats per token of the next output that was really recorded.",
+    (
+        Part(
+            "states",
+            "One row per state of a current trajectory and labeler whose measuring is complete.",
+            ("trajectory", "decision", "labeler"),
+            (
+                Rule(
+                    "7 or 15 sets per state less recorded exclusions",
+                    ExpectEverySetToBeAccountedFor(
+                        candidates="candidates", labelled="labelled_sets", excluded="excluded_sets", outcome="outcome"
+                    ),
+                    _AGAIN,
+                ),
+                Rule(
+                    "no set is both measured and excluded",
+                    gxe.ExpectColumnValuesToBeInSet(column="in_both", value_set=[0]),
+                    _AGAIN,
+                ),
+                Rule(
+                    "every exclusion has a reason",
+                    gxe.ExpectColumnValuesToBeInSet(column="unexplained", value_set=[0]),
+                    _AGAIN,
+                ),
+                Rule(
+                    "freezing is earlier than labelling",
+                    gxe.ExpectColumnPairValuesAToBeGreaterThanB(column_A="measured_at", column_B="frozen_at"),
+                    "candidates may not be chosen once their harm is known; label again under a new name: "
+                    "drsr label --labeler NAME",
+                ),
+            ),
+        ),
+        Part(
+            "sets",
+            "One row per measured deletion set of these states.",
+            ("trajectory", "decision", "labeler", "mask"),
+            (
+                Rule("there are labels", gxe.ExpectTableRowCountToBeBetween(min_value=1), "measure some: drsr label"),
+                Rule(
+                    "a set is measured once",
+                    gxe.ExpectCompoundColumnsToBeUnique(column_list=["state_key", "labeler", "mask"]),
+                    _AGAIN,
+                ),
+                Rule(
+                    "a set deletes something",
+                    gxe.ExpectColumnValuesToBeBetween(column="mask", min_value=1),
+                    _AGAIN,
+                ),
+                Rule(
+                    "a set is made of its state's candidates",
+                    gxe.ExpectColumnPairValuesAToBeGreaterThanB(column_A="first_other_mask", column_B="mask"),
+                    _AGAIN,
+                ),
+                Rule(
+                    "cardinality counts the set's members",
+                    gxe.ExpectColumnPairValuesToBeEqual(column_A="cardinality", column_B="members"),
+                    _AGAIN,
+                ),
+                Rule("harm is finite", ExpectColumnValuesToBeFinite(column="harm"), _AGAIN),
+                Rule("NLL without the set is finite", ExpectColumnValuesToBeFinite(column="deleted_nll"), _AGAIN),
+                Rule("NLL with everything is finite", ExpectColumnValuesToBeFinite(column="intact_nll"), _AGAIN),
+                Rule(
+                    "H(empty) = 0: harm is measured against the intact history",
+                    ExpectHarmAgainstIntactHistory(
+                        harm="harm", deleted_nll="deleted_nll", intact_nll="intact_nll", mask="mask"
+                    ),
+                    _AGAIN,
+                ),
+                Rule(
+                    "the harm tolerance is 0.020",
+                    gxe.ExpectColumnValuesToBeInSet(column="harm_tolerance", value_set=[HARM_TOLERANCE]),
+                    _AGAIN,
+                ),
+                Rule(
+                    "unsafe = 1[H > 0.020]",
+                    ExpectUnsafeToFollowFromHarm(harm="harm", unsafe="unsafe", tolerance=HARM_TOLERANCE),
+                    _AGAIN,
+                ),
+                Rule(
+                    "target token count equal over all sets of a state",
+                    ExpectOneValuePerKey(key="state_key", value="target_tokens"),
+                    _AGAIN,
+                ),
+                Rule(
+                    "one and the same next output over all sets of a state",
+                    ExpectOneValuePerKey(key="state_key", value="target_hash"),
+                    _AGAIN,
+                ),
+                Rule(
+                    "the next output is not longer than the labeler's cap",
+                    gxe.ExpectColumnPairValuesAToBeGreaterThanB(
+                        column_A="target_cap", column_B="target_tokens", or_equal=True
+                    ),
+                    _AGAIN,
+                ),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""What is expected of trajectories: read once, whole, and no two of different splits that say nearly the same."""
+
+from __future__ import annotations
+
+from drsr.offline.catalog.tables import PROTOCOLS, SPLITS
+from expectations.custom.no_rows import ExpectNoRows
+from expectations.library import gxe
+from expectations.rules import Part, Rule, Suite
+
+_AGAIN = "the row was changed by hand; restore the catalog from a copy, or ingest into a new one"
+
+SUITE = Suite(
+    "trajectories",
+    "Recorded agent runs, as ingested: the raw material of everything else.",
+    (
+        Part(
+            "trajectories",
+            "One row per current trajectory.",
+            ("trajectory",),
+            (
+                Rule(
+                    "there are trajectories",
+                    gxe.ExpectTableRowCountToBeBetween(min_value=1),
+                    "read some: drsr ingest URI",
+                ),
+                Rule("a run is current once", gxe.ExpectColumnValuesToBeUnique(column="trajectory"), _AGAIN),
+                Rule(
+                    "a run is of a known protocol",
+                    gxe.ExpectColumnValuesToBeInSet(column="protocol", value_set=list(PROTOCOLS)),
+                    _AGAIN,
+                ),
+                Rule(
+                    "a run is in one of the three splits",
+                    gxe.ExpectColumnValuesToBeInSet(column="split", value_set=list(SPLITS)),
+                    _AGAIN,
+                ),
+                Rule(
+                    "content is named by its hash",
+                    gxe.ExpectColumnValuesToMatchRegex(column="content_hash", regex="^[0-9a-f]{64}$"),
+                    _AGAIN,
+                ),
+                Rule(
+                    "the agent's messages are among the run's messages",
+                    gxe.ExpectColumnPairValuesAToBeGreaterThanB(
+                        column_A="messages", column_B="assistant_messages", or_equal=True
+                    ),
+                    _AGAIN,
+                ),
+            ),
+        ),
+        Part(
+            "near_duplicates",
+            "One row per pair of current trajectories of different splits whose texts have a Jaccard index of 0.8 or "
+            "more.",
+            ("first", "second"),
+            (
+                Rule(
+                    "no near-duplicates across splits",
+                    ExpectNoRows(),
+                    "give both runs the same task in the source's files, so that they stay on one side, and ingest "
+                    "into a new catalog; or leave one of them out",
+                ),
+            ),
+        ),
+    ),
+)
