@@ -39,6 +39,8 @@ Our exception hierarchy:
     + ReleaseRefused          a check failed before publishing; nothing was published
   x ExpectationFailed         the data breaks a rule that it must keep; nothing was made from it
   x NotCarriedOver            a decision could not be carried over to a framework's own objects; they stay unchanged
+  x ComparatorError           a comparator of the evaluation made nothing of a request, which then stays as it is
+    + SummariserFailed        the model that it asks gave no usable answer
   x MissingExtra              a third-party package of an optional extra is not installed
   x CatalogError              the catalog or the artifact store cannot be used as it is
     + CatalogUnreachable      no such database, no permission, locked, or not answering
@@ -230,6 +232,14 @@ class ReleaseRefused(PolicyError):
     def __init__(self, what: str, *, hint: str | None = None, gates: Sequence[tuple[str, bool, str]] = ()) -> None:
         super().__init__(what, hint=hint)
         self.gates = tuple(gates)
+
+
+class ComparatorError(DrsrError):
+    """A comparator of the evaluation made nothing of a request, which then stays as it is; that is counted."""
+
+
+class SummariserFailed(ComparatorError):
+    """The model that a comparator asks gave no usable answer."""
 
 
 class MissingExtra(DrsrError):

@@ -1,0 +1,118 @@
+"""The check behind every comparator: what it broke is counted and shown, and an invalid request is never sent on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from drsr.errors import DrsrError
+from drsr.history import read_history
+from drsr.offline.evaluation.comparators.contract import Comparator, Keep, Rewrite
+from drsr.offline.evaluation.summariser import Summariser
+from drsr.parts import Message, Text
+from drsr.protocol import Violation, ViolationKind, violations
+from drsr.request import Request
+
+
+class Checked(NamedTuple):
+    """A rewrite that was looked at."""
+
+    request: Request
+    """What to send: the rewrite, or the request as it came where the rewrite cannot be sent."""
+    rewrite: Rewrite
+    """What the comparator made, whatever it is. Its cost counts also where it fell back."""
+    violations: tuple[Violation, ...]
+    """Rules that the rewrite breaks and the request did not."""
+    failure: str | None
+    """Why there is no rewrite, or none that anybody could send, besides violations."""
+    lost: frozenset[Keep]
+    """What of the request the rewrite no longer has as it was, of all that can be kept."""
+
+    @property
+    def fell_back(self) -> bool:
+        return bool(self.violations) or self.failure is not None
+
+    def broken_claims(self, comparator: Comparator) -> frozenset[Keep]:
+        """What the comparator claims to keep and lost."""
+        return self.lost & comparator.keeps
+
+
+def checked_rewrite(comparator: Comparator, request: Request, state: Any, summariser: Summariser) -> Checked:
+    """Rewrite, look, and fall back to the request as it came where the rewrite is not valid."""
+    try:
+        rewrite = comparator.rewrite(request, state, summariser)
+    except DrsrError as error:
+        return Checked(request, Rewrite(request), (), f"{type(error).__name__}: {error.what}", frozenset())
+    found = added_violations(request, rewrite.request)
+    failure = None if _speaks(rewrite.request) or not _speaks(request) else "nothing of the conversation is left"
+    lost = lost_by(request, rewrite.request, found)
+    return Checked(request if found or failure else rewrite.request, rewrite, found, failure, lost)
+
+
+def added_violations(before: Request, after: Request) -> tuple[Violation, ...]:
+    """What `after` breaks beyond `before`. Messages may have moved, so violations are matched by kind and id."""
+    if after is before:
+        return ()
+    left = Counter(_comparable(violation) for violation in violations(before))
+    added = []
+    for violation in violations(after):
+        if left[_comparable(violation)]:
+            left[_comparable(violation)] -= 1
+        else:
+            added.append(violation)
+    return tuple(added)
+
+
+def lost_by(before: Request, after: Request, added: Sequence[Violation]) -> frozenset[Keep]:
+    """What of `before` is not in `after` as it was."""
+    if after is before:
+        return frozenset()
+    history = read_history(before)
+    prefix = before.messages[: history.prefix_length]
+    recent = before.messages[history.recent[0].message if history.recent else history.prefix_length :]
+    later = [message for message in before.messages[history.prefix_length :] if message.role == "user"]
+    kept = {
+        Keep.PAIRS: not added,
+        Keep.PREFIX: before.system == after.system and _same(prefix, after.messages[: len(prefix)]),
+        Keep.TASK: _in_order([m for m in prefix if m.role == "user" and not m.demonstration], after),
+        Keep.RECENT2: not recent or _same(recent, after.messages[-len(recent) :]),
+        Keep.USER: _in_order(later, after),
+    }
+    return frozenset(keep for keep, held in kept.items() if not held)
+
+
+def _comparable(violation: Violation) -> tuple[ViolationKind, str]:
+    return (violation.kind, "" if violation.kind is ViolationKind.FIRST_MESSAGE_NOT_USER else violation.detail)
+
+
+def _speaks(request: Request) -> bool:
+    return any(message.role != "system" for message in request.messages)
+
+
+def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
+    return len(some) == len(others) and all(
+        one is other or one.wire == other.wire for one, other in zip(some, others, strict=True)
+    )
+
+
+def _in_order(wanted: Sequence[Message], after: Request) -> bool:
+    """Whether what these messages of the user say begins messages of the user in `after`, in the same order."""
+    remaining = iter(after.messages)
+    return all(
+        any(other.role == "user" and _begins(_words(other), words) for other in remaining)
+        for words in map(_words, wanted)
+        if words
+    )
+
+
+def _words(message: Message) -> list[str]:
+    """What the user said in it. Results, which Anthropic's user carries, are a tool's words."""
+    said = [part.text if isinstance(part, Text) else "" for part in message.parts]
+    return [text for text in said if text]
+
+
+def _begins(longer: Sequence[str], shorter: Sequence[str]) -> bool:
+    """Whether all but the last text is the same, and the last begins the same. `shorter` is not empty."""
+    head, last = shorter[:-1], shorter[-1]
+    return list(longer[: len(head)]) == list(head) and len(longer) > len(head) and longer[len(head)].startswith(last)
