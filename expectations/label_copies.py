@@ -7,15 +7,16 @@ part, so a bounded sample of rows finds it, however much data there is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-MINIMUM = 10
-"""Rows that must differ from a label's most frequent value before its order says anything."""
+MINIMUM = 14
+"""So many different things can be ordered in 14! ways: that one of 1,000 columns has the order of one of ten labels, or
+its reverse, by chance, happens less than once in a million times. Fewer say nothing."""
 
 
 class Agreement(NamedTuple):
@@ -27,18 +28,18 @@ class Agreement(NamedTuple):
     """Which label; empty where none could be compared."""
 
 
-def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]]) -> Agreement:
+def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable]) -> Agreement:
     """The largest rank correlation of each column of `features` [rows, columns] with any of the labels [rows].
 
-    Rows without the label (NaN) do not count. A label that is the same nearly everywhere is left out, and so is a
-    feature that is constant: neither has an order.
+    `states` says whose row it is. Rows without the label (NaN) do not count. A label with too few values to have an
+    order is left out, and so is a feature that is constant.
     """
     best = np.zeros(features.shape[1])
     names = np.full(features.shape[1], "", dtype=object)
     whole = _standardised(rankdata(features, axis=0)) if len(features) else features
     for name, values in labels.items():
         known = np.isfinite(values)
-        if not has_an_order(values[known]):
+        if not has_an_order(values[known], [state for state, is_known in zip(states, known, strict=True) if is_known]):
             continue
         ranks = whole if known.all() else _standardised(rankdata(features[known], axis=0))
         found = np.abs(_standardised(rankdata(values[known])[:, None])[:, 0] @ ranks)
@@ -47,10 +48,13 @@ def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]]) -
     return Agreement(np.minimum(best, 1.0), names.tolist())
 
 
-def has_an_order(values: NDArray[Any]) -> bool:
-    """Whether enough rows differ from the most frequent value."""
-    _, counts = np.unique(values, return_counts=True)
-    return len(values) - int(counts.max(initial=0)) >= MINIMUM
+def has_an_order(values: NDArray[Any], states: Sequence[Hashable]) -> bool:
+    """Whether there are enough different values, or, as of a verdict, enough states with another than the usual one."""
+    found, counts = np.unique(values, return_counts=True)
+    if len(found) >= MINIMUM or len(found) < 2:
+        return len(found) >= MINIMUM
+    usual = found[counts.argmax()]
+    return len({state for state, value in zip(states, values, strict=True) if value != usual}) >= MINIMUM
 
 
 def _standardised(ranks: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,6 +21,7 @@ try:
         import great_expectations as gx
         import great_expectations.expectations as gxe
         from great_expectations.core.metric_domain_types import MetricDomainTypes
+        from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
         from great_expectations.execution_engine import PandasExecutionEngine
         from great_expectations.expectations.expectation import BatchExpectation
         from great_expectations.expectations.metrics.metric_provider import metric_value
@@ -46,7 +47,8 @@ __all__ = [
 
 
 def quiet_context() -> EphemeralDataContext:
-    """A context in memory: no files, no progress bars, no events."""
-    context = gx.get_context(mode="ephemeral")
+    """A context in memory: no files, no pages of its own, no progress bars, no events."""
+    stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    context = gx.get_context(mode="ephemeral", project_config=DataContextConfig(store_backend_defaults=stores))
     context.variables.progress_bars = {"globally": False}
     return context

@@ -80,7 +80,7 @@ def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredVie
     states["rows"] = states["state_key"].map(reading.rows).fillna(0)
     states["stored_prefix_hash"] = states["state_key"].map(reading.prefixes)
     labels = label_columns(catalog, reading.sampled)
-    copies = rank_agreement(reading.sample, labels)
+    copies = rank_agreement(reading.sample, labels, [key for key, _ in reading.sampled])
     layout = layout_for(names)
     columns = pd.DataFrame(
         itertools.zip_longest(

@@ -1,0 +1,34 @@
+"""The layout rebuilt from column names is the layout that the names came from."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drsr.features.geometry import Geometry
+from drsr.features.layout import STRUCTURAL, Layout
+from expectations.frames.feature_layouts import layout_for
+
+
+@given(st.data())
+def test_it_is_the_same(data: st.DataObject) -> None:
+    layers = data.draw(st.integers(1, 70))
+    full = data.draw(st.sets(st.integers(1, layers), min_size=1))
+    layout = Layout(Geometry(layers, data.draw(st.integers(1, 40)), tuple(sorted(full))))
+    found = layout_for(layout.names)
+    assert found is not None
+    assert found.names == layout.names
+    assert found.hash == layout.hash
+
+
+def test_names_of_no_language_model() -> None:
+    assert layout_for([]) is None
+    assert layout_for([f"structural_{name}" for name, _ in STRUCTURAL]) is None
+
+
+def test_a_column_too_many_or_too_few_is_another_layout() -> None:
+    layout = Layout(Geometry(4, 2, (2, 4)))
+    for names in (layout.names[:-1], (*layout.names, "reward"), layout.names[::-1]):
+        found = layout_for(names)
+        assert found is not None
+        assert found.names != names

@@ -1,0 +1,185 @@
+"""Data Docs: what the pages say, that they load nothing, and how they look in a real browser without a network.
+
+The browser is `chromium` (Debian's package). Where CI is set its absence is a failure; elsewhere that test is skipped.
+"""
+
+from __future__ import annotations
+
+import datetime
+import html.parser
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+from drsr.errors import SettingsError
+from expectations.data_docs import write_docs
+from expectations.evaluation import Finding, evaluate
+from expectations.judging import DATASETS
+from expectations.suites import SUITES
+from tests.expectations.cases import at, good
+
+WHEN = datetime.datetime(2026, 11, 16, 3, 0, 5, tzinfo=datetime.UTC)
+VOID = {"meta", "link", "br", "img"}
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-logging=stderr",
+    "--window-size=1100,900",
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # no name resolves: whatever a page asked for would be an error
+]
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Finding]:
+    """Everything kept but two rules of the labels, whose rows hold what a page must not take for its own."""
+    frames = good()
+    sets = at("trajectory", "runs/<script>alert('x')</script>")(frames["labels"]["sets"])
+    frames["labels"]["sets"] = at("harm", float("nan"))(sets)
+    return [finding for dataset in DATASETS for finding in evaluate(SUITES[dataset], frames[dataset])]
+
+
+@pytest.fixture(scope="module")
+def site(findings: list[Finding], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    assert write_docs(folder, findings, "sqlite:///catalog.sqlite", WHEN) == folder / "index.html"
+    return folder
+
+
+class Page(html.parser.HTMLParser):
+    """Every attribute that could make a browser fetch something, the style, the text, and whether tags are closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.references: list[tuple[str, str]] = []
+        self.tags: list[str] = []
+        self.style = self.text = ""
+        self.policy = ""
+        self._open: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        found = {name: value or "" for name, value in attributes}
+        names = ("href", "src", "srcset", "action", "data", "poster", "background", "style", "formaction", "ping")
+        self.references += [(name, found[name]) for name in names if name in found]
+        if found.get("http-equiv") == "Content-Security-Policy":
+            self.policy = found["content"]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] == "style":
+            self.style += data
+        else:
+            self.text += data
+
+
+def test_a_page_per_dataset_and_an_index(site: Path) -> None:
+    assert {path.name for path in site.iterdir()} == {
+        "index.html",
+        *(f"{dataset}.html" for dataset in DATASETS),
+        *(f"{dataset}.json" for dataset in DATASETS),
+    }
+
+
+def test_no_page_refers_to_anything_remote(site: Path) -> None:
+    pages = {path.name for path in site.glob("*.html")}
+    for path in site.glob("*.html"):
+        page = Page(path)
+        assert {value for _, value in page.references} <= {*pages, "data:,"}
+        assert {name for name, _ in page.references} == {"href"}
+        assert not {"script", "iframe", "img", "object", "embed", "base", "form"} & set(page.tags)
+        assert "url(" not in page.style
+        assert "@import" not in page.style
+        assert page.policy.startswith("default-src 'none';")
+
+
+def test_every_rule_is_shown_with_what_it_asks(site: Path, findings: list[Finding]) -> None:
+    for dataset in DATASETS:
+        text = Page(site / f"{dataset}.html").text
+        for finding in findings:
+            if finding.dataset == dataset:
+                assert finding.rule in text
+                assert finding.expectation in text
+
+
+def test_what_is_broken_is_shown_with_its_rows_and_what_to_do(site: Path) -> None:
+    page = Page(site / "labels.html")
+    assert "✗ broken" in page.text
+    assert "runs/<script>alert('x')</script>" in page.text  # as text: there is no such element, see above
+    assert "drsr label --labeler NAME" in page.text
+    index = Page(site / "index.html").text
+    assert index.count("✗ broken") == 1
+    assert index.count("✓ kept") == len(DATASETS) - 1
+
+
+def test_the_same_for_programs(site: Path, findings: list[Finding]) -> None:
+    page = json.loads((site / "labels.json").read_text())
+    assert page["passed"] is False
+    assert page["judged_at"] == "2026-11-16 03:00:05"
+    assert [rule["rule"] for rule in page["rules"]] == [found.rule for found in findings if found.dataset == "labels"]
+    broken = [rule for rule in page["rules"] if not rule["passed"]]
+    assert "harm is finite" in {rule["rule"] for rule in broken}
+    assert broken[0]["offending"][0]["harm"] == "nan"
+
+
+def test_judging_one_dataset_again_keeps_the_others(site: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "site"
+    shutil.copytree(site, copied)
+    write_docs(copied, evaluate(SUITES["labels"], good()["labels"]), "sqlite:///catalog.sqlite", WHEN)
+    assert "✗ broken" not in Page(copied / "index.html").text
+    assert (copied / "splits.html").read_bytes() == (site / "splits.html").read_bytes()
+
+
+def test_a_rule_that_was_lost_is_shown(tmp_path: Path) -> None:
+    suite = SUITES["trajectories"]
+    write_docs(tmp_path, evaluate(suite._replace(parts=suite.parts[:1]), good()["trajectories"]), "here", WHEN)
+    text = Page(tmp_path / "trajectories.html").text
+    assert "rules that were lost" in text
+    assert "no near-duplicates across splits" in text
+    assert "Not judged yet: states" in Page(tmp_path / "index.html").text
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, findings: list[Finding]) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SettingsError, match="cannot be written to"):
+        write_docs(tmp_path / "file", findings, "here", WHEN)
+
+
+def test_it_opens_styled_without_a_network_in_light_and_dark(site: Path, tmp_path: Path) -> None:
+    browser = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+    if browser is None:
+        message = "no Chromium on this machine; on Debian: apt-get install chromium"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    brightness = {}
+    for name, setting in (("light", 1), ("dark", 0)):
+        picture = tmp_path / f"{name}.png"
+        command = [browser, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--hide-scrollbars"]
+        command += [f"--blink-settings=preferredColorScheme={setting}", f"--screenshot={picture}"]
+        done = subprocess.run([*command, (site / "labels.html").as_uri()], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+        pixels = matplotlib.image.imread(picture)
+        assert pixels.shape[:2] == (900, 1100)
+        brightness[name] = float(pixels[:5, :, :3].mean())  # of the page's upper edge, where only its ground is
+        assert float(pixels[:, :, :3].std()) > 0.02  # and there is something on it
+    assert brightness["light"] > 0.9  # the style's own grounds: unstyled, both would be white or black
+    assert brightness["dark"] < 0.2
+    assert brightness["light"] < 1.0
+    assert brightness["dark"] > 0.0

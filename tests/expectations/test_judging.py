@@ -1,0 +1,63 @@
+"""The door: cheap to look at, quiet, and without a network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from drsr.errors import SettingsError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.tables import STAGES
+from expectations.judging import AFTER, DATASETS, find
+from expectations.suites import SUITES
+from tests.expectations.cases import good
+
+
+def test_every_stage_says_what_to_judge_after_it() -> None:
+    assert tuple(AFTER) == STAGES
+    assert all(datasets for datasets in AFTER.values())
+
+
+def test_names_can_be_read_without_the_library() -> None:
+    """Its import takes seconds: whoever only asks what to judge must not pay for it."""
+    code = (
+        "import expectations.judging, sys; print([name for name in sys.modules if 'great' in name or 'pandas' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_dataset_that_nobody_knows(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pytest.raises(SettingsError, match="'label' is no dataset"):
+        find(None, ArtifactStore(str(tmp_path_factory.mktemp("artifacts"))), ["labels", "label"])  # type: ignore[arg-type]
+
+
+_JUDGE = """
+import socket
+
+def refused(*arguments, **options):
+    raise AssertionError(f"somebody was called: {arguments}")
+
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refused
+from expectations.evaluation import evaluate
+from expectations.suites import SUITES
+from tests.expectations.cases import good
+findings = evaluate(SUITES["labels"], good()["labels"])
+print(len(findings), all(finding.passed for finding in findings))
+"""
+
+
+def test_judging_calls_nobody_and_prints_nothing() -> None:
+    """In a process of its own, in which every connection is an error; also at its end, when events would be sent."""
+    done = subprocess.run([sys.executable, "-c", _JUDGE], capture_output=True, text=True, timeout=120, check=True)
+    rules = sum(len(part.rules) for part in SUITES["labels"].parts)
+    assert done.stdout == f"{rules} True\n"
+    assert done.stderr == ""
+
+
+def test_the_frames_of_the_tests_are_those_of_the_suites() -> None:
+    assert {dataset: set(frames) for dataset, frames in good().items()} == {
+        dataset: {part.name for part in SUITES[dataset].parts} for dataset in DATASETS
+    }

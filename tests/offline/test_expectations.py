@@ -1,0 +1,227 @@
+"""Expectations of a catalog that went through the real stages: all kept; what is planted in it is caught by name."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from drsr.backbone.scripted import ScriptedTokenizer
+from drsr.errors import ExpectationFailed
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.feature_tables import FeatureFile
+from drsr.offline.catalog.label_tables import Label
+from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.feature_files import FeatureBlock, read_file, write_file
+from drsr.offline.feature_views import get_view
+from drsr.offline.freeze import freeze
+from drsr.offline.publish import PublishOrder, publish
+from drsr.view import Caps
+from expectations.__main__ import main
+from expectations.judging import DATASETS, judge, present, require
+from expectations.required import REQUIRED
+from tests.offline.small_pipeline import Pipeline, add_runs
+
+BEFORE_PUBLISHING = DATASETS[:-1]
+
+
+def broken(catalog: Catalog, artifacts: ArtifactStore, *datasets: str) -> set[str]:
+    """The rules that are broken."""
+    return {verdict.rule for verdict in judge(catalog, artifacts, datasets) if not verdict.passed}
+
+
+def test_everything_is_kept_also_after_publishing(pipeline: Pipeline, tmp_path: Path) -> None:
+    assert present(pipeline.catalog) == BEFORE_PUBLISHING
+    assert broken(pipeline.catalog, pipeline.artifacts, "policy") == {"there is a release"}
+    publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, PublishOrder(tmp_path / "index"))
+    assert present(pipeline.catalog) == DATASETS
+    verdicts = judge(pipeline.catalog, pipeline.artifacts, docs=tmp_path / "docs")
+    require(verdicts)
+    assert {(verdict.dataset, verdict.rule) for verdict in verdicts} == {
+        (dataset, rule) for dataset, rules in REQUIRED.items() for rule in rules
+    }
+    assert (tmp_path / "docs" / "index.html").is_file()
+    # A policy that was made of a test trajectory, and one whose numbers are others than the catalog's.
+    plant(pipeline, "UPDATE calibration_run SET risk_threshold = risk_threshold + 0.001")
+    plant(
+        pipeline,
+        "UPDATE trajectory SET split = 'test' WHERE id = (SELECT min(id) FROM trajectory WHERE split = 'train')",
+    )
+    assert broken(pipeline.catalog, pipeline.artifacts, "policy") == {
+        "the policy's numbers are those of its calibration",
+        "a policy is made of train and validation only",
+    }
+
+
+def test_the_command(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in pipeline.settings.items():
+        monkeypatch.setenv(name, value)
+    assert main(["labels", "splits", "--docs", str(tmp_path / "docs")]) == 0
+    assert "index.html" in capsys.readouterr().out
+    plant(pipeline, "UPDATE label SET harm = harm + 1 WHERE state_id = 1 AND mask = 1")
+    assert main(["labels", "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["passed"] is False
+    assert main([]) == 1
+    printed = capsys.readouterr().out
+    assert "BROKEN  labels: H(empty) = 0" in printed
+    assert "not there yet, and not judged: policy" in printed
+    assert main(["lables"]) == 2
+    assert "'lables' is no dataset" in capsys.readouterr().err
+
+
+PLANTED = [
+    ("trajectories", "a run is of a known protocol", "UPDATE trajectory SET protocol = 'grpc' WHERE id = 1"),
+    (
+        "states",
+        "Recent2 is never a candidate",
+        "UPDATE candidate SET step_index = 99 WHERE state_id = 1 AND position = 2",
+    ),
+    ("states", "every candidate of a state is recorded", "DELETE FROM candidate WHERE state_id = 1 AND position = 2"),
+    (
+        "labels",
+        "7 or 15 sets per state less recorded exclusions",
+        "DELETE FROM label WHERE state_id = 1 AND mask = 7",
+    ),
+    ("labels", "unsafe = 1[H > 0.020]", "UPDATE label SET unsafe = NOT unsafe WHERE state_id = 1 AND mask = 1"),
+    (
+        "labels",
+        "H(empty) = 0: harm is measured against the intact history",
+        "UPDATE label SET harm = harm - 0.00001 WHERE state_id = 1 AND mask = 1",
+    ),
+    ("labels", "harm is finite", "UPDATE label SET harm = 9e999 WHERE state_id = 1 AND mask = 1"),
+    (
+        "labels",
+        "freezing is earlier than labelling",
+        "UPDATE decision_state SET frozen_at = '2099-01-01 00:00:00' WHERE id = 1",
+    ),
+    (
+        "features",
+        "prefix hash of features = that of the state",
+        f"UPDATE state_features SET prefix_hash = '{'0' * 64}' WHERE state_id = 1",
+    ),
+    (
+        "features",
+        "every column is tagged online",
+        'UPDATE feature_view SET columns = replace(columns, \'"structural", "share", "online"\', '
+        '\'"structural", "share", "label_only"\')',
+    ),
+    (
+        "features",
+        "feature columns = layout",
+        "UPDATE feature_view SET columns = replace(columns, 'step_age', 'reward')",
+    ),
+    (
+        "features",
+        "one row of features per candidate",
+        "UPDATE decision_state SET candidates = 4 WHERE id = 1",
+    ),
+    (
+        "splits",
+        "a trajectory is in its group's split",
+        "UPDATE trajectory SET split = 'test' WHERE id = (SELECT min(id) FROM trajectory WHERE split = 'train')",
+    ),
+    (
+        "splits",
+        "all states and sets of a trajectory in its split",
+        "UPDATE feature_file SET split = 'test' WHERE id = (SELECT min(id) FROM feature_file WHERE split = 'train')",
+    ),
+    (
+        "splits",
+        "a task in exactly one split",
+        "UPDATE trajectory SET task = 'one' WHERE id IN (SELECT min(id) FROM trajectory GROUP BY split)",
+    ),
+    (
+        "splits",
+        "evaluation tasks disjoint from supervision",
+        "UPDATE trajectory SET task = 'web/chart-generation-L2-025' "
+        "WHERE id = (SELECT min(id) FROM trajectory WHERE split = 'train')",
+    ),
+    (
+        "splits",
+        "test split never read by train or calibrate",
+        "UPDATE split_read SET split = 'test' WHERE purpose = 'calibrate' AND split = 'validation'",
+    ),
+    ("splits", "whatever was fitted has read its split on record", "DELETE FROM split_read"),
+    ("calibration", "unsafe rate within its limit", "UPDATE calibration_run SET unsafe_rate = 0.95"),
+    (
+        "calibration",
+        "the chosen policy is an admissible one of them",
+        "UPDATE calibration_run SET risk_threshold = risk_threshold + 0.001",
+    ),
+]
+
+
+@pytest.mark.parametrize(("dataset", "rule", "statement"), PLANTED, ids=[rule for _, rule, _ in PLANTED])
+def test_what_is_planted_is_caught_by_name(pipeline: Pipeline, dataset: str, rule: str, statement: str) -> None:
+    plant(pipeline, statement)
+    verdicts = judge(pipeline.catalog, pipeline.artifacts, [dataset])
+    assert rule in {verdict.rule for verdict in verdicts if not verdict.passed}
+    with pytest.raises(ExpectationFailed, match=f"dataset {dataset}"):
+        require(verdicts)
+
+
+def plant(pipeline: Pipeline, statement: str) -> None:
+    """Change rows by hand, past everything by which the database itself keeps order."""
+    pipeline.catalog.close()
+    connection = sqlite3.connect(pipeline.folder / "catalog.sqlite")
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    assert connection.execute(statement).rowcount > 0
+    connection.commit()
+    connection.close()
+
+
+def test_a_label_among_the_features_is_caught(pipeline: Pipeline) -> None:
+    """Every stored feature file is written again with a column that is a function of what was measured."""
+    assert broken(pipeline.catalog, pipeline.artifacts, "features") == set()
+    smuggle(pipeline, "structural_words", lambda harm: np.exp(-3 * harm))
+    verdicts = judge(pipeline.catalog, pipeline.artifacts, ["features"])
+    (caught,) = [verdict for verdict in verdicts if not verdict.passed]
+    assert caught.rule == "no column equals a label or is a monotone copy of one"
+    assert "structural_words" in caught.detail
+
+
+def smuggle(pipeline: Pipeline, column: str, hide: object) -> None:
+    assert callable(hide)
+    alone = select(DecisionState.state_key, Label.mask, Label.harm).join(Label, Label.state_id == DecisionState.id)
+    with pipeline.catalog.reading() as connection:
+        view = get_view(connection, "default")
+        harms = {(key, mask): harm for key, mask, harm in connection.execute(alone)}
+        files = connection.execute(select(FeatureFile.id, FeatureFile.blob)).all()
+    number = [found.name for found in view.columns].index(column)
+    for file_id, blob in files:
+        rows = read_file(pipeline.artifacts, view, blob)
+        for row, (key, candidate) in enumerate(zip(rows.state_keys, rows.candidates, strict=True)):
+            rows.matrix[row, number] = hide(harms[key, 1 << int(candidate)])
+        blocks = []
+        for key in dict.fromkeys(rows.state_keys):
+            mine = [place for place, found in enumerate(rows.state_keys) if found == key]
+            blocks.append(FeatureBlock(key, rows.prefix_hashes[mine[0]], view.identity.layout_hash, rows.matrix[mine]))
+        plant(
+            pipeline,
+            f"UPDATE feature_file SET blob = '{write_file(pipeline.artifacts, view, blocks)}' WHERE id = {file_id}",
+        )
+
+
+def test_on_both_databases(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+    add_runs(catalog, artifacts, tmp_path, runs={"train": 3, "test": 1})
+    freeze(catalog, artifacts, ScriptedTokenizer(), Caps(10_000, 1_000))
+    assert present(catalog) == ("trajectories", "states", "splits")
+    assert broken(catalog, artifacts, "trajectories", "states", "splits") == set()
+
+
+def test_an_empty_catalog_breaks_what_must_be_there_and_nothing_else(
+    catalog: Catalog, artifacts: ArtifactStore
+) -> None:
+    assert present(catalog) == ()
+    assert broken(catalog, artifacts, *DATASETS) == {
+        *("there are trajectories", "there are states", "there are labels", "there is a feature view"),
+        *("there are features", "there is something to split", "there is a calibration", "there is a release"),
+    }
