@@ -162,11 +162,18 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, findings: list[Finding]
         write_docs(tmp_path / "file", findings, "here", WHEN)
 
 
-def test_it_opens_styled_without_a_network_in_light_and_dark(site: Path, tmp_path: Path) -> None:
-    browser = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
-    if browser is None:
-        message = "no Chromium on this machine; on Debian: apt-get install chromium"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+@pytest.fixture
+def browser() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    message = "no Chromium on this machine; on Debian: apt-get install chromium"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def test_it_opens_styled_without_a_network_in_light_and_dark(browser: str, site: Path, tmp_path: Path) -> None:
     brightness = {}
     for name, setting in (("light", 1), ("dark", 0)):
         picture = tmp_path / f"{name}.png"
