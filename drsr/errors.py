@@ -257,7 +257,16 @@ class CatalogError(DrsrError):
 
 
 class CatalogUnreachable(CatalogError, InputError):
-    """No such database, no permission, locked, or not answering."""
+    """No such database, no permission, locked, or not answering.
+
+    `passing` says whether the same may well succeed in a moment: a lock or a lost connection does, a full disk does not.
+    """
+
+    def __init__(
+        self, what: str, *, where: str | None = None, hint: str | None = None, passing: bool = False
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.passing = passing
 
 
 class CatalogRevisionMismatch(CatalogError, InputError):

@@ -15,6 +15,7 @@ before the catalog knew of it stays behind unnamed; it is never read, and never 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -36,6 +37,8 @@ from drsr.redaction import redact, without_userinfo
 _LEVEL = 1
 """Zstandard level. Real trajectories become 3.9 times smaller with 1, and 4.1 times with 3 in a quarter more time."""
 _OFFLINE_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
+_LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR}
+"""Failures of storage that a person has to mend; any other may pass by itself."""
 _KEY = re.compile(r"(?P<sha256>[0-9a-f]{64})(@(?P<pack>[0-9a-f]{64}):(?P<offset>\d+)\+(?P<length>\d+))?")
 
 
@@ -196,7 +199,8 @@ class ArtifactStore:
         for secret in sorted(self._secrets, key=len, reverse=True):
             reason = reason.replace(secret, "***")
         hint = "check the network, the credentials and the bucket's name, or set DRSR_ARTIFACT_ROOT"
-        return CatalogUnreachable(f"cannot be used: {reason[:300]}", where=self.location, hint=hint)
+        passing = not isinstance(error, PermissionError) and getattr(error, "errno", None) not in _LASTING
+        return CatalogUnreachable(f"cannot be used: {reason[:300]}", where=self.location, hint=hint, passing=passing)
 
     def _corrupt(self, key: str, what: str) -> ArtifactCorrupt:
         return ArtifactCorrupt(

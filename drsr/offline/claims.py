@@ -57,6 +57,18 @@ def is_gone(worker: str) -> bool:
     return host == socket.gethostname() and _started(int(pid)) != started
 
 
+def holder_lives(connection: Connection, stage: str, item: str) -> bool | None:
+    """Whether the worker that has claimed an item is alive as far as one can tell; None where nobody has claimed it."""
+    mine = (Claim.stage == stage, Claim.item == item)
+    row = connection.execute(select(Claim.worker, Claim.heartbeat_at).where(*mine)).one_or_none()
+    return None if row is None else _lives(*row)
+
+
+def _lives(worker: str, heartbeat_at: datetime.datetime) -> bool:
+    age = (datetime.datetime.now(datetime.UTC) - heartbeat_at).total_seconds()
+    return age < LEASE_SECONDS and not is_gone(worker)
+
+
 def _started(pid: int) -> str:
     """When a process started, in the kernel's own unit; `gone` when there is none, `unknown` without /proc."""
     if not Path("/proc/self/stat").exists():
@@ -101,10 +113,8 @@ class Claims:
             insert_new(connection, Claim, [values])
             return True
         holder, heartbeat_at = row
-        if holder != self._worker:
-            age = (now - heartbeat_at).total_seconds()
-            if age < LEASE_SECONDS and not is_gone(holder):
-                return False
+        if holder != self._worker and _lives(holder, heartbeat_at):
+            return False
         mine = update(Claim).where(Claim.stage == self._stage, Claim.item == item)
         connection.execute(mine.values(worker=self._worker, heartbeat_at=now))
         return True

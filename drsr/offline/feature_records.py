@@ -25,7 +25,7 @@ from drsr.offline.catalog.statements import insert_new, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.feature_files import FeatureBlock, write_file
 from drsr.offline.feature_views import RegisteredView
-from drsr.offline.labels import Selection
+from drsr.offline.labels import Selection, selected
 from drsr.offline.splits import Split
 
 REASONS: dict[type[FeatureError], str] = {
@@ -136,11 +136,7 @@ def pending_features(
             is_rule(DecisionState, freezing),
         )
     )
-    if part.source is not None:
-        query = query.where(Source.name == part.source)
-    if part.split is not None:
-        query = query.where(Trajectory.split == part.split)
-    return query
+    return selected(query, part)
 
 
 def _file_id(

@@ -41,11 +41,24 @@ def configured_identity(backbone: str, dtype: str, caps: Caps) -> LabelerIdentit
     return LabelerIdentity(backbone, identity_of(backbone), dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
 
 
+class Shard(NamedTuple):
+    """One of several parts of the trajectories that have none in common. The same trajectory is always in the same."""
+
+    number: int
+    """From 0."""
+    of: int
+
+
 class Selection(NamedTuple):
     """Which part of the states a run works on."""
 
     source: str | None = None
     split: str | None = None
+    since: datetime.date | None = None
+    """Only trajectories that came into the catalog on this day (UTC) or later."""
+    until: datetime.date | None = None
+    """Only trajectories that came into the catalog on this day or earlier."""
+    shard: Shard | None = None
 
     @classmethod
     def parsed(cls, source: str | None, where: Sequence[str]) -> Selection:
@@ -134,11 +147,26 @@ def pending_states(
             is_rule(DecisionState, freezing),
         )
     )
+    return selected(query, part)
+
+
+def selected(query: Select[Any], part: Selection) -> Select[Any]:
+    """A query over trajectories and their sources, narrowed to a part of them."""
     if part.source is not None:
         query = query.where(Source.name == part.source)
     if part.split is not None:
         query = query.where(Trajectory.split == part.split)
+    if part.since is not None:
+        query = query.where(Trajectory.created_at >= _midnight(part.since))
+    if part.until is not None:
+        query = query.where(Trajectory.created_at < _midnight(part.until + datetime.timedelta(days=1)))
+    if part.shard is not None:
+        query = query.where(Trajectory.id % part.shard.of == part.shard.number)
     return query
+
+
+def _midnight(day: datetime.date) -> datetime.datetime:
+    return datetime.datetime(day.year, day.month, day.day, tzinfo=datetime.UTC)
 
 
 def record_measurements(connection: Connection, labeler_id: int, measured: Sequence[MeasuredState]) -> None:

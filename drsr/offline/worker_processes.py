@@ -23,7 +23,13 @@ Work = Callable[[Order, Report], dict[str, Any]]
 
 
 class WorkerFailed(DrsrError):
-    """A worker process ended with an error."""
+    """A worker process ended with an error. `passing` as CatalogUnreachable has it."""
+
+    def __init__(
+        self, what: str, *, where: str | None = None, hint: str | None = None, passing: bool = False
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.passing = passing
 
 
 def share(limit: int | None, workers: int) -> int | None:
@@ -43,7 +49,7 @@ def work_together(work: Work[Order], orders: Sequence[Order], report: Report) ->
     context.set_forkserver_preload([work.__module__, "drsr.offline.label", "transformers"])
     started = [_start(context, work, order) for order in orders]
     latest: dict[int, dict[str, Any]] = {}
-    failures: list[str] = []
+    failures: list[tuple[str, bool]] = []
     waiting: dict[Any, int] = {pipe: number for number, (_, pipe) in enumerate(started)}
     while waiting:
         for pipe in wait(list(waiting)):
@@ -62,7 +68,10 @@ def work_together(work: Work[Order], orders: Sequence[Order], report: Report) ->
     died = [process.exitcode for process, _ in started if process.exitcode]
     if failures:
         raise WorkerFailed(
-            failures[0], where=f"{len(failures)} of {len(orders)} workers", hint="the others went on; run again"
+            failures[0][0],
+            where=f"{len(failures)} of {len(orders)} workers",
+            hint="the others went on; run again",
+            passing=all(passing for _, passing in failures),
         )
     if len(died) == len(orders):
         raise WorkerFailed(f"all workers were killed (exit codes {died})", hint="nothing is lost; run again")
@@ -81,7 +90,7 @@ def _process(work: Work[Order], order: Order, pipe: Pipe) -> None:
     try:
         pipe.send(("done", work(order, lambda so_far: pipe.send(("so far", so_far)))))
     except DrsrError as error:
-        pipe.send(("failed", str(error)))
+        pipe.send(("failed", (str(error), getattr(error, "passing", False))))
     finally:
         pipe.close()
 

@@ -16,12 +16,15 @@ class _Failure(NamedTuple):
     error: type[CatalogError]
     what: str
     hint: str
+    passing: bool = False
+    """Whether the same may well succeed in a moment."""
 
 
 _LOCKED = _Failure(
     CatalogUnreachable,
     "the catalog is locked: another process has been writing to it for longer than we wait",
     "wait for the other process, or end it, and run again: nothing of this step was written",
+    passing=True,
 )
 _READ_ONLY = _Failure(CatalogUnreachable, "the catalog is read-only", "give this user the right to write to it")
 _OTHER_TABLES = _Failure(CatalogRevisionMismatch, "the catalog lacks tables that this version needs", UPGRADE_HINT)
@@ -33,10 +36,16 @@ _NOT_A_CATALOG = _Failure(
     CatalogUnreachable, "the file is not an SQLite database, or is damaged", "check the URL, or restore the file"
 )
 _NO_ANSWER = _Failure(
-    CatalogUnreachable, "the database does not answer", "check that it runs, and host, port, name, user and password"
+    CatalogUnreachable,
+    "the database does not answer",
+    "check that it runs, and host, port, name, user and password",
+    passing=True,
 )
 _LOST = _Failure(
-    CatalogUnreachable, "the connection to the database was lost", "run again: nothing of this step was written"
+    CatalogUnreachable,
+    "the connection to the database was lost",
+    "run again: nothing of this step was written",
+    passing=True,
 )
 
 _SQLITE = {
@@ -71,7 +80,10 @@ def translator(where: str) -> Callable[[ExceptionContext], CatalogError | None]:
         if failure is None:
             return None
         first_line = str(context.original_exception).strip().partition("\n")[0]
-        return failure.error(f"{failure.what} ({first_line})", where=where, hint=failure.hint)
+        what = f"{failure.what} ({first_line})"
+        if issubclass(failure.error, CatalogUnreachable):
+            return failure.error(what, where=where, hint=failure.hint, passing=failure.passing)
+        return failure.error(what, where=where, hint=failure.hint)
 
     return translate
 

@@ -116,6 +116,11 @@ def find_calibration(connection: Connection, calibration_key: str) -> Calibratio
     return None if row is None else CalibrationRecord(*row)
 
 
+def get_calibration(connection: Connection, row_id: int) -> CalibrationRecord:
+    """The operating point of a release."""
+    return CalibrationRecord(*connection.execute(_calibrated().where(CalibrationRun.id == row_id)).one())
+
+
 def latest_calibrations(connection: Connection, limit: int, mode: str | None = None) -> list[CalibrationRecord]:
     """The newest first, of one mode where asked."""
     query = _calibrated().order_by(CalibrationRun.calibrated_at.desc(), CalibrationRun.id.desc()).limit(limit)
