@@ -259,12 +259,10 @@ class CatalogError(DrsrError):
 class CatalogUnreachable(CatalogError, InputError):
     """No such database, no permission, locked, or not answering.
 
-    `passing` says whether the same may well succeed in a moment: a lock or a lost connection does, a full disk does not.
+    `passing` says whether the same may well succeed in a moment: after a lock or a lost connection, not on a full disk.
     """
 
-    def __init__(
-        self, what: str, *, where: str | None = None, hint: str | None = None, passing: bool = False
-    ) -> None:
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, passing: bool = False) -> None:
         super().__init__(what, where=where, hint=hint)
         self.passing = passing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,12 +39,16 @@ def evaluate_ablations(
     checkpoints: Path,
     split: Split = "test",
     bootstrap: Bootstrap = Bootstrap(),  # noqa: B008 - frozen
+    configurations: Sequence[Ablation] | None = None,
     workers: int = 2,
     progress: Progress = lambda ablation, evaluations: None,
 ) -> Evaluated:
-    """Judge the full scorer, every ablation and control, and the singleton rules."""
+    """Judge the full scorer, every ablation and control, and the singleton rules.
+
+    `configurations` leaves all others out; the full one must be among them.
+    """
     inputs = read_inputs(catalog, artifacts, view, labeler, "train")
-    wanted, missing = _possible(inputs)
+    wanted, missing = _possible(inputs, [*ABLATIONS.values()] if configurations is None else configurations)
     scorers = train(
         catalog, artifacts, inputs, params.train, wanted, checkpoints=checkpoints, workers=workers, progress=progress
     )
@@ -68,11 +73,11 @@ def evaluate_ablations(
     return Evaluated(found, scorers, frame_hash(examples))
 
 
-def _possible(inputs: TrainingInputs) -> tuple[list[Ablation], list[Missing]]:
+def _possible(inputs: TrainingInputs, configurations: Sequence[Ablation]) -> tuple[list[Ablation], list[Missing]]:
     """The configurations that these examples can be trained in, and why not the others. The full one must be."""
     check_configuration(inputs, FULL)
     possible, missing = [], []
-    for ablation in dict.fromkeys(map(trained_as, ABLATIONS.values())):
+    for ablation in dict.fromkeys(map(trained_as, configurations)):
         try:
             check_configuration(inputs, ablation)
         except (FrameError, SettingsError) as error:

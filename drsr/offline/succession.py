@@ -114,9 +114,7 @@ def judge_succession(
         return Verdict(False, f"{what}; decide for yourself, and publish with drsr publish")
     limits = calibrate_params(calibration.params)
     new, old = (
-        performance(
-            load_trained(artifacts, trained), validation, frozen_rule(record), record.uncertainty_coefficient
-        )
+        performance(load_trained(artifacts, trained), validation, frozen_rule(record), record.uncertainty_coefficient)
         for trained, record in ((run, calibration), (released.run, released.calibration))
     )
     return compare(new, old, limits.max_unsafe_rate, limits.max_mean_harm)

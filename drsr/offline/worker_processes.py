@@ -25,9 +25,7 @@ Work = Callable[[Order, Report], dict[str, Any]]
 class WorkerFailed(DrsrError):
     """A worker process ended with an error. `passing` as CatalogUnreachable has it."""
 
-    def __init__(
-        self, what: str, *, where: str | None = None, hint: str | None = None, passing: bool = False
-    ) -> None:
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, passing: bool = False) -> None:
         super().__init__(what, where=where, hint=hint)
         self.passing = passing
 

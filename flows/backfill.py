@@ -1,0 +1,42 @@
+"""The flow `backfill`: catch up on a range of days, of one source or of all.
+
+With a location that has `{date}` in it, what lies there for each of the days is read first, and everything that waits
+of the source is then frozen, labelled and featurized. Without one nothing is read: what came into the catalog on those
+days is frozen, labelled and featurized, for instance under a new labeler. The rest is left to the next night.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+
+from flows.featurize import featurize
+from flows.freeze import freeze
+from flows.ingest import ingest
+from flows.label import label
+from flows.parameters import HERE, Days, FanOut, Location, Name, Part, of_day
+from flows.stage_tasks import NIGHTLY_TIMEOUT
+
+
+@flow(name="backfill", timeout_seconds=NIGHTLY_TIMEOUT)
+def backfill(
+    days: Days,
+    location: Location | None = None,
+    source: Name | None = None,
+    fan_out: FanOut = HERE,
+    view: Name = "default",
+    labeler: Name = "default",
+) -> dict[str, Any]:
+    """Catch up. `source` is the name of an origin, as `drsr status` shows it."""
+    done: dict[str, Any] = {}
+    if location is not None:
+        named = location if source is None else location.model_copy(update={"source": source})
+        done["ingest"] = ingest([of_day(named, day) for day in days])
+        part = Part(source=named.source)
+    else:
+        part = Part(source=source, days=days)
+    done["freeze"] = freeze(part.source)
+    done["label"] = label(part, fan_out, labeler)
+    done["featurize"] = featurize(part, fan_out, view)
+    return done

@@ -1,0 +1,40 @@
+"""Which failures a task tries again: storage or a database that does not answer for a moment. Nothing else.
+
+A failed check, wrong input or a bug gives the same again; trying it again would only hide it for a while.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect.client.schemas.objects import State
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from drsr.errors import DrsrError
+
+DELAYS = (2.0, 10.0, 60.0, 300.0)
+"""Seconds before each further attempt; up to a fifth more by chance, so that workers do not all come back at once."""
+
+
+def is_passing(error: object) -> bool:
+    """Whether the same may well succeed in a moment."""
+    if isinstance(error, DrsrError):
+        return bool(getattr(error, "passing", False))
+    # What the catalog did not recognise, such as a deadlock; and sockets that were closed at the other end.
+    return isinstance(error, OperationalError | InterfaceError | ConnectionError)
+
+
+def is_worth_another_try(task: Any, task_run: Any, state: State[Any]) -> bool:
+    """Prefect asks this after each failure of a task."""
+    if state.name == "TimedOut":
+        return False
+    return is_passing(state.result(raise_on_failure=False))
+
+
+RETRIES: dict[str, Any] = {
+    "retries": len(DELAYS),
+    "retry_delay_seconds": list(DELAYS),
+    "retry_jitter_factor": 0.2,
+    "retry_condition_fn": is_worth_another_try,
+}
+"""For every task that touches catalog or artifacts: `@task(**RETRIES)`."""

@@ -1,0 +1,90 @@
+"""The flows `featurize` and `featurize-shard`: the features of every frozen state that has none yet in a view."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from prefect import flow, task
+from prefect.runtime import flow_run
+from pydantic import Field
+
+from drsr.backbone.catalogue import load_tokenizer
+from drsr.offline.featurize import count_waiting, identity_without_weights
+from drsr.offline.featurize_workers import FeaturizeOrder, work
+from drsr.offline.labels import Selection, Shard
+from drsr.offline.worker_processes import work_together
+from drsr.settings import Settings
+from drsr.view import caps_for
+from flows.fan_out import spread
+from flows.faults import RETRIES
+from flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
+from flows.places import opened
+from flows.shard_runs import shown_alive
+from flows.stage_tasks import GPU, TIMEOUTS
+
+
+@task(name="count-unfeaturized", **RETRIES)
+def count_unfeaturized(part: Part, view: str) -> int:
+    """States that wait, also those whose file is gone."""
+    with opened() as place:
+        settings = place.settings
+        tokenizer, window = load_tokenizer(settings.backbone)
+        identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer)
+        return count_waiting(place.catalog, place.artifacts, view, identity, part.selection())
+
+
+@task(name="featurize-states", tags=[GPU], **RETRIES)
+def featurize_states(part: Part, view: str, processes: int) -> dict[str, Any]:
+    """Compute in processes of this machine."""
+    with opened() as place:
+        order = order_of(place.settings, part.selection(), view)
+    return work_together(work, [order] * processes, lambda so_far: None)
+
+
+@task(name="featurize-shard", task_run_name="featurize {shard.number} of {shard.of}", tags=[GPU], **RETRIES)
+def featurize_one(part: Part, shard: Shard, view: str) -> dict[str, Any]:
+    """Compute one shard in this process."""
+    with opened() as place:
+        order = order_of(place.settings, part.selection(shard), view)
+    return work(order, lambda so_far: None)
+
+
+@flow(name="featurize-shard", timeout_seconds=TIMEOUTS["featurize"])
+def featurize_shard(
+    shard: Annotated[int, Field(ge=0)], of: Count, part: Part = EVERYTHING, view: Name = "default"
+) -> dict[str, Any]:
+    """One shard of the stage, wherever a worker takes it. Started by `featurize`."""
+    with opened() as place, shown_alive(place.catalog, flow_run.id):
+        return featurize_one(part, Shard(shard, of), view)
+
+
+@flow(name="featurize", timeout_seconds=TIMEOUTS["featurize"])
+def featurize(part: Part = EVERYTHING, fan_out: FanOut = HERE, view: Name = "default") -> dict[str, Any]:
+    """Compute what is missing; `label` fills the same view where it can."""
+    before = count_unfeaturized(part, view)
+    if before == 0:
+        return {"states": 0}
+    summary = spread(
+        "featurize",
+        before,
+        part,
+        fan_out,
+        {"view": view},
+        here=lambda: featurize_states(part, view, fan_out.processes),
+        of_shard=featurize_one,
+    )
+    return {"states": before - count_unfeaturized(part, view)} | summary
+
+
+def order_of(settings: Settings, part: Selection, view: str) -> FeaturizeOrder:
+    """What a worker process is told."""
+    return FeaturizeOrder(
+        settings.catalog_url,
+        settings.artifact_root,
+        settings.backbone,
+        settings.device,
+        settings.dtype,
+        view,
+        part,
+        None,
+    )

@@ -1,0 +1,29 @@
+"""The flow `freeze`: choose decision states and freeze their candidates, before any label exists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, task
+
+from drsr.backbone.catalogue import load_tokenizer
+from drsr.offline.freeze import freeze as freeze_states
+from drsr.view import caps_for
+from flows.faults import RETRIES
+from flows.parameters import Name
+from flows.places import opened
+from flows.stage_tasks import TIMEOUTS
+
+
+@task(name="freeze-trajectories", **RETRIES)
+def freeze_trajectories(source: str | None) -> dict[str, Any]:
+    """Freeze what is not frozen yet."""
+    with opened() as place:
+        tokenizer, window = load_tokenizer(place.settings.backbone)
+        return freeze_states(place.catalog, place.artifacts, tokenizer, caps_for(window), source=source)._asdict()
+
+
+@flow(name="freeze", timeout_seconds=TIMEOUTS["freeze"])
+def freeze(source: Name | None = None) -> dict[str, Any]:
+    """Freeze every trajectory (of one source, if given) that is not frozen yet."""
+    return freeze_trajectories(source)

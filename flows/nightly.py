@@ -1,0 +1,138 @@
+"""The flow `nightly`: every stage in order, on what is new. `python -m flows.nightly` runs it on this machine alone.
+
+It stops at the first stage or expectation that fails; what was recorded before stays, and the next run goes on from
+there. Nothing is published then. A run that finds nothing new says so, and ends after the first stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+from prefect.logging import get_run_logger
+
+from drsr.backbone.catalogue import load_tokenizer
+from drsr.offline.params import load_params
+from drsr.offline.refreshes import Refresh, last_refresh, note_refresh, stamp, waiting
+from drsr.view import caps_for
+from flows.calibrate import calibrate
+from flows.evaluate import evaluate
+from flows.faults import RETRIES
+from flows.featurize import featurize
+from flows.freeze import freeze
+from flows.ingest import ingest
+from flows.label import label
+from flows.parameters import EVERYTHING, HERE, FanOut, Location, Name
+from flows.places import opened
+from flows.publish import publish
+from flows.stage_tasks import NIGHTLY_TIMEOUT
+from flows.summaries import leave_summary, said
+from flows.train import train
+
+ORDER = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
+"""The order of dvc.yaml."""
+NOTHING_NEW = "nothing new"
+
+
+@flow(name="nightly", timeout_seconds=NIGHTLY_TIMEOUT)
+def nightly(
+    locations: list[Location] | None = None,
+    fan_out: FanOut = HERE,
+    view: Name = "default",
+    labeler: Name = "default",
+    certified: bool = False,
+    ablations: bool = False,
+    index: Name = "var/index",
+    docs: Name | None = None,
+) -> dict[str, Any]:
+    """Refresh labels, features, scorer and policy.
+
+    `locations`: where recorded runs are, by default the sample corpus. `certified`: calibrate with a bound.
+    `ablations`: evaluate every configuration, not the full scorer alone. `index`: the folder that pip installs from.
+    `docs`: a folder for the pages that say what was expected of the data.
+    """
+    logger = get_run_logger()
+    run: dict[str, Callable[[], Mapping[str, Any]]] = {
+        "ingest": lambda: ingest(locations),
+        "freeze": lambda: freeze(),
+        "label": lambda: label(EVERYTHING, fan_out, labeler),
+        "featurize": lambda: featurize(EVERYTHING, fan_out, view),
+        "train": lambda: train(view, labeler),
+        "calibrate": lambda: calibrate(view, labeler, certified),
+        "evaluate": lambda: evaluate(view, labeler, ablations),
+        "publish": lambda: publish(index),
+    }
+    results: dict[str, Mapping[str, Any]] = {}
+    seconds: dict[str, float] = {}
+    for stage in ORDER:
+        started = time.monotonic()
+        results[stage] = run[stage]()
+        seconds[stage] = time.monotonic() - started
+        logger.info("%s: %s", stage, said(stage, results[stage]))
+        if stage == "ingest":
+            before = nothing_new(view, labeler, certified)
+            if before is not None:
+                return _end(results, seconds, NOTHING_NEW, before, docs)
+    outcome = dict(results["publish"])
+    note_end(view, labeler, certified, outcome)
+    return _end(results, seconds, said("publish", outcome), outcome, docs)
+
+
+@task(name="look-for-news", **RETRIES)
+def nothing_new(view: str, labeler: str, certified: bool) -> dict[str, Any] | None:
+    """How the last refresh ended, if nothing waits and nothing has changed since; None if there is something to do."""
+    with opened() as place:
+        last = last_refresh(place.catalog)
+        if last is None or last.stamp != stamp(
+            place.catalog, load_params(), view=view, labeler=labeler, certified=certified
+        ):
+            return None
+        tokenizer, window = load_tokenizer(place.settings.backbone)
+        left = waiting(
+            place.catalog,
+            place.artifacts,
+            place.settings,
+            tokenizer,
+            caps_for(window),
+            view=view,
+            labeler=labeler,
+        )
+        return None if any(left) else last.outcome
+
+
+@task(name="note-the-end", **RETRIES)
+def note_end(view: str, labeler: str, certified: bool, outcome: dict[str, Any]) -> None:
+    """Write down that this refresh came to its end."""
+    with opened() as place:
+        mark = stamp(place.catalog, load_params(), view=view, labeler=labeler, certified=certified)
+        assert mark is not None  # there was something to publish
+        note_refresh(place.catalog, Refresh(mark, outcome))
+
+
+def _end(
+    results: Mapping[str, Mapping[str, Any]],
+    seconds: Mapping[str, float],
+    headline: str,
+    outcome: Mapping[str, Any],
+    docs: str | None,
+) -> dict[str, Any]:
+    folder = None if docs is None else Path(docs)
+    leave_summary(results, seconds, headline, folder if folder is not None and folder.exists() else None)
+    return {
+        "headline": headline,
+        "stages": {
+            stage: {"said": said(stage, result), "seconds": seconds[stage]} for stage, result in results.items()
+        },
+        "outcome": dict(outcome),
+    }
+
+
+if __name__ == "__main__":
+    import sys
+
+    from flows.one_machine import main
+
+    sys.exit(main())

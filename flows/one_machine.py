@@ -1,0 +1,122 @@
+"""`python -m flows.nightly`: a refresh on this machine, with a Prefect server of its own unless one is configured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from drsr.errors import DrsrError, ReleaseRefused, SettingsError
+
+HOME = Path("var", "prefect")
+"""Where the embedded server keeps its runs, below the working directory. `prefect server start` with this as
+PREFECT_HOME shows them."""
+_EXAMPLES = """\
+examples:
+  python -m flows.nightly                              the bundled sample corpus
+  python -m flows.nightly s3://bucket/runs --processes 4 --index packages
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own."""
+    options = _parser().parse_args(arguments)
+    try:
+        with _server(Path.cwd() / HOME):
+            outcome = _run(options)
+    except (ReleaseRefused, *_failed_checks()) as error:
+        return _fail(error, 1)
+    except DrsrError as error:
+        return _fail(error, 2)
+    except KeyboardInterrupt:
+        print("drsr: interrupted; what was recorded stays, and the next run goes on from there", file=sys.stderr)
+        return 130
+    print(json.dumps(outcome) if options.json else text(outcome))
+    return 0
+
+
+def text(outcome: dict[str, Any]) -> str:
+    """What a refresh did, for a terminal."""
+    lines = [f"{stage + ':':<11} {did['said']}" for stage, did in outcome["stages"].items()]
+    ended = outcome["outcome"]
+    lines += ["", outcome["headline"]]
+    if "wheel" in ended:
+        lines += [f"  {ended['wheel']}", f"  pip install --index-url {Path(ended['index']).as_uri()} drsr-policy"]
+    return "\n".join(lines)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.nightly",
+        description="Ingest, freeze, label, featurize, train, calibrate, evaluate, publish: on what is new, and no "
+        "further than the first check that fails. Run again it does what is left.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("locations", nargs="*", metavar="URI", help="what to ingest (default: the sample corpus)")
+    parser.add_argument("--source", help="name of the origin of all of them")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="for label and featurize (default: 1)")
+    parser.add_argument("--certified", action="store_true", help="calibrate with a bound on the unsafe rate")
+    parser.add_argument("--ablations", action="store_true", help="evaluate every configuration")
+    parser.add_argument("--index", default="var/index", metavar="FOLDER", help="the index (default: var/index)")
+    parser.add_argument("--docs", metavar="FOLDER", help="write pages there that say what was expected of the data")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
+    from flows.nightly import nightly
+    from flows.parameters import FanOut, Location
+
+    try:
+        locations = [Location(uri=uri, source=options.source) for uri in options.locations]
+        fan_out = FanOut(processes=options.processes)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise SettingsError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+    outcome: dict[str, Any] = nightly(
+        locations or None,
+        fan_out=fan_out,
+        certified=options.certified,
+        ablations=options.ablations,
+        index=options.index,
+        docs=options.docs,
+    )
+    return outcome
+
+
+@contextmanager
+def _server(home: Path) -> Iterator[None]:
+    """The server that is configured; else one of our own, quiet, for as long as the block lasts."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    if PREFECT_API_URL.value():
+        yield
+        return
+    from flows.embedded_server import embedded_server
+
+    for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))
+    with (
+        embedded_server(home) as url,
+        # Nobody waits for the heartbeats of a process that the caller sees end, and stopping them takes a second each.
+        temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+    ):
+        yield
+
+
+def _failed_checks() -> tuple[type[DrsrError], ...]:
+    return ()
+
+
+def _fail(error: DrsrError, code: int) -> int:
+    print(f"drsr: {error}", file=sys.stderr)
+    return code

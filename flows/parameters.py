@@ -1,0 +1,109 @@
+"""What flows can be told: typed, validated before a run starts, and shown as a form by Prefect's page."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from drsr.offline.commands.ingest import FORMATS
+from drsr.offline.labels import Selection, Shard
+
+Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(min_length=1)]
+DATE = "{date}"
+"""Stands for a day, as 2026-11-16, in the location of a backfill."""
+MOST_DAYS = 3_660
+
+
+class _Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Location(_Parameters):
+    """A place that recorded runs are read from."""
+
+    uri: Name
+    """A path, a glob, an archive, a bucket: any fsspec URI. Credentials come from the environment, not from here."""
+    source: Name | None = None
+    """Name of the origin; by default the first folder below the location."""
+    format: str | None = None
+    """By default every file's format is detected."""
+
+    @field_validator("format")
+    @classmethod
+    def _is_known(cls, value: str | None) -> str | None:
+        if value is not None and value not in FORMATS:
+            raise ValueError(f"unknown format; one of {', '.join(FORMATS)}")
+        return value
+
+    @field_validator("uri")
+    @classmethod
+    def _holds_no_password(cls, value: str) -> str:
+        if "@" in value.partition("://")[2].partition("/")[0]:
+            raise ValueError("a parameter is shown to everybody; put the credentials into the environment")
+        return value
+
+
+class Days(_Parameters):
+    """A range of days (UTC), both included."""
+
+    since: datetime.date
+    until: datetime.date
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Days:
+        days = (self.until - self.since).days
+        if days < 0:
+            raise ValueError(f"{self.until} is before {self.since}")
+        if days > MOST_DAYS:
+            raise ValueError(f"{days:,} days are more than {MOST_DAYS:,}")
+        return self
+
+    def __iter__(self) -> Iterator[datetime.date]:  # type: ignore[override]
+        for number in range((self.until - self.since).days + 1):
+            yield self.since + datetime.timedelta(days=number)
+
+
+class Part(_Parameters):
+    """Which trajectories to work on; by default all."""
+
+    source: Name | None = None
+    split: Literal["train", "validation", "test"] | None = None
+    days: Days | None = None
+    """When they came into the catalog."""
+
+    def selection(self, shard: Shard | None = None) -> Selection:
+        since, until = (None, None) if self.days is None else (self.days.since, self.days.until)
+        return Selection(self.source, self.split, since, until, shard)
+
+
+class FanOut(_Parameters):
+    """How label and featurize are spread."""
+
+    over: Literal["processes", "work-pool", "dask"] = "processes"
+    """`processes` of this machine; `work-pool`: shards as flow runs of their own, taken by whatever workers poll the
+    pool; `dask`: shards as tasks on a Dask cluster."""
+    processes: Count = 1
+    """Of this machine; also the size of a Dask cluster that is started for this run."""
+    states_per_shard: Count = 200
+    """About this many: a shard is worth minutes, because each loads the language model once."""
+    most_shards: Annotated[int, Field(ge=1, le=1_000)] = 64
+    attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    """How often a shard is started whose worker was lost."""
+    poll_seconds: Annotated[float, Field(gt=0)] = 5.0
+    dask_scheduler: Name | None = None
+    """Address of a running scheduler, such as tcp://host:8786; by default a cluster is started on this machine."""
+
+
+EVERYTHING = Part()
+HERE = FanOut()
+
+
+def of_day(location: Location, day: datetime.date) -> Location:
+    """The location of one day; its URI must have a place for it."""
+    if DATE not in location.uri:
+        raise ValueError(f"{location.uri!r} has no {DATE} in it, so every day would be read at the same place")
+    return location.model_copy(update={"uri": location.uri.replace(DATE, day.isoformat())})

@@ -1,0 +1,58 @@
+"""The flow `publish`: a package in an index, if the policy is admissible and not worse than the released one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+
+from drsr.errors import ReleaseRefused
+from drsr.offline.publish import PublishOrder, find_calibration
+from drsr.offline.publish import publish as publish_policy
+from drsr.offline.succession import NOT_WORSE, not_worse
+from flows.faults import RETRIES
+from flows.parameters import Name
+from flows.places import opened
+from flows.stage_tasks import GPU, TIMEOUTS
+
+HELD_BACK = frozenset({"admissible", NOT_WORSE})
+"""Checks whose failure is an outcome: the released policy stays. Any other failure is a fault, and fails the run."""
+
+
+@task(name="publish-policy", tags=[GPU], **RETRIES)
+def publish_calibrated(index: str, calibration: str | None) -> dict[str, Any]:
+    """Publish, or say why the released policy stays."""
+    with opened() as place:
+        order = PublishOrder(index=Path(index), device=place.settings.device, more_checks=((NOT_WORSE, not_worse),))
+        try:
+            published = publish_policy(
+                place.catalog, place.artifacts, find_calibration(place.catalog, calibration), order
+            )
+        except ReleaseRefused as refusal:
+            return held_back(refusal)
+    return {
+        "published": True,
+        "is_new": published.is_new,
+        "version": published.record.version,
+        "abstains_always": published.record.abstains_always,
+        "wheel": str(published.wheel.absolute()),
+        "index": str(Path(index).absolute()),
+        "lineage": published.record.lineage,
+        "gates": [gate._asdict() for gate in published.gates],
+    }
+
+
+@flow(name="publish", timeout_seconds=TIMEOUTS["publish"])
+def publish(index: Name = "var/index", calibration: Name | None = None) -> dict[str, Any]:
+    """Publish the latest calibration, or the one whose key begins so."""
+    return publish_calibrated(index, calibration)
+
+
+def held_back(refusal: ReleaseRefused) -> dict[str, Any]:
+    """What became of a policy that is not to be published; the refusal itself where something is wrong with it."""
+    gates = [{"check": check, "passed": passed, "detail": detail} for check, passed, detail in refusal.gates]
+    failed = {str(gate["check"]) for gate in gates if not gate["passed"]}
+    if not failed or not failed <= HELD_BACK:
+        raise refusal
+    return {"published": False, "reason": refusal.what, "gates": gates}

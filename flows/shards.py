@@ -1,0 +1,58 @@
+"""Shards of a stage: how many there are, and what to do about one from what is known of its flow run. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from drsr.offline.labels import Shard
+
+STARTING_SECONDS = 300.0
+"""A flow run that says it runs, but has not shown itself in the catalog for so long, is taken for lost."""
+SUBMITTED_SECONDS = 600.0
+"""A worker that took a flow run and has not begun it after so long is taken for lost."""
+
+
+class Step(StrEnum):
+    WAIT = "wait"
+    DONE = "done"
+    RESTART = "restart"
+    """Its worker is lost."""
+    FAILED = "failed"
+
+
+class Sight(NamedTuple):
+    """What is known of a shard's flow run at a moment."""
+
+    state: str
+    """Prefect's type of its state: SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CRASHED, CANCELLED, ..."""
+    seconds: float
+    """Since it has been in that state."""
+    holder_lives: bool | None
+    """Whether the process that works on it renews its claim in the catalog; None: there is no claim."""
+
+
+def shards_for(states: int, states_per_shard: int, most: int) -> list[Shard]:
+    """So many that each has about that many states."""
+    count = max(1, min(most, -(-states // states_per_shard)))
+    return [Shard(number, count) for number in range(count)]
+
+
+def next_step(sight: Sight) -> Step:
+    """What to do about a shard.
+
+    A worker that is killed alone takes its flow run along: CRASHED. A machine that is lost leaves it RUNNING for ever;
+    then the claim that the flow run renewed every few seconds tells.
+    """
+    if sight.state == "COMPLETED":
+        return Step.DONE
+    if sight.state == "CRASHED":
+        return Step.RESTART
+    if sight.state in ("FAILED", "CANCELLED", "CANCELLING"):
+        return Step.FAILED
+    if sight.state == "RUNNING":
+        silent = sight.holder_lives is None and sight.seconds > STARTING_SECONDS
+        return Step.RESTART if silent or sight.holder_lives is False else Step.WAIT
+    if sight.state == "PENDING" and sight.seconds > SUBMITTED_SECONDS:
+        return Step.RESTART
+    return Step.WAIT

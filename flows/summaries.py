@@ -1,0 +1,118 @@
+"""What a run leaves for people: sentences, tables, links and a plot, as artifacts of the Prefect run."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect.artifacts import (
+    create_image_artifact,
+    create_link_artifact,
+    create_markdown_artifact,
+    create_table_artifact,
+)
+
+Results = Mapping[str, Mapping[str, Any]]
+"""What each stage said, by stage."""
+
+
+def show_plot(key: str, png: bytes, description: str) -> None:
+    """A plot as an artifact of the present run. It travels in the artifact itself: nothing else has to be served."""
+    data = base64.b64encode(png).decode("ascii")
+    create_image_artifact(image_url=f"data:image/png;base64,{data}", key=key, description=description)
+
+
+def leave_summary(results: Results, seconds: Mapping[str, float], headline: str, docs: Path | None) -> None:
+    """The summary of a refresh: what was done, the numbers of the policy, the checks, and where to look."""
+    text = "\n".join(
+        [f"# {headline}", "", *(f"- **{stage}**: {said(stage, result)}" for stage, result in results.items())]
+    )
+    create_markdown_artifact(markdown=text, key="refresh", description=headline)
+    create_table_artifact(table=stage_rows(results, seconds), key="stages", description="What each stage did.")
+    numbers = policy_rows(results)
+    if numbers:
+        create_table_artifact(table=numbers, key="policy", description="The operating point, and how the policy does.")
+    gates = list(results.get("publish", {}).get("gates", ()))
+    if gates:
+        create_table_artifact(table=gates, key="checks", description="The checks before publishing.")
+    for key, (address, what) in links(results, docs).items():
+        create_link_artifact(link=address, link_text=what, key=key)
+
+
+def stage_rows(results: Results, seconds: Mapping[str, float]) -> list[dict[str, Any]]:
+    """A row per stage."""
+    return [
+        {"stage": stage, "did": said(stage, result), "seconds": round(seconds.get(stage, 0.0), 1)}
+        for stage, result in results.items()
+    ]
+
+
+def policy_rows(results: Results) -> list[dict[str, Any]]:
+    """A row per number, on validation and, where it was evaluated, on test."""
+    found = results.get("calibrate", {})
+    names = ("max_cardinality", "uncertainty_coefficient", "risk_threshold", "unsafe_rate", "mean_harm", "mean_removal")
+    rows = [{"split": "validation", "number": name, "value": found[name]} for name in names if name in found]
+    for metric in results.get("evaluate", {}).get("metrics", ()):
+        rows.append({"split": "test", "number": metric.get("metric"), "value": metric.get("value")})
+    return rows
+
+
+def links(results: Results, docs: Path | None) -> dict[str, tuple[str, str]]:
+    """Address and words of each link, by key."""
+    found = {}
+    published = results.get("publish", {})
+    if "wheel" in published:
+        found["wheel"] = (Path(published["wheel"]).as_uri(), f"drsr-policy {published['version']}")
+        found["index"] = (Path(published["index"]).as_uri(), "the index that pip installs from")
+    if docs is not None:
+        found["data-docs"] = ((docs.absolute() / "index.html").as_uri(), "what was expected of the data, and held")
+    return found
+
+
+def said(stage: str, result: Mapping[str, Any]) -> str:
+    """What a stage did, in a sentence."""
+    match stage:
+        case "ingest":
+            return _ingested(result)
+        case "freeze":
+            return f"{result['frozen']:,} trajectories frozen, {result['states']:,} decision states"
+        case "label" | "featurize":
+            return _spread("labelled" if stage == "label" else "featurized", result)
+        case "train":
+            how = f"trained in {result['seconds']:.0f} s" if result["is_new"] else "these inputs gave a scorer before"
+            return f"{how}, on {result['train_sets']:,} sets of {result['train_trajectories']:,} trajectories"
+        case "calibrate":
+            return str(result["explanation"])
+        case "evaluate":
+            what = f"{result['sets']:,} sets of {result['trajectories']:,} trajectories"
+            return f"{result['scorers']} configurations judged on {what} of {result['split']}"
+        case "publish":
+            return _published(result)
+    return ", ".join(f"{key} {value}" for key, value in result.items())
+
+
+def _ingested(result: Mapping[str, Any]) -> str:
+    if result["files"] == result["unchanged_files"]:
+        return f"nothing new in {result['files']:,} files"
+    runs = f"{result['added']:,} runs added, {result['superseded']:,} superseded"
+    refused = sum(result.get("quarantined", {}).values())
+    return f"{runs}{f', {refused:,} quarantined: drsr status --quarantined' if refused else ''}"
+
+
+def _spread(word: str, result: Mapping[str, Any]) -> str:
+    text = f"{result['states']:,} states {word}"
+    if "shards" in result:
+        text += f" in {result['shards']:,} shards"
+    if result.get("lost_workers"):
+        text += f", {result['lost_workers']:,} workers were lost on the way"
+    excluded: Sequence[tuple[str, int]] = sorted(result.get("excluded", {}).items())
+    return text + "".join(f", {count:,} excluded: {reason}" for reason, count in excluded)
+
+
+def _published(result: Mapping[str, Any]) -> str:
+    if not result["published"]:
+        return f"the released policy stays: {result['reason']}"
+    what = f"drsr-policy {result['version']}{', which abstains always' if result['abstains_always'] else ''}"
+    return f"published {what}" if result["is_new"] else f"{what} had been published before"

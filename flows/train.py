@@ -1,0 +1,38 @@
+"""The flow `train`: fit the scorer on the present labels and features, unless the same gave one before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, task
+
+from drsr.backbone.cache_folder import cache_folder
+from drsr.offline.params import load_params
+from drsr.offline.train import read_inputs
+from drsr.offline.train import train as train_scorers
+from flows.faults import RETRIES
+from flows.parameters import Count, Name
+from flows.places import opened
+from flows.stage_tasks import TIMEOUTS
+
+
+@task(name="train-scorer", **RETRIES)
+def train_scorer(view: str, labeler: str, workers: int) -> dict[str, Any]:
+    """Fit the full scorer; a run that was killed goes on from its checkpoint on this machine."""
+    with opened() as place:
+        inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "train")
+        (trained,) = train_scorers(
+            place.catalog,
+            place.artifacts,
+            inputs,
+            load_params().train,
+            checkpoints=cache_folder() / "training",
+            workers=workers,
+        )
+    return trained.record.to_json() | {"is_new": trained.is_new}
+
+
+@flow(name="train", timeout_seconds=TIMEOUTS["train"])
+def train(view: Name = "default", labeler: Name = "default", workers: Count = 2) -> dict[str, Any]:
+    """Fit the scorer. `workers` are threads, and change no bit of the result."""
+    return train_scorer(view, labeler, workers)
