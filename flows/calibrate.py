@@ -8,11 +8,6 @@ from typing import Any
 
 from prefect import flow, task
 
-from drsr.offline.calibrate import calibrate as choose_point
-from drsr.offline.calibrate import operating_point, plain_search
-from drsr.offline.calibration_files import write_files
-from drsr.offline.params import load_params
-from drsr.offline.train import read_inputs
 from flows.faults import RETRIES
 from flows.parameters import Name
 from flows.places import opened
@@ -23,10 +18,15 @@ from flows.summaries import show_plot
 @task(name="choose-operating-point", **RETRIES)
 def choose_operating_point(view: str, labeler: str, certified: bool) -> dict[str, Any]:
     """Calibrate, and leave the operating curve as an artifact of the run."""
+    from drsr.offline.calibrate import calibrate, operating_point, plain_search
+    from drsr.offline.calibration_files import write_files
+    from drsr.offline.params import load_params
+    from drsr.offline.train import read_inputs
+
     params = load_params()
     with opened() as place, tempfile.TemporaryDirectory() as folder:
         inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "calibrate")
-        calibrated = choose_point(place.catalog, place.artifacts, inputs, params, certified=certified)
+        calibrated = calibrate(place.catalog, place.artifacts, inputs, params, certified=certified)
         searched = plain_search(place.artifacts, inputs, calibrated, params.calibrate)
         files = write_files(Path(folder), searched, operating_point(calibrated.record), params.calibrate)
         plot = next(path for path in files if path.name == "operating_curve.png")

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,8 +31,11 @@ class ServerNotStarted(DrsrError):
 
 
 @contextmanager
-def embedded_server(home: Path) -> Iterator[str]:
-    """The API's URL of a server that keeps its database, and its log, in a folder."""
+def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) -> Iterator[str]:
+    """The API's URL of a server that keeps its database, and its log, in a folder.
+
+    It takes seconds to start; `meanwhile` is called in them.
+    """
     home.mkdir(parents=True, exist_ok=True)
     log = home / "server.log"
     port = _free_port()
@@ -42,6 +45,7 @@ def embedded_server(home: Path) -> Iterator[str]:
     with log.open("ab") as file:
         process = subprocess.Popen(command, env=_environment(home), stdout=file, stderr=file, stdin=subprocess.DEVNULL)
     try:
+        meanwhile()
         _wait_for(process, url, log)
         yield url
     finally:

@@ -6,10 +6,6 @@ from typing import Any
 
 from prefect import flow, task
 
-from drsr.backbone.cache_folder import cache_folder
-from drsr.offline.ablations import FULL
-from drsr.offline.params import load_params
-from drsr.offline.scorer_evaluation import evaluate_ablations
 from flows.faults import RETRIES
 from flows.parameters import Count, Name
 from flows.places import opened
@@ -19,6 +15,11 @@ from flows.stage_tasks import TIMEOUTS
 @task(name="judge-on-test", **RETRIES)
 def judge_on_test(view: str, labeler: str, ablations: bool, workers: int) -> dict[str, Any]:
     """Judge on the test split."""
+    from drsr.backbone.cache_folder import cache_folder
+    from drsr.offline.ablations import FULL
+    from drsr.offline.params import load_params
+    from drsr.offline.scorer_evaluation import evaluate_ablations
+
     with opened() as place:
         evaluated = evaluate_ablations(
             place.catalog,

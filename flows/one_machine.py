@@ -30,8 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own."""
     options = _parser().parse_args(arguments)
     try:
+        parameters = _parameters(options)
         with _server(Path.cwd() / HOME):
-            outcome = _run(options)
+            from flows.nightly import nightly
+
+            outcome: dict[str, Any] = nightly(**parameters)
     except (ReleaseRefused, *_failed_checks()) as error:
         return _fail(error, 1)
     except DrsrError as error:
@@ -72,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace) -> dict[str, Any]:
-    from flows.nightly import nightly
+def _parameters(options: argparse.Namespace) -> dict[str, Any]:
+    """Checked before anything is started."""
     from flows.parameters import FanOut, Location
 
     try:
@@ -82,15 +85,14 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
     except ValidationError as error:
         problem = error.errors()[0]
         raise SettingsError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
-    outcome: dict[str, Any] = nightly(
-        locations or None,
-        fan_out=fan_out,
-        certified=options.certified,
-        ablations=options.ablations,
-        index=options.index,
-        docs=options.docs,
-    )
-    return outcome
+    same = {name: getattr(options, name) for name in ("certified", "ablations", "index", "docs")}
+    return {"locations": locations or None, "fan_out": fan_out, **same}
+
+
+def _load_stages() -> None:
+    """What the first task needs anyway; it takes as long as the server takes to start."""
+    import drsr.offline.calibrate
+    import drsr.offline.training  # noqa: F401
 
 
 @contextmanager
@@ -106,7 +108,7 @@ def _server(home: Path) -> Iterator[None]:
     for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))
     with (
-        embedded_server(home) as url,
+        embedded_server(home, _load_stages) as url,
         # Nobody waits for the heartbeats of a process that the caller sees end, and stopping them takes a second each.
         temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):

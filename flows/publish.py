@@ -8,27 +8,25 @@ from typing import Any
 from prefect import flow, task
 
 from drsr.errors import ReleaseRefused
-from drsr.offline.publish import PublishOrder, find_calibration
-from drsr.offline.publish import publish as publish_policy
-from drsr.offline.succession import NOT_WORSE, not_worse
 from flows.faults import RETRIES
 from flows.parameters import Name
 from flows.places import opened
 from flows.stage_tasks import GPU, TIMEOUTS
 
-HELD_BACK = frozenset({"admissible", NOT_WORSE})
+HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 """Checks whose failure is an outcome: the released policy stays. Any other failure is a fault, and fails the run."""
 
 
 @task(name="publish-policy", tags=[GPU], **RETRIES)
 def publish_calibrated(index: str, calibration: str | None) -> dict[str, Any]:
     """Publish, or say why the released policy stays."""
+    from drsr.offline.publish import PublishOrder, find_calibration, publish
+    from drsr.offline.succession import NOT_WORSE, not_worse
+
     with opened() as place:
         order = PublishOrder(index=Path(index), device=place.settings.device, more_checks=((NOT_WORSE, not_worse),))
         try:
-            published = publish_policy(
-                place.catalog, place.artifacts, find_calibration(place.catalog, calibration), order
-            )
+            published = publish(place.catalog, place.artifacts, find_calibration(place.catalog, calibration), order)
         except ReleaseRefused as refusal:
             return held_back(refusal)
     return {

@@ -6,10 +6,6 @@ from typing import Any
 
 from prefect import flow, task
 
-from drsr.backbone.cache_folder import cache_folder
-from drsr.offline.params import load_params
-from drsr.offline.train import read_inputs
-from drsr.offline.train import train as train_scorers
 from flows.faults import RETRIES
 from flows.parameters import Count, Name
 from flows.places import opened
@@ -19,9 +15,13 @@ from flows.stage_tasks import TIMEOUTS
 @task(name="train-scorer", **RETRIES)
 def train_scorer(view: str, labeler: str, workers: int) -> dict[str, Any]:
     """Fit the full scorer; a run that was killed goes on from its checkpoint on this machine."""
+    from drsr.backbone.cache_folder import cache_folder
+    from drsr.offline.params import load_params
+    from drsr.offline.train import read_inputs, train
+
     with opened() as place:
         inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "train")
-        (trained,) = train_scorers(
+        (trained,) = train(
             place.catalog,
             place.artifacts,
             inputs,

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, select
 import drsr
 from drsr.contracts import Tokenizer
 from drsr.offline.artifacts import ArtifactStore
-from drsr.offline.calibrate import CALIBRATION_VERSION
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import count_unfrozen
 from drsr.offline.catalog.records import finish_run, start_run
@@ -30,7 +29,6 @@ from drsr.offline.label import count_pending
 from drsr.offline.labels import Selection, configured_identity, find_labeler, labeler_named
 from drsr.offline.lineage_rows import labeler_of, present_states
 from drsr.offline.params import Params
-from drsr.offline.training import TRAINING_VERSION
 from drsr.settings import Settings
 from drsr.view import Caps
 
@@ -81,6 +79,9 @@ def waiting(
 
 def stamp(catalog: Catalog, params: Params, *, view: str, labeler: str, certified: bool) -> str | None:
     """Changes whenever a refresh could come to another end; None where there is nothing that could be fitted yet."""
+    from drsr.offline.calibrate import CALIBRATION_VERSION  # these two need torch, and the rest of this file does not
+    from drsr.offline.training import TRAINING_VERSION
+
     with catalog.reading() as connection:
         found, labeler_id = find_view(connection, view), labeler_named(connection, labeler)
         if found is None or labeler_id is None:

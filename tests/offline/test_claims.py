@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
-from drsr.offline.claims import LEASE_SECONDS, Claims, is_gone, this_worker
+from drsr.offline.claims import LEASE_SECONDS, Claims, holder_lives, is_gone, this_worker
 
 
 def test_this_process_is_not_gone_and_an_ended_one_is() -> None:
@@ -62,3 +62,17 @@ def test_claims_end_with_the_worker(catalog: Catalog) -> None:
             assert [row.item for row in connection.execute(select(Claim.item))] == ["b"]
     with catalog.reading() as connection:
         assert connection.execute(select(Claim.item)).all() == []
+
+
+def test_whether_the_holder_of_an_item_lives(catalog: Catalog) -> None:
+    with Claims(catalog, "shard") as claims, catalog.writing() as connection:
+        assert holder_lives(connection, "shard", "a") is None
+        claims.take(connection, "a")
+        assert holder_lives(connection, "shard", "a") is True
+        silent = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=LEASE_SECONDS + 1)
+        connection.execute(update(Claim).values(heartbeat_at=silent))
+        assert holder_lives(connection, "shard", "a") is False
+        now = datetime.datetime.now(datetime.UTC)
+        gone = this_worker().rpartition("/")[0] + "/1"
+        connection.execute(update(Claim).values(heartbeat_at=now, worker=gone))
+        assert holder_lives(connection, "shard", "a") is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from drsr.offline.freeze import freeze
 from drsr.offline.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.ingest import ingest
 from drsr.offline.label import count_pending, label, label_run
-from drsr.offline.labels import Selection, find_labeler
+from drsr.offline.labels import Selection, Shard, find_labeler, pending_states
 from drsr.offline.plan import make_plan, price
 from drsr.offline.remeasure import remeasure
 from drsr.offline.states import freeze_trajectory
@@ -115,6 +116,28 @@ def test_parts_of_the_work_add_up_to_the_whole(frozen: Catalog, artifacts: Artif
     with frozen.reading() as connection:
         labeler_id = find_labeler(connection, "default", plan.identity)
         assert count_pending(connection, plan.freezing, labeler_id, Selection()) == 0
+
+
+def test_shards_have_nothing_in_common_and_days_are_whole(
+    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll
+) -> None:
+    plan = label_run(scorer, "float32", CAPS)
+    today = datetime.datetime.now(datetime.UTC).date()
+    yesterday, tomorrow = (today + datetime.timedelta(days=days) for days in (-1, 1))
+
+    def states(part: Selection) -> list[int]:
+        with frozen.reading() as connection:
+            query = pending_states([DecisionState.id], plan.freezing, None, part)
+            return sorted(connection.execute(query).scalars())
+
+    everything = states(Selection())
+    for of in (1, 2, 3, 5):
+        shards = [states(Selection(shard=Shard(number, of))) for number in range(of)]
+        assert sorted(state for shard in shards for state in shard) == everything
+    assert states(Selection(since=yesterday, until=tomorrow)) == everything
+    assert states(Selection(until=yesterday)) == states(Selection(since=tomorrow)) == []
+    halves = [run(frozen, artifacts, scorer, part=Selection(shard=Shard(number, 2))).states for number in range(2)]
+    assert sum(halves) == len(everything) == 4
 
 
 def test_another_backbone_needs_another_labeler(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:

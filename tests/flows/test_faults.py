@@ -1,0 +1,82 @@
+"""Only what may pass by itself is tried again."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from prefect.states import Completed, Failed, State
+from sqlalchemy.exc import OperationalError
+
+from drsr.errors import ArtifactCorrupt, CatalogRevisionMismatch, CatalogUnreachable, InputError, ReleaseRefused
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.worker_processes import WorkerFailed
+from flows.faults import DELAYS, RETRIES, is_passing, is_worth_another_try
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CatalogUnreachable("locked", passing=True),
+        WorkerFailed("the connection was lost", passing=True),
+        OperationalError("SELECT 1", {}, Exception("deadlock detected")),
+        ConnectionResetError(errno.ECONNRESET, "reset"),
+    ],
+)
+def test_faults_that_pass(error: Exception) -> None:
+    assert is_passing(error)
+    assert is_worth_another_try(None, None, failed(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CatalogUnreachable("read-only"),
+        CatalogRevisionMismatch("another migration"),
+        ArtifactCorrupt("cut short"),
+        ReleaseRefused("a check failed"),
+        WorkerFailed("all workers were killed"),
+        InputError("empty"),
+        ValueError("a bug"),
+        MemoryError(),
+    ],
+)
+def test_everything_else_fails_at_once(error: Exception) -> None:
+    assert not is_passing(error)
+    assert not is_worth_another_try(None, None, failed(error))
+
+
+def test_a_timeout_is_not_tried_again() -> None:
+    assert not is_worth_another_try(None, None, Failed(name="TimedOut", data=ConnectionResetError()))
+
+
+def test_a_state_without_an_error() -> None:
+    assert not is_worth_another_try(None, None, Completed(data=3))
+
+
+def test_each_further_attempt_waits_longer() -> None:
+    assert list(DELAYS) == sorted(DELAYS)
+    assert RETRIES["retries"] == len(RETRIES["retry_delay_seconds"])
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (OSError(errno.ENOSPC, "no space left"), False),
+        (OSError(errno.EROFS, "read-only"), False),
+        (PermissionError("not yours"), False),
+        (OSError(errno.EIO, "input/output error"), True),
+        (TimeoutError("no answer"), True),
+        (RuntimeError("SlowDown"), True),
+    ],
+)
+def test_failures_of_storage(error: Exception, passing: bool, tmp_path: Any) -> None:
+    store = ArtifactStore(str(tmp_path))
+    with pytest.raises(CatalogUnreachable) as raised, store._reaching():
+        raise error
+    assert raised.value.passing is passing
+
+
+def failed(error: Exception) -> State[Any]:
+    return Failed(data=error)

@@ -1,0 +1,68 @@
+"""prefect.yaml names flows that exist, with parameters that they take, on the two pools."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prefect import Flow
+
+from flows.nightly import ORDER
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = yaml.safe_load((ROOT / "prefect.yaml").read_text())
+DEPLOYMENTS = {deployment["name"]: deployment for deployment in DOCUMENT["deployments"]}
+
+
+def flow_of(deployment: dict[str, Any]) -> Flow:
+    path, name = deployment["entrypoint"].split(":")
+    found = getattr(import_module(path.removesuffix(".py").replace("/", ".")), name)
+    assert isinstance(found, Flow)
+    return found
+
+
+def test_there_is_one_for_every_flow() -> None:
+    assert set(DEPLOYMENTS) == {*ORDER, "nightly", "backfill", "label-shard", "featurize-shard"}
+
+
+@pytest.mark.parametrize("name", sorted(DEPLOYMENTS))
+def test_a_deployment_runs_a_flow_of_its_name(name: str) -> None:
+    deployment = DEPLOYMENTS[name]
+    flow = flow_of(deployment)
+    assert flow.name == name
+    given = deployment.get("parameters", {})
+    needed = {
+        parameter.name: VALUES[parameter.name]
+        for parameter in inspect.signature(flow.fn).parameters.values()
+        if parameter.default is inspect.Parameter.empty
+    }
+    flow.validate_parameters(needed | given)
+    assert flow.timeout_seconds
+
+
+VALUES: dict[str, Any] = {"shard": 0, "of": 2, "days": {"since": "2026-11-01", "until": "2026-11-02"}}
+"""For the parameters that have no default."""
+
+
+def test_only_shards_need_the_gpu_pool_and_are_limited_there() -> None:
+    on_gpu = {name for name, deployment in DEPLOYMENTS.items() if deployment["work_pool"]["name"] == "gpu"}
+    assert on_gpu == {"label-shard", "featurize-shard"}
+    assert all(DEPLOYMENTS[name]["concurrency_limit"]["limit"] >= 1 for name in on_gpu)
+
+
+def test_the_night_is_scheduled_alone_and_fans_out_over_the_pool() -> None:
+    nightly = DEPLOYMENTS["nightly"]
+    assert [schedule["cron"] for schedule in nightly["schedules"] if schedule["active"]] == ["15 2 * * *"]
+    assert nightly["concurrency_limit"]["limit"] == 1
+    assert nightly["parameters"]["fan_out"]["over"] == "work-pool"
+
+
+def test_no_secret_is_a_parameter() -> None:
+    words = ("password", "secret", "token", "key", "url")
+    for deployment in DEPLOYMENTS.values():
+        names = inspect.signature(flow_of(deployment).fn).parameters
+        assert not [name for name in names if any(word in name for word in words)]
