@@ -5,6 +5,9 @@ BIN := .venv/bin
 # Quiet and offline: nothing phones home, nothing asks a hub.
 export HF_HUB_OFFLINE := 1
 export DO_NOT_TRACK := 1
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export DVC_NO_ANALYTICS := 1
+export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

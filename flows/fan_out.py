@@ -69,7 +69,7 @@ def _over_dask(
 
 def _dask(choice: FanOut) -> TaskRunner[Any]:
     try:
-        from prefect_dask import DaskTaskRunner
+        from prefect_dask.task_runners import DaskTaskRunner
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "prefect_dask", "dask", needed_for="fan-out over Dask") from None
     if choice.dask_scheduler is not None:

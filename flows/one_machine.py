@@ -35,10 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from flows.nightly import nightly
 
             outcome: dict[str, Any] = nightly(**parameters)
-    except (ReleaseRefused, *_failed_checks()) as error:
-        return _fail(error, 1)
     except DrsrError as error:
-        return _fail(error, 2)
+        print(f"drsr: {error}", file=sys.stderr)
+        return 1 if isinstance(error, ReleaseRefused) else 2
     except KeyboardInterrupt:
         print("drsr: interrupted; what was recorded stays, and the next run goes on from there", file=sys.stderr)
         return 130
@@ -113,12 +112,3 @@ def _server(home: Path) -> Iterator[None]:
         temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         yield
-
-
-def _failed_checks() -> tuple[type[DrsrError], ...]:
-    return ()
-
-
-def _fail(error: DrsrError, code: int) -> int:
-    print(f"drsr: {error}", file=sys.stderr)
-    return code

@@ -129,5 +129,6 @@ def _restart(client: SyncPrefectClient, deployment: str, shard: _Watched, attemp
 
 def _start(deployment: str, name: str, parameters: Mapping[str, Any], attempt: int) -> FlowRun:
     shown = name if attempt == 1 else f"{name}, attempt {attempt}"
-    run: FlowRun = run_deployment(deployment, parameters=dict(parameters), timeout=0, flow_run_name=shown)
+    run = run_deployment(deployment, parameters=dict(parameters), timeout=0, flow_run_name=shown)
+    assert isinstance(run, FlowRun)  # it is a coroutine only for those who are in an event loop
     return run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-FOLDERS = ("drsr", "expectations", "benchmarks", "migrations", "scripts")
+FOLDERS = ("drsr", "flows", "expectations", "benchmarks", "migrations", "scripts")
 BLOCK = re.compile(r"(<!-- map -->\n).*?(<!-- end of map -->)", re.DOTALL)
 
 

@@ -1,10 +1,23 @@
-"""Hypothesis profiles: fixed examples for `make test`, fresh ones for `make fuzz`, which sets DRSR_FUZZ_EXAMPLES."""
+"""Hypothesis profiles: fixed examples for `make test`, fresh ones for `make fuzz`, which sets DRSR_FUZZ_EXAMPLES.
+
+And nothing phones home, also where tests are run without the Makefile, which says the same.
+"""
 
 from __future__ import annotations
 
 import os
 
 from hypothesis import settings
+
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DVC_NO_ANALYTICS": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+os.environ.update(QUIET)
 
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
 # Whoever asks for more examples than usual wants to see new ones; a failure prints how to see it again.

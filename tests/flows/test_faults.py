@@ -6,7 +6,8 @@ import errno
 from typing import Any
 
 import pytest
-from prefect.states import Completed, Failed, State
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
 from sqlalchemy.exc import OperationalError
 
 from drsr.errors import ArtifactCorrupt, CatalogRevisionMismatch, CatalogUnreachable, InputError, ReleaseRefused
