@@ -7,9 +7,11 @@ for any more; none of it is of use to whoever ran a flow.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -40,10 +42,9 @@ def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) 
     log = home / "server.log"
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+    command = [sys.executable, "-m", "flows.embedded_server", str(port)]
     with log.open("ab") as file:
-        process = subprocess.Popen(command, env=_environment(home), stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, env=_environment(home), stdout=file, stderr=file, stdin=subprocess.PIPE)
     try:
         meanwhile()
         _wait_for(process, url, log)
@@ -51,10 +52,10 @@ def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) 
     finally:
         process.terminate()
         try:
-            process.wait(STOP_SECONDS)
+            process.communicate(timeout=STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -81,8 +82,25 @@ def _wait_for(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     raise ServerNotStarted(f"the embedded Prefect server {what}", where=str(log), hint=hint)
 
 
+def serve(port: int) -> None:
+    """Run the server in this process until standard input closes: it ends with whoever started it, also if killed."""
+    import uvicorn
+
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    uvicorn.run("prefect.server.api.server:create_app", factory=True, host="127.0.0.1", port=port, log_level="error")
+
+
+def _end_with_input() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

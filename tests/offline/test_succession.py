@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drsr.contracts import SetScorer
 from drsr.offline.calibrate import frozen_rule
 from drsr.offline.catalog.trained import get_training_run
 from drsr.offline.examples import ExampleFrame
@@ -18,7 +19,7 @@ from drsr.offline.release_gates import Subject
 from drsr.offline.scored_sets import score_frame
 from drsr.offline.succession import NOT_WORSE, Performance, compare, judge_succession, not_worse, performance
 from drsr.offline.train import load_trained, read_inputs
-from drsr.selection import SelectionRule, select
+from drsr.selection import ProposedSets, SelectionRule, select
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
 
 LIMITS = {"max_unsafe_rate": 0.10, "max_mean_harm": 0.02}
@@ -74,13 +75,19 @@ def test_performance_is_that_of_the_calibration_and_of_selecting_state_by_state(
     assert never == (0.0, 0.0, 0.0)
 
 
-def slowly(scorer: object, frame: ExampleFrame, rule: SelectionRule, coefficient: float) -> Performance:
+def slowly(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coefficient: float) -> Performance:
     """One state after the other, by the function that decides online."""
-    sets = score_frame(scorer, frame).proposed(coefficient)  # type: ignore[type-var,arg-type]
+    sets = score_frame(scorer, frame).proposed(coefficient)
     removed, unsafe, harm = [], [], []
     for state in range(len(frame.state_ids)):
         rows = np.flatnonzero(frame.state == state)
-        mine = type(sets)(*(np.asarray(column)[rows] for column in sets))
+        mine = ProposedSets(
+            sets.cardinality[rows],
+            sets.direct_saving[rows],
+            sets.protocol_safe[rows],
+            sets.unsafe_score[rows],
+            sets.predicted_harm[rows],
+        )
         chosen = select(mine, int(frame.request_tokens[state]), rule).chosen
         if chosen is None:
             removed.append(0.0)

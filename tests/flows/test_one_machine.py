@@ -1,0 +1,96 @@
+"""A refresh on one machine, as the guide says it: publishes, leaves a summary, finds nothing new the second time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.nightly import ORDER
+from flows.one_machine import main
+from tests.flows.guide import commands, prints
+from tests.flows.made_up_runs import ROOT, write_params, write_runs
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_prefect: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with runs and parameters of its own."""
+    write_runs(tmp_path / "runs")
+    write_params(tmp_path)
+    (tmp_path / "var" / "prefect").mkdir(parents=True)
+    shutil.copyfile(migrated_prefect, tmp_path / "var" / "prefect" / "prefect.db")
+    monkeypatch.chdir(tmp_path)
+    for name in ("DRSR_CATALOG_URL", "DRSR_ARTIFACT_ROOT", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {
+        "DRSR_BACKBONE": tiny_model,
+        "DRSR_CACHE": str(tmp_path / "cache"),
+        "PREFECT_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(ROOT),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+@pytest.mark.timeout(900)  # two runs with a server each: half a minute on an idle machine
+def test_the_guide_runs(place: Path) -> None:
+    found = commands("On one machine")
+    assert len(found) == 2
+    for command in found:
+        assert command.words[:3] == ("python", "-m", "flows.nightly")
+        done = subprocess.run(
+            [sys.executable, *command.words[1:]], capture_output=True, text=True, env=dict(os.environ)
+        )
+        assert (done.returncode, done.stderr) == (0, ""), "nothing but the summary, and no noise of the server"
+        assert prints(command.shown, done.stdout), (
+            f"{command.words} no longer prints\n{command.shown}\nbut\n{done.stdout}"
+        )
+    assert len(list((place / "var" / "index").rglob("*.whl"))) == 1
+    assert kept(
+        place, "SELECT flow.name, count(*) FROM flow JOIN flow_run ON flow.id = flow_id GROUP BY flow.name"
+    ) == {
+        **dict.fromkeys(ORDER, 1),
+        "nightly": 2,
+        "ingest": 2,
+    }
+    artifacts = kept(place, "SELECT key, type FROM artifact WHERE key IS NOT NULL")
+    assert {
+        "refresh": "markdown",
+        "stages": "table",
+        "policy": "table",
+        "checks": "table",
+        "operating-curve": "image",
+    }.items() <= artifacts.items()
+    assert {"wheel": "markdown", "index": "markdown"}.items() <= artifacts.items()
+    states = kept(place, "SELECT state_type, count(*) FROM flow_run GROUP BY state_type")
+    assert states == {"COMPLETED": 11}
+
+
+def kept(place: Path, query: str) -> dict[str, object]:
+    """From the embedded server's database."""
+    connection = sqlite3.connect(place / "var" / "prefect" / "prefect.db")
+    try:
+        return dict(connection.execute(query).fetchall())
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--processes", "0"], "processes: Input should be greater than or equal to 1"),
+        (["s3://key:secret@bucket/runs"], "put the credentials into the environment"),
+    ],
+)
+def test_bad_parameters_are_refused_before_anything_starts(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
