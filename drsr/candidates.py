@@ -117,7 +117,8 @@ def invalid_protocol(found: Sequence[Violation]) -> Ineligible | None:
     if not broken:
         return None
     more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
-    return Ineligible(IneligibleReason.INVALID_PROTOCOL, f"{broken[0]}{more}")
+    # Without the call's id: whoever wrote the request chose it, and it would get into receipts.
+    return Ineligible(IneligibleReason.INVALID_PROTOCOL, f"{broken[0].place}{more}")
 
 
 def choose_candidates(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -73,8 +74,8 @@ class Decision:
     reason: Reason | None
     """Why nothing was removed, or in a session nothing more; None when this decision removed something."""
     detail: str
-    """One sentence more about the reason. Of the request it names at most an id, a role or a field, shortened; of a
-    failure its class and the place in drsr, never its text."""
+    """One sentence more about the reason, without a word of the request: of what cannot be read or breaks the protocol
+    it says where, of a failure the class and the place in drsr. `error` says more."""
     tokens_before: int | None
     """Tokens of the request as it came, counted with the policy's backbone; None where it could not be read."""
     tokens_after: int | None
@@ -235,7 +236,7 @@ class Policy:
             outcome = replace(outcome, milliseconds={"read": reading, **outcome.milliseconds})
             reason, detail = outcome.reason, outcome.detail
         except RequestError as caught:
-            reason, detail, error = Reason.UNREADABLE_REQUEST, excerpt(str(caught), 200), caught
+            reason, detail, error = Reason.UNREADABLE_REQUEST, _unreadable(caught), caught
         except Exception as caught:  # whatever it is: the agent goes on with its request
             reason, detail, error = Reason.INTERNAL_FAILURE, _described(caught), caught
         pruned = False
@@ -341,6 +342,16 @@ def request_body(messages: Any, request: Any, tools: Any, system: Any) -> Any:
         return request
     fields = {"messages": list(messages) if isinstance(messages, tuple) else messages, "tools": tools, "system": system}
     return {name: value for name, value in fields.items() if name == "messages" or value is not None}
+
+
+_PLACE = re.compile(r"(message|item) \d+")
+"""The places that name nothing but a number; a field's name is somebody's text."""
+
+
+def _unreadable(error: RequestError) -> str:
+    """Where the request cannot be read. Not why: a role, an id or a field that is wrong may be any text."""
+    place = error.where if error.where is not None and _PLACE.fullmatch(error.where) else "the request"
+    return f"{place} cannot be read; the decision's error says why"
 
 
 def _described(error: Exception) -> str:

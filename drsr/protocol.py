@@ -35,8 +35,13 @@ class Violation(NamedTuple):
     detail: str
     """What breaks it: the call's id, mostly."""
 
+    @property
+    def place(self) -> str:
+        """Which rule and where, without a word of the request."""
+        return f"{self.kind} at message {self.message}"
+
     def __str__(self) -> str:
-        return f"{self.kind} at message {self.message}" + (f" ({excerpt(self.detail)})" if self.detail else "")
+        return self.place + (f" ({excerpt(self.detail)})" if self.detail else "")
 
 
 class Pairing(NamedTuple):

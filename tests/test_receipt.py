@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from drsr.history import delete, read_history
 from drsr.offline import samples
 from drsr.policy import Decision
 from drsr.receipt import diff, explain, request_hash, restore
+from drsr.receipt_file import ReceiptFile
 from drsr.request import read_request
 from drsr.scripted_policy import scripted_policy
 from tests.messages import USER, answers, asks
@@ -68,16 +70,33 @@ def words() -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     "messages",
-    [words(), [USER], [*words(), {"role": "tool", "tool_call_id": "zebra", "content": "zebra"}], [{"role": "zebra"}]],
+    [
+        words(),
+        [USER],
+        [*words(), {"role": "tool", "tool_call_id": "zebra", "content": "zebra"}],
+        [*words(), asks("zebra", text="zebra"), USER, *words()],
+        [{"role": "zebra"}],
+        [{"role": "user", "content": [{"type": "zebra"}, {"type": "text", "zebra": 1}]}],
+        [USER, {"role": "assistant", "tool_calls": {"zebra": 1}}],
+        {"zebra": "zebra"},
+        "zebra",
+    ],
 )
-def test_no_text_of_the_request_is_in_a_receipt_unless_asked_for(messages: list[dict[str, Any]]) -> None:
+def test_no_text_of_the_request_is_in_a_receipt_unless_asked_for(messages: Any, tmp_path: Path) -> None:
     tools = [{"type": "function", "function": {"name": "zebra-tool"}}]
-    decision = scripted_policy().prune(messages, tools=tools)
-    shown = json.dumps({key: value for key, value in decision.receipt.items() if key != "detail"})
-    assert "zebra" not in shown
+    receipts = tmp_path / "receipts.jsonl"
+    decision = scripted_policy(receipts=ReceiptFile(receipts)).prune(messages, tools=tools)
+    for shown in (json.dumps(decision.receipt), decision.detail, decision.explain(), receipts.read_text()):
+        assert "zebra" not in shown
     assert json.dumps(decision.receipt_with_text()).count("zebra-tool") == 2
-    if decision.pruned:
-        assert "zebra" not in decision.explain()
+
+
+def test_a_field_that_cannot_be_read_is_not_named_either() -> None:
+    """Its name is text of the request, too; the decision's error names it, for whoever debugs."""
+    decision = scripted_policy().prune(request={"messages": [USER], "zebra": object()})
+    assert decision.detail == "the request cannot be read; the decision's error says why"
+    assert "zebra" not in json.dumps(decision.receipt)
+    assert "zebra" in str(decision.error)
 
 
 def test_restore_gives_back_what_was_handed_in() -> None:

@@ -51,11 +51,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     from drsr.cli import read_document
     from drsr.decision import Reason
-    from drsr.errors import InputError
+    from drsr.errors import InputError, RequestError
     from drsr.policy import load_policy
     from drsr.protection import parse_protection
     from drsr.receipt_file import ReceiptFile
     from drsr.settings import load_settings
+    from drsr.tables import excerpt
     from drsr.wire.json_values import parse_json
 
     if options.request is None:
@@ -71,7 +72,9 @@ def run(options: argparse.Namespace) -> int:
     if options.explain:
         print(decision.explain(), file=sys.stderr)
     elif not decision.pruned:
-        print(f"drsr: unchanged: {decision.reason}: {decision.detail}", file=sys.stderr)
+        # The request is this person's own file: what is wrong with it is said in full.
+        why = excerpt(str(decision.error), 200) if isinstance(decision.error, RequestError) else decision.detail
+        print(f"drsr: unchanged: {decision.reason}: {why}", file=sys.stderr)
     if options.json:
         print(json.dumps({"request": decision.request, "receipt": decision.receipt}))
     elif decision.pruned:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from drsr.decision import Reason
 from drsr.errors import InputError
 from drsr.policy import Decision
 from drsr.proxy.worker_pool import WorkerPool
@@ -42,9 +40,7 @@ class ReceiptWriter:
 
     def record(self, decision: Decision) -> dict[str, Any]:
         """The receipt to be written, or rather what the decision knows of it."""
-        if self._keep_text:
-            return decision.receipt_with_text()
-        return {**decision.receipt, "detail": _without_text(decision)}
+        return decision.receipt_with_text() if self._keep_text else decision.receipt
 
     def write(self, receipt: dict[str, Any], proxy: dict[str, Any]) -> None:
         """Append it, soon. Never raises: a full disk must not stop an agent."""
@@ -66,11 +62,3 @@ class ReceiptWriter:
     def _failed(self, receipt: dict[str, Any], outcome: str, why: str) -> None:
         self._counted(outcome)
         _log.warning("the receipt of decision %s was not kept: %s", receipt["id"], why)
-
-
-def _without_text(decision: Decision) -> str:
-    """What is wrong with a request, without the roles, ids and fields of it that the full sentence may quote."""
-    if decision.reason is Reason.UNREADABLE_REQUEST:
-        where = getattr(decision.error, "where", None) or ""
-        return where if re.fullmatch(r"message \d+", where) else ""
-    return decision.detail.partition(" (")[0] if decision.reason is Reason.INVALID_PROTOCOL else decision.detail

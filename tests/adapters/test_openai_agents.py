@@ -129,11 +129,15 @@ def test_a_reasoning_item_and_its_call_belong_together(said: bool) -> None:
 @pytest.mark.parametrize(
     ("item", "reason", "detail"),
     [
-        ({"type": "item_reference", "id": "msg_9"}, Reason.UNREADABLE_REQUEST, "item 26: a item_reference"),
-        ({"type": "compaction", "encrypted_content": "x"}, Reason.UNREADABLE_REQUEST, "item 26: a compaction"),
+        ({"type": "item_reference", "id": "msg_9"}, Reason.UNREADABLE_REQUEST, "item 26 cannot be read"),
+        ({"type": "compaction", "encrypted_content": "x"}, Reason.UNREADABLE_REQUEST, "item 26 cannot be read"),
         ({"type": "local_shell_call_output", "id": "l", "output": "x"}, Reason.UNREADABLE_REQUEST, "item 26"),
-        ({"type": "function_call_output", "call_id": "nobody", "output": "r"}, Reason.INVALID_PROTOCOL, "nobody"),
-        ({"role": "wizard", "content": "?"}, Reason.UNREADABLE_REQUEST, "unknown role"),
+        (
+            {"type": "function_call_output", "call_id": "nobody", "output": "r"},
+            Reason.INVALID_PROTOCOL,
+            "result_without_call at",
+        ),
+        ({"role": "wizard", "content": "?"}, Reason.UNREADABLE_REQUEST, "message 19 cannot be read"),
     ],
 )
 def test_what_cannot_be_told_is_sent_as_it_is_with_the_reason(item: Any, reason: Reason, detail: str) -> None:
