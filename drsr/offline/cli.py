@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from drsr.offline.commands import (
+    audit,
     calibrate,
     catalog,
     evaluate,
@@ -27,7 +28,7 @@ from drsr.offline.sandbox import cli as sandbox
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
     stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, publish)
-    for command in (*stages, run, status, exports, catalog, harm):
+    for command in (*stages, run, audit, status, exports, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

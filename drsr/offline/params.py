@@ -122,6 +122,11 @@ def load_params(path: Path | None = None) -> Params:
         raise SettingsError(error.what, where=str(path), hint=error.hint) from None
 
 
+def train_params(values: object) -> TrainParams:
+    """Block `train` as a recorded run has it."""
+    return _block(TrainParams, values, "train")
+
+
 def calibrate_params(values: object) -> CalibrateParams:
     """A block `calibrate` as it was recorded with a calibration."""
     return _block(CalibrateParams, values, "calibrate")

@@ -24,6 +24,18 @@ AGREEMENT = 1e-4
 """How far two computations of one harm may be apart, in nats per token."""
 
 
+class ComparedSet(NamedTuple):
+    """One label, as it is recorded and as it comes out now."""
+
+    state_key: str
+    mask: int
+    recorded: float
+    """H, nats per token."""
+    direct: float
+    unsafe: bool
+    """As recorded."""
+
+
 class Remeasured(NamedTuple):
     """How a sample of labels compares with the direct computation."""
 
@@ -35,6 +47,7 @@ class Remeasured(NamedTuple):
     """Sets that are unsafe by one computation and safe by the other."""
     mismatches: tuple[str, ...]
     """States whose target or sets are not the recorded ones. Always a fault."""
+    compared: tuple[ComparedSet, ...] = ()
 
 
 def remeasure(
@@ -43,12 +56,12 @@ def remeasure(
     backbone: Backbone,
     caps: Caps,
     labeler_id: int,
-    sample: int,
+    sample: int | None,
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Remeasured:
-    """Compute the labels of a random sample of states directly, and compare."""
+    """Compute the labels of a random sample of states directly, and compare; None is all of them."""
     columns = (DecisionState.id, DecisionState.state_key, DecisionState.decision_index, Trajectory.blob)
     query = (
         select(*columns, StateMeasurement.target_hash)
@@ -59,9 +72,9 @@ def remeasure(
     )
     with catalog.reading() as connection:
         rows = connection.execute(query).all()
-    chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
-    sets, changed, largest = 0, 0, 0.0
-    mismatches = []
+    chosen = rows if sample is None else random.Random(seed).sample(rows, min(sample, len(rows)))
+    compared: list[ComparedSet] = []
+    changed, mismatches = 0, []
     for done, (state_id, state_key, decision, blob, recorded_target) in enumerate(chosen):
         progress(done, len(chosen))
         frozen = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), backbone.tokenizer, caps)
@@ -76,12 +89,12 @@ def remeasure(
         direct = {harm.deletion_set.mask: harm for harm in measure_harm(backbone, state.state, target)}
         if not labels.keys() <= direct.keys():
             mismatches.append(f"{state_key}: other deletion sets")
-        for mask in labels.keys() & direct.keys():
+        for mask in sorted(labels.keys() & direct.keys()):
             harm, unsafe = labels[mask]
-            largest = max(largest, abs(harm - direct[mask].harm))
+            compared.append(ComparedSet(state_key, mask, harm, direct[mask].harm, unsafe))
             changed += unsafe != direct[mask].unsafe
-            sets += 1
-    return Remeasured(len(chosen), sets, largest, changed, tuple(mismatches))
+    largest = max((abs(found.recorded - found.direct) for found in compared), default=0.0)
+    return Remeasured(len(chosen), len(compared), largest, changed, tuple(mismatches), tuple(compared))
 
 
 def _labels(catalog: Catalog, state_id: int, labeler_id: int) -> dict[int, tuple[float, bool]]:

@@ -19,6 +19,8 @@ from drsr.features.geometry import geometry_of
 from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
 from drsr.history import read_history
 from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, get_view
 from drsr.offline.frozen_rows import StateRow, load_states
@@ -45,6 +47,10 @@ class FutureAudit(NamedTuple):
     """States whose stored features were computed from other tokens, or are not those that come out now."""
     largest_difference: float
     """Between stored and recomputed numbers; relative where a number is larger than 1."""
+    differences: tuple[float, ...] = ()
+    """The same by state."""
+    stored: int = 0
+    """How many states there are to draw from."""
 
     @property
     def passed(self) -> bool:
@@ -56,20 +62,22 @@ def audit_future(
     artifacts: ArtifactStore,
     backbone: FrozenLM,
     *,
-    view: str = DEFAULT_VIEW,
-    sample: int = 10,
+    view: str | RegisteredView = DEFAULT_VIEW,
+    sample: int | None = 10,
     seed: int = 0,
+    told: Told = lambda done, total: None,
 ) -> FutureAudit:
-    """Look at a random sample of the states in a view. Each costs two forwards over its context."""
+    """Look at a random sample of the states in a view, or at all. Each costs two forwards over its context."""
     caps = caps_for(backbone.window)
     with catalog.reading() as connection:
-        found = get_view(connection, view)
+        found = get_view(connection, view) if isinstance(view, str) else view
         states = stored_states(connection, found)
     _require_model(found, backbone)
     reader = FeatureReader(artifacts, found)
-    leaks, stale, largest = [], [], 0.0
-    chosen = random.Random(seed).sample(states, min(sample, len(states)))
-    for state in chosen:
+    leaks, stale, differences = [], [], []
+    chosen = states if sample is None else random.Random(seed).sample(states, min(sample, len(states)))
+    for done, state in enumerate(chosen):
+        told(done, len(chosen))
         row = _row_of(catalog, artifacts, backbone, found, state, caps)
         trajectory = Trajectory.from_json(artifacts.get(state.trajectory.blob))
         real = candidate_features(backbone, row.frozen.state)
@@ -78,10 +86,53 @@ def audit_future(
             leaks.append(state.state_key)
         stored = reader.matrix(state)
         difference = _difference(stored, real.matrix)
-        largest = max(largest, difference)
+        differences.append(difference)
         if real.prefix_hash != state.prefix_hash or not difference <= AGREEMENT:
             stale.append(state.state_key)
-    return FutureAudit(len(chosen), tuple(leaks), tuple(stale), largest)
+    largest = max(differences, default=0.0)
+    return FutureAudit(len(chosen), tuple(leaks), tuple(stale), largest, tuple(differences), len(states))
+
+
+def check_future(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    """The policy's feature view, by the language model that it was read from."""
+    view = subject.traced.view
+    identity = view.identity
+    backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
+    order = subject.order
+    found = audit_future(
+        subject.catalog, subject.artifacts, backbone, view=view, sample=order.sample, seed=order.seed, told=told
+    )
+    evidence = {"states": found.states, "of": found.stored, "differences": list(found.differences)}
+    if found.states == 0:
+        return failed(CHECK, "no state has stored features", "drsr featurize", **evidence)
+    if found.leaks:
+        detail = f"features of {len(found.leaks)} of {found.states} states change with what was recorded behind them"
+        return failed(
+            CHECK, detail, "a column looks ahead: find it before anything is trained", found.leaks, **evidence
+        )
+    if found.stale:
+        detail = (
+            f"stored features of {len(found.stale)} of {found.states} states are not what the text before the decision "
+            f"gives: they differ by up to {found.largest_difference:.2g}"
+        )
+        hint = "throw the view's files away, featurize and train again, and find out who wrote them"
+        return failed(CHECK, detail, hint, [f"state {key}" for key in found.stale], **evidence)
+    detail = (
+        f"{found.states:,} of {found.stored:,} states: not a bit changes when the future is replaced; stored numbers "
+        f"agree to {found.largest_difference:.1g} (allowed {AGREEMENT:.0e})"
+    )
+    return passed(CHECK, detail, **evidence)
+
+
+CHECK = Check(
+    "no future in a feature",
+    Severity.CRITICAL,
+    "Does any feature depend on something that was not known when the decision was made?",
+    "The features of a random sample of states are computed from the recorded trajectory twice: with all that was "
+    "recorded after the decision, and with random text in its place. Not a bit may differ. The stored features, which "
+    f"the scorer was trained on, must be the same numbers up to rounding ({AGREEMENT:.0e}).",
+    check_future,
+)
 
 
 def features_without_future(

@@ -125,7 +125,8 @@ def _remeasure(options: argparse.Namespace, settings: Settings, labeler_id: int 
         )
     agrees = result.largest_difference <= AGREEMENT and not result.mismatches
     if options.json:
-        print(json.dumps(result._asdict() | {"agrees": agrees}))
+        shown = {name: value for name, value in result._asdict().items() if name != "compared"}
+        print(json.dumps(shown | {"agrees": agrees}))
     else:
         print(
             f"{result.states:,} states, {result.sets:,} sets computed directly: largest difference in harm "

@@ -1,0 +1,90 @@
+"""The hash chain from a policy back to the trajectories, every link computed again from what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
+from drsr.offline.lineage import Link, policy_link
+
+
+def check_chain(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    """Without a policy the chain ends at the calibration, and nothing claims a hash for it yet."""
+    links: tuple[Link, ...] = subject.traced.links
+    claimed: tuple[Link, ...] = ()
+    if subject.has_policy:
+        files = subject.policy
+        links = (*links, policy_link(links, files.identity, files.numbers.version))
+        claimed = subject.lineage.links
+    problems = [*subject.traced.problems]
+    if subject.has_policy:
+        problems += [*_broken(claimed, links), *_released(subject, links[-1])]
+    evidence = {"links": _shown(claimed, links)}
+    if problems:
+        hint = "do not use the policy until it is known what was changed and by whom; publish from an untouched catalog"
+        return failed(CHECK, first_of(problems), hint, problems, **evidence)
+    counts = ", ".join(f"{link.items:,} {link.link}" for link in links[:4])
+    end = f"ends in the policy's {links[-1].sha256[:12]}" if subject.has_policy else "nothing is published yet"
+    return passed(CHECK, f"{len(links)} links computed again: {counts}; {end}", **evidence)
+
+
+def _broken(claimed: tuple[Link, ...], links: tuple[Link, ...]) -> Iterator[str]:
+    """The first link that is not the one that the policy claims; all behind it differ by necessity."""
+    if [link.link for link in claimed] != [link.link for link in links]:
+        yield f"the policy's chain is {', '.join(link.link for link in claimed)}"
+        return
+    for there, here in zip(claimed, links, strict=True):
+        if there != here:
+            facts = [name for name, value in here.facts.items() if there.facts.get(name) != value]
+            what = f" ({', '.join(facts[:5])})" if facts else ""
+            yield (
+                f"link {here.link}{what} is not the one that the policy was made from: it ships {there.sha256}, "
+                f"computed again it is {here.sha256}"
+            )
+            return
+
+
+def _released(subject: AuditSubject, last: Link) -> Iterator[str]:
+    """What the catalog wrote down when the policy was published."""
+    version = subject.policy.numbers.version
+    release = subject.release
+    if release is None:
+        yield f"this catalog has not published a version {version}"
+        return
+    if subject.wheel_sha256 not in (None, release.wheel):
+        yield f"the wheel has SHA-256 {subject.wheel_sha256}, version {version} was published as {release.wheel}"
+    if subject.policy.identity != release.identity:
+        yield f"the policy is {subject.policy.identity}, version {version} was published as {release.identity}"
+    if last.sha256 != release.lineage:
+        yield f"the chain ends in {last.sha256}, version {version} was published with {release.lineage}"
+    if subject.lineage.states != release.states:
+        yield f"the policy names other states than version {version} did when it was published"
+
+
+def _shown(claimed: tuple[Link, ...], links: tuple[Link, ...]) -> list[dict[str, Any]]:
+    shipped = {link.link: link.sha256 for link in claimed}
+    return [
+        {
+            "link": link.link,
+            "items": link.items,
+            "made_from": list(link.made_from),
+            "computed": link.sha256,
+            "shipped": shipped.get(link.link),
+        }
+        for link in links
+    ]
+
+
+CHECK = Check(
+    "hash chain to the trajectories",
+    Severity.MAJOR,
+    "Was this policy made from these trajectories, states, labels, features, this training and this calibration?",
+    "Every link is a SHA-256 over its own facts, all its items and the links before it. All are computed again from "
+    "the stored trajectories, the catalog's rows and the feature files, state by state, and compared with the chain "
+    "that ships inside the wheel, and the wheel with what the catalog wrote down when it was published. On the way: "
+    "stored trajectories have their recorded hash, states follow from them, harms from their two measurements, the "
+    "frames from the rows, and the keys of training and calibration from their inputs.",
+    check_chain,
+)

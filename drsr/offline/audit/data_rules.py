@@ -1,0 +1,58 @@
+"""Every expectation of the data, judged again: `expectations/` holds the rules, Great Expectations judges them."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from drsr.errors import MissingExtra
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LEAKS = frozenset({"splits", "features", "calibration"})
+"""Datasets whose rules are about leaks; the rules of the others are about order and completeness."""
+
+
+def find_judge() -> Callable[..., Any]:
+    """The judge of the data. MissingExtra where it is not installed: an audit without it would be none."""
+    for package in ("great_expectations", "expectations"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(package, "flows", needed_for="an audit, which judges every expectation of the data,")
+    from expectations.judging import judge
+
+    return judge
+
+
+def check_data_rules(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    """One verdict per rule."""
+    judge = find_judge()
+    from expectations.judging import DATASETS
+
+    datasets = [dataset for dataset in DATASETS if subject.has_policy or dataset != "policy"]
+    judged = judge(subject.catalog, subject.artifacts, datasets)
+    if not judged:
+        return failed(CHECK, "no expectation was judged", "python -m expectations shows what there is to judge")
+    return [
+        AuditVerdict(
+            f"{dataset}: {rule}",
+            Severity.CRITICAL if dataset in _LEAKS else Severity.MAJOR,
+            is_kept,
+            detail,
+            "" if is_kept else f"python -m expectations {dataset} shows the rule and the first rows that break it",
+        )
+        for dataset, rule, is_kept, detail in judged
+    ]
+
+
+CHECK = Check(
+    "expectations of the data",
+    Severity.MAJOR,
+    "Do the tables keep every rule that was written down for them?",
+    "A suite of rules per dataset, written as code, judged by Great Expectations on the catalog as it is now. The "
+    "set of rules that was evaluated is compared with the set that was written down: a rule that was dropped is a "
+    "failure.",
+    check_data_rules,
+)

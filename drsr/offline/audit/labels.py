@@ -1,0 +1,69 @@
+"""Labels are what was measured: a sample computed once more, each context on its own."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
+from drsr.offline.catalog.label_tables import StateMeasurement
+from drsr.offline.remeasure import AGREEMENT, remeasure
+from drsr.view import caps_for
+
+
+def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    """The labeler's states, by the language model that measured them."""
+    labeler = subject.traced.labeler
+    identity = labeler.identity
+    backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
+    order, caps = subject.order, caps_for(backbone.window)
+    found = remeasure(
+        subject.catalog,
+        subject.artifacts,
+        backbone,
+        caps,
+        labeler.id,
+        order.sample,
+        seed=order.seed,
+        progress=told,
+    )
+    with subject.catalog.reading() as connection:
+        mine = select(func.count()).where(StateMeasurement.labeler_id == labeler.id)
+        labelled = connection.execute(mine.where(StateMeasurement.outcome == "labelled")).scalar_one()
+    tolerance = identity.harm_tolerance
+    evidence = {
+        "states": found.states,
+        "of": labelled,
+        "recorded": [label.recorded for label in found.compared],
+        "direct": [label.direct for label in found.compared],
+        "tolerance": tolerance,
+        "agreement": AGREEMENT,
+    }
+    if found.sets == 0:
+        return failed(CHECK, "no label could be remeasured", "drsr label", found.mismatches, **evidence)
+    wrong = [
+        f"state {label.state_key}, deletion set {label.mask}: recorded {label.recorded:+.6f}"
+        f"{' unsafe' if label.unsafe else ' safe'}, measured {label.direct:+.6f}"
+        for label in found.compared
+        if abs(label.recorded - label.direct) > AGREEMENT or label.unsafe != (label.recorded > tolerance)
+    ]
+    wrong = [*found.mismatches, *wrong]
+    if wrong:
+        detail = f"{len(wrong):,} of {found.sets:,} remeasured labels are not what is recorded: {first_of(wrong)}"
+        return failed(CHECK, detail, "measure again under a new labeler, train and calibrate again", wrong, **evidence)
+    detail = (
+        f"{found.sets:,} labels of {found.states:,} of {labelled:,} states measured again: the largest difference is "
+        f"{found.largest_difference:.1g} nats per token (allowed {AGREEMENT:.0e})"
+    )
+    return passed(CHECK, detail, **evidence)
+
+
+CHECK = Check(
+    "labels remeasured",
+    Severity.CRITICAL,
+    "Is the recorded harm of a deletion what the language model says?",
+    "For a random sample of states, the recorded next output is scored again under the intact history and under every "
+    "deletion set, each context in a forward of its own; no prefix is shared and nothing stored is used but the "
+    f"trajectory. Harms must agree to {AGREEMENT:.0e} nats per token, and unsafe must be what exceeds the tolerance.",
+    check_labels,
+)

@@ -1,0 +1,94 @@
+"""What turns features into z-scores was fitted on the training split alone: fitted again, it is the shipped one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.offline.ablations import column_group, find_ablation, prepare_frame, used_columns
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
+from drsr.offline.examples import TrainingFrame
+from drsr.offline.objective import fit_harm_scale
+from drsr.offline.params import train_params
+from drsr.scorer.ensemble import HarmScale, Normaliser, fit_normaliser
+
+AGREEMENT = 1e-6
+"""Relative: processors add up in different orders. On one machine the bits are the same."""
+
+
+def check_normaliser(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    traced = subject.traced
+    run, shipped = traced.run, subject.shipped_scorer
+    ablation = find_ablation(run.ablation)
+    groups = tuple(map(column_group, traced.view.columns))
+    used = used_columns(ablation, groups)
+    frames = {split: prepare_frame(frame, ablation, groups) for split, frame in traced.frames.items()}
+    train = frames["train"]
+    candidates = train.features[train.present]
+    found = fit_normaliser(candidates, used)
+    scale = fit_harm_scale(train.harm, train_params(run.params).harm_scale_floor)
+    differences = _differences(found, shipped.normaliser)
+    largest = max(float(differences.max(initial=0.0)), _scale_difference(scale, shipped.harm_scale))
+    mixed = _differences(fit_normaliser(_all_candidates(frames), used), shipped.normaliser)
+    evidence = {
+        "columns": len(found.mean),
+        "candidates": len(candidates),
+        "largest": largest,
+        "with_validation": float(mixed.max(initial=0.0)),
+    }
+    if not largest <= AGREEMENT:
+        wrong = [
+            f"column {column.name}: differs by {difference:.2g} of itself"
+            for column, difference in zip(traced.view.columns, differences, strict=False)
+            if not difference <= AGREEMENT
+        ]
+        what = f"{len(wrong)} of {len(found.mean)} columns" if wrong else "the scale of the harms"
+        fits = (
+            " It fits the training and validation splits together." if evidence["with_validation"] <= AGREEMENT else ""
+        )
+        detail = (
+            f"fitted again on the training split, {what} differ from the shipped ones by up to {largest:.2g}.{fits}"
+        )
+        return failed(
+            CHECK, detail, "train again from the present frames, and calibrate and publish", wrong, **evidence
+        )
+    same = "to the bit" if largest == 0 else f"to {largest:.1g}"
+    detail = (
+        f"means and scales of {len(found.mean):,} columns and of the harms, fitted again on {len(candidates):,} "
+        f"training candidates, are the shipped ones {same}; with validation added they would differ by "
+        f"{evidence['with_validation']:.2g}"
+    )
+    return passed(CHECK, detail, **evidence)
+
+
+def _all_candidates(frames: dict[str, TrainingFrame]) -> NDArray[np.float32]:
+    return np.concatenate([frame.features[frame.present] for frame in frames.values()])
+
+
+def _differences(found: Normaliser, shipped: Normaliser) -> NDArray[np.float64]:
+    """By column, the larger of mean and scale, relative to the shipped one (at least to 1e-3). Infinite where the
+    shapes differ."""
+    if found.mean.shape != shipped.mean.shape:
+        return np.full(len(found.mean), np.inf)
+    largest = np.zeros(len(found.mean))
+    for one, other in zip(found, shipped, strict=True):
+        one, other = one.astype(np.float64), other.astype(np.float64)
+        largest = np.maximum(largest, np.abs(one - other) / np.maximum(np.abs(other), 1e-3))
+    return largest
+
+
+def _scale_difference(found: HarmScale, shipped: HarmScale) -> float:
+    return max(abs(one - other) / max(abs(other), 1e-3) for one, other in zip(found, shipped, strict=True))
+
+
+CHECK = Check(
+    "normaliser refitted",
+    Severity.CRITICAL,
+    "Were the means and scales that every feature passes through fitted on the training split alone?",
+    "The mean and standard deviation of every feature column, and of the harms, are computed again over the "
+    "candidates of the policy's training states, read from the feature files, and compared with those in the "
+    "policy's weight file. So that it is known what the comparison can see, they are also computed with the "
+    "validation states added.",
+    check_normaliser,
+)

@@ -1,0 +1,164 @@
+"""An audit from start to end: every check, whatever the ones before found."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import drsr
+from drsr.errors import DrsrError, MissingExtra
+from drsr.offline.audit import (
+    calibration,
+    chain,
+    data_rules,
+    future,
+    golden,
+    labels,
+    normaliser,
+    split_reads,
+    splits,
+    weight_files,
+)
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, failed
+
+CHECKS: tuple[Check, ...] = (
+    weight_files.CHECK,
+    chain.CHECK,
+    splits.CHECK,
+    split_reads.CHECK,
+    normaliser.CHECK,
+    calibration.CHECK,
+    golden.CHECK,
+    data_rules.CHECK,
+    future.CHECK,
+    labels.CHECK,
+)
+"""The quick ones first."""
+
+Progress = Callable[[Check, int, int], None]
+_PACKAGES = ("numpy", "torch", "transformers", "safetensors", "sqlalchemy", "pyarrow", "great_expectations")
+
+
+class Section(NamedTuple):
+    """A check that was run."""
+
+    check: Check
+    verdicts: tuple[AuditVerdict, ...]
+    seconds: float
+
+
+class Audit(NamedTuple):
+    """What came of all checks."""
+
+    about: dict[str, str]
+    """What was audited: names, places, hashes."""
+    versions: dict[str, str]
+    """With what."""
+    sample: int | None
+    seed: int
+    sections: tuple[Section, ...]
+    finished_at: datetime.datetime
+
+    @property
+    def verdicts(self) -> tuple[AuditVerdict, ...]:
+        return tuple(verdict for section in self.sections for verdict in section.verdicts)
+
+    @property
+    def failures(self) -> tuple[AuditVerdict, ...]:
+        """The worst first."""
+        wrong = (verdict for verdict in self.verdicts if not verdict.passed)
+        return tuple(sorted(wrong, key=lambda verdict: list(Severity).index(verdict.severity)))
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.verdicts) and not self.failures
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "about": self.about,
+            "versions": self.versions,
+            "sample": self.sample,
+            "seed": self.seed,
+            "finished_at": self.finished_at.isoformat(timespec="seconds"),
+            "checks": [
+                {
+                    "name": section.check.name,
+                    "asks": section.check.asks,
+                    "how": section.check.how,
+                    "seconds": round(section.seconds, 3),
+                    "verdicts": [verdict._asdict() for verdict in section.verdicts],
+                }
+                for section in self.sections
+            ],
+        }
+
+
+def run_audit(
+    subject: AuditSubject, checks: Sequence[Check] = CHECKS, progress: Progress = lambda check, done, total: None
+) -> Audit:
+    """Run every check. Reads, and writes nothing."""
+    sections = []
+    for check in checks:
+        progress(check, 0, 0)
+        started = time.monotonic()
+        verdicts = _run(check, subject, progress)
+        sections.append(Section(check, tuple(verdicts), time.monotonic() - started))
+    now = datetime.datetime.now(datetime.UTC)
+    order = subject.order
+    return Audit(describe(subject), versions(), order.sample, order.seed, tuple(sections), now)
+
+
+def _run(check: Check, subject: AuditSubject, progress: Progress) -> Sequence[AuditVerdict]:
+    try:
+        verdicts = check.run(subject, lambda done, total: progress(check, done, total))
+    except MissingExtra:
+        raise
+    except DrsrError as error:
+        where = f" ({error.where})" if error.where else ""
+        return failed(check, f"could not be checked: {error.what}{where}", error.hint or "mend it and audit again")
+    assert verdicts, check.name  # no verdict is no pass
+    return verdicts
+
+
+def describe(subject: AuditSubject) -> dict[str, str]:
+    """What is audited, as far as it can be read."""
+    about = {"audited": subject.named}
+    try:
+        if subject.wheel_sha256 is not None:
+            about["SHA-256 of the wheel"] = subject.wheel_sha256
+        if subject.has_policy:
+            numbers = subject.policy.numbers
+            about |= {
+                "policy version": numbers.version,
+                "policy identity": subject.policy.identity,
+                "made with drsr": numbers.drsr_version,
+                "language model": numbers.backbone.name,
+                "identity of the language model": numbers.backbone.identity,
+                "feature layout": numbers.layout_hash,
+            }
+        about["calibration"] = subject.calibration.calibration_key
+        about["training run"] = subject.traced.run.run_key
+        about["scorer weights"] = subject.traced.run.weights
+        about["labeler"] = subject.traced.labeler.name
+        about["feature view"] = subject.traced.view.shown
+        about["end of the hash chain"] = subject.lineage.links[-1].sha256 if subject.has_policy else "not published"
+    except DrsrError as error:
+        about["not readable"] = error.what
+    return about | {"catalog": subject.catalog.location, "artifact store": subject.artifacts.location}
+
+
+def versions() -> dict[str, str]:
+    """Of everything that computed the verdicts."""
+    found = {"drsr": drsr.__version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found | {"processor": platform.machine(), "system": platform.system()}

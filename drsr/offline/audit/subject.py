@@ -1,0 +1,209 @@
+"""What is audited: a policy, the calibration that it came from, and everything behind that, each read once.
+
+Nothing here judges. Where something cannot be read, every check that needs it fails with that reason, and the others
+still run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+from drsr.backbone.catalogue import load_backbone
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.errors import (
+    ArtifactCorrupt,
+    BackboneError,
+    CatalogError,
+    DrsrError,
+    InputError,
+    PolicyCorrupt,
+    ScorerNotTrained,
+)
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.releases import ReleaseRecord, find_release, latest_releases
+from drsr.offline.catalog.trained import CalibrationRecord, find_calibration, latest_calibrations
+from drsr.offline.lineage import Link, Traced, read_lineage, trace
+from drsr.offline.train import load_trained
+from drsr.policy_description import LINEAGE_FILE
+from drsr.policy_folder import PolicyFiles
+from drsr.policy_location import read_found, read_wheel_policy
+from drsr.scorer.ensemble import Ensemble
+
+Value = TypeVar("Value")
+
+
+class Order(NamedTuple):
+    """How to audit."""
+
+    policy: str | None = None
+    """A wheel, a folder or an installed package; by default the latest release of the catalog."""
+    sample: int | None = 10
+    """How many states are computed again; None is all of them."""
+    seed: int = 0
+    """Which ones: another number draws another sample."""
+    backbone: str | None = None
+    """Another name for the same language model."""
+    device: str = "cpu"
+
+
+class ShippedLineage(NamedTuple):
+    """What a policy says it was made from."""
+
+    links: tuple[Link, ...]
+    states: str
+    """Key of the list of its states."""
+
+
+class AuditSubject:
+    """A policy and what it rests on, read when a check asks for it."""
+
+    def __init__(self, catalog: Catalog, artifacts: ArtifactStore, order: Order) -> None:
+        self.catalog, self.artifacts, self.order = catalog, artifacts, order
+        self._kept: dict[str, Any] = {}
+        with catalog.reading() as connection:
+            released = latest_releases(connection, 1)
+            calibrated = latest_calibrations(connection, 1)
+        if not calibrated:
+            raise ScorerNotTrained("nothing is calibrated yet, so there is nothing to audit", hint="drsr calibrate")
+        self._latest = released[0] if released else None
+        if self.has_policy:
+            try:
+                _ = self.policy
+            except InputError:  # no such file: somebody mistyped, and there is nothing to audit
+                raise
+            except DrsrError:  # damaged, or made for another version: the checks will say so
+                pass
+
+    @property
+    def has_policy(self) -> bool:
+        """False: nothing is published yet, and the latest calibration is audited."""
+        return self.order.policy is not None or self._latest is not None
+
+    @property
+    def named(self) -> str:
+        """What is audited, as a person would call it."""
+        if self.order.policy is not None:
+            return self.order.policy
+        return self._latest.file_name if self._latest is not None else "the latest calibration"
+
+    @property
+    def wheel(self) -> bytes | None:
+        """The wheel's bytes; None for a folder, an installed package or where nothing is published."""
+        return self._once("wheel", self._read_wheel)
+
+    @property
+    def wheel_sha256(self) -> str | None:
+        return None if self.wheel is None else hashlib.sha256(self.wheel).hexdigest()
+
+    @property
+    def policy(self) -> PolicyFiles:
+        """The policy's files, every one checked against the manifest. PolicyCorrupt where one is not as listed."""
+        return self._once("policy", self._read_policy)
+
+    @property
+    def lineage(self) -> ShippedLineage:
+        """The hash chain that ships with the policy."""
+        return self._once("lineage", self._read_lineage)
+
+    @property
+    def release(self) -> ReleaseRecord | None:
+        """The catalog's row of the policy's version."""
+        with self.catalog.reading() as connection:
+            return find_release(connection, self.policy.numbers.version)
+
+    @property
+    def calibration(self) -> CalibrationRecord:
+        """The catalog's row of the calibration that the policy names; without a policy the latest."""
+        return self._once("calibration", self._find_calibration)
+
+    @property
+    def traced(self) -> Traced:
+        """Everything behind the calibration, read again, every link computed again."""
+        return self._once("traced", self._trace)
+
+    @property
+    def shipped_scorer(self) -> Ensemble:
+        """The scorer that decides: the policy's own; without a policy the trained one."""
+        return self.policy.scorer if self.has_policy else load_trained(self.artifacts, self.traced.run)
+
+    def backbone(self, name: str, dtype: str, identity: str) -> FrozenLM:
+        """The language model of that identity; BackboneError where the one on this machine is another."""
+
+        def load() -> FrozenLM:
+            found = load_backbone(self.order.backbone or name, device=self.order.device, dtype=dtype)
+            assert isinstance(found, FrozenLM)  # features and labels have no other kind
+            return found
+
+        model = self._once(f"backbone {name} {dtype}", load)
+        if model.identity != identity:
+            raise BackboneError(
+                f"{model.name} on this machine is {model.identity}, the recorded one was {identity}",
+                hint="name the folder of the recorded model with --backbone path:FOLDER",
+            )
+        return model
+
+    def _once(self, what: str, make: Callable[[], Value]) -> Value:
+        """The same result for everybody, also where it is an error."""
+        if what not in self._kept:
+            try:
+                self._kept[what] = make()
+            except DrsrError as error:
+                self._kept[what] = error
+        found: Value | DrsrError = self._kept[what]
+        if isinstance(found, DrsrError):
+            raise found
+        return found
+
+    def _read_wheel(self) -> bytes | None:
+        if self.order.policy is None:
+            return None if self._latest is None else self.artifacts.get(self._latest.wheel)
+        path = Path(self.order.policy)
+        try:
+            return path.read_bytes() if path.is_file() else None
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=self.order.policy) from None
+
+    def _read_policy(self) -> PolicyFiles:
+        return read_found(self.order.policy) if self.wheel is None else read_wheel_policy(self.wheel, self.named)
+
+    def _read_lineage(self) -> ShippedLineage:
+        data = self.policy.others.get(LINEAGE_FILE)
+        if data is None:
+            raise PolicyCorrupt("ships without a lineage", where=self.named, hint="audit a policy that was published")
+        try:
+            return ShippedLineage(*read_lineage(data))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            what = f"its lineage cannot be read: {type(error).__name__}"
+            raise PolicyCorrupt(what, where=self.named, hint="get the wheel again from whoever published it") from None
+
+    def _find_calibration(self) -> CalibrationRecord:
+        with self.catalog.reading() as connection:
+            if not self.has_policy:
+                return latest_calibrations(connection, 1)[0]
+            key = str(self.policy.numbers.calibration.get("key"))
+            found = find_calibration(connection, key)
+        if found is None:
+            raise CatalogError(
+                f"the calibration that {self.named} names, {key}, is not in this catalog",
+                where=self.catalog.location,
+                hint="set DRSR_CATALOG_URL to the catalog that published it",
+            )
+        return found
+
+    def _trace(self) -> Traced:
+        return trace(self.catalog, self.artifacts, self.calibration, self._state_keys())
+
+    def _state_keys(self) -> list[str] | None:
+        """The states that the policy says it was made from; None where nothing is published yet: all of now."""
+        if not self.has_policy:
+            return None
+        keys = orjson.loads(self.artifacts.get(self.lineage.states))
+        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+            raise ArtifactCorrupt(f"artifact {self.lineage.states} is no list of states", where=self.artifacts.location)
+        return keys

@@ -1,0 +1,104 @@
+"""`drsr audit`: every leakage and lineage check of a policy, with a verdict, for people who trust nobody."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.offline.audit.running import Audit
+
+_EXAMPLES = """\
+examples:
+  drsr audit                                               the latest release of the catalog, ten states computed again
+  drsr audit --policy drsr_policy-2026.11.16-py3-none-any.whl --sample 50 --seed 7 --html audit.html
+  drsr audit --sample all                                  every state; takes as long as measuring did
+"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "audit",
+        help="check that nothing leaked into a policy and that every number of it can be computed again",
+        description="Computes again what a policy rests on, from its wheel back to the recorded trajectories, and "
+        "judges every expectation of the data. Reads the catalog and the artifact store, and writes nothing to "
+        "them. Exit code 1: a check failed.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--policy", metavar="WHEEL", help="a wheel, a folder or an installed package (default: the latest release)"
+    )
+    parser.add_argument(
+        "--sample",
+        type=_sample,
+        default=10,
+        metavar="N",
+        help="states whose features and labels are computed again, or all (default: 10)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="which ones; choose your own (default: 0)")
+    parser.add_argument("--backbone", metavar="NAME", help="another name for the same language model: path:FOLDER")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots that can be handed on")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def _sample(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of states nor all")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.audit.data_rules import find_judge
+    from drsr.offline.audit.report import check_writable, write_report
+    from drsr.offline.audit.running import run_audit
+    from drsr.offline.audit.subject import AuditSubject, Order
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.progress import progress
+    from drsr.settings import load_settings
+
+    find_judge()  # rather now than after an hour of measuring again
+    if options.html is not None:
+        check_writable(options.html)
+    settings = load_settings()
+    order = Order(options.policy, options.sample, options.seed, options.backbone, settings.device)
+    with open_catalog(settings.catalog_url) as catalog, progress("audit", "items") as report:
+        subject = AuditSubject(catalog, ArtifactStore(settings.artifact_root), order)
+        audit = run_audit(subject, progress=lambda check, done, total: report(done, total or None, check.name))
+    if options.html is not None:
+        write_report(options.html, audit)
+    print(json.dumps(audit.to_json(), default=float) if options.json else text(audit, options.html))
+    if not audit.passed:
+        wrong = len(audit.failures)
+        print(f"drsr: {wrong} of {len(audit.verdicts)} checks failed", file=sys.stderr)
+    return 0 if audit.passed else 1
+
+
+def text(audit: Audit, report: Path | None) -> str:
+    """The severity table: what failed first, the worst of it before the rest."""
+    from drsr.tables import table
+
+    about = [f"  {name}: {value}" for name, value in audit.about.items()]
+    ordered = [*audit.failures, *(verdict for verdict in audit.verdicts if verdict.passed)]
+    rows = [
+        (verdict.severity, verdict.check, "passed" if verdict.passed else "FAILED", verdict.detail)
+        for verdict in ordered
+    ]
+    lines = [*about, "", table(("severity", "check", "verdict", "found"), rows)]
+    for verdict in audit.failures:
+        lines += ["", f"{verdict.check}:"]
+        lines += [f"  {item}" for item in verdict.items or (verdict.detail,)]
+        lines += [f"  hint: {verdict.hint}"] if verdict.hint else []
+    wrong = len(audit.failures)
+    total = len(audit.verdicts)
+    lines += ["", f"all {total} checks passed" if wrong == 0 else f"{wrong} of {total} checks FAILED"]
+    if report is not None:
+        lines.append(f"wrote {report}")
+    return "\n".join(lines)
