@@ -25,7 +25,7 @@ def check_chain(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     if problems:
         hint = "do not use the policy until it is known what was changed and by whom; publish from an untouched catalog"
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
-    counts = ", ".join(f"{link.items:,} {link.link}" for link in links[:4])
+    counts = f"{links[0].items:,} trajectories, {links[1].items:,} states with labels and features"
     end = f"ends in the policy's {links[-1].sha256[:12]}" if subject.has_policy else "nothing is published yet"
     return passed(CHECK, f"{len(links)} links computed again: {counts}; {end}", **evidence)
 

@@ -57,7 +57,7 @@ def check_normaliser(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     detail = (
         f"means and scales of {len(found.mean):,} columns and of the harms, fitted again on {len(candidates):,} "
         f"training candidates, are the shipped ones {same}; with validation added they would differ by "
-        f"{evidence['with_validation']:.2g}"
+        f"up to {evidence['with_validation']:.0%}"
     )
     return passed(CHECK, detail, **evidence)
 

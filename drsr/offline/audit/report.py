@@ -40,15 +40,17 @@ _LIMITS = (
 
 def write_report(path: Path, audit: Audit) -> None:
     """Write the report, whole or not at all."""
+    text = page(audit)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(page(audit), encoding="utf-8")
-        temporary.replace(path)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise SettingsError(f"cannot be written: {error.strerror}", where=str(path)) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_writable(path: Path) -> None:
@@ -56,7 +58,7 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise SettingsError("is a folder; name a file", where=str(path))
     there = path if path.exists() else next((parent for parent in path.parents if parent.exists()), Path())
-    if not os.access(there, os.W_OK):
+    if not os.access(there, os.W_OK) or (there != path and not there.is_dir()):
         raise SettingsError("cannot be written", where=str(path))
 
 

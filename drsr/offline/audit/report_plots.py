@@ -148,16 +148,15 @@ def reads(evidence: Mapping[str, Any]) -> tuple[str, str]:
                 axis.plot(
                     [x for x, _ in mine], places, "|", color=colour, markersize=11, markeredgewidth=2, label=purpose
                 )
-        for what, moment in marks.items():
-            axis.axvline(since(moment), color=_INK, linewidth=0.8, linestyle=":")
-            axis.text(since(moment), -0.62, what, fontsize=8, rotation=25, color=_INK)
+        for (what, moment), style in zip(marks.items(), (":", "--"), strict=True):
+            axis.axvline(since(moment), color=_INK, linewidth=1, linestyle=style, label=what)
         axis.set_yticks(range(len(_SPLITS)), _SPLITS)
         axis.set_ylim(2.6, -0.6)
         axis.set_xlabel(f"{unit} since the first read")
         axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), labelcolor=_INK, fontsize=9)
 
     caption = (
-        f"{len(times):,} recorded reads of the splits by purpose, from {start:%Y-%m-%d %H:%M} UTC. Dotted: when the "
+        f"{len(times):,} recorded reads of the splits by purpose, from {start:%Y-%m-%d %H:%M} UTC. Lines: when the "
         "policy's scorer was trained and calibrated."
     )
     return _svg("reads", draw, 1, height=2.6), caption

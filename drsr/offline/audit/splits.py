@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
+from drsr.errors import DrsrError
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.offline.catalog.statements import storable
-from drsr.offline.catalog.tables import Source
+from drsr.offline.catalog.statements import among, storable
+from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.near_duplicates import text_of
 from drsr.offline.splits import assign_split, group_key
@@ -35,16 +36,29 @@ class Placed(NamedTuple):
 def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     runs = _read(subject, told)
     problems = [*_misfiled(runs), *_on_both_sides(runs)]
-    trained_on = Counter(state.split for state in subject.traced.states)
-    if trained_on["test"]:
-        problems.append(f"{trained_on['test']} states of the test split are among those that the policy was made from")
-    evidence = {"trajectories": dict(Counter(run.split for run in runs)), "policy_states": dict(trained_on)}
+    behind: Counter[str] = Counter()
+    try:
+        behind = _behind_the_policy(subject)
+    except DrsrError as error:
+        problems.append(f"which states are behind the policy cannot be read: {error.what}")
+    if behind["test"]:
+        problems.append(f"{behind['test']} states of the test split are among those that the policy was made from")
+    evidence = {"trajectories": dict(Counter(run.split for run in runs)), "policy_states": dict(behind)}
     if problems:
         hint = "take the run out of all splits but one, and train, calibrate and evaluate again"
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
     counts = ", ".join(f"{count:,} {split}" for split, count in sorted(evidence["trajectories"].items()))
     groups = len({run.own_group for run in runs})
     return passed(CHECK, f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}", **evidence)
+
+
+def _behind_the_policy(subject: AuditSubject) -> Counter[str]:
+    """How many of the states that the policy was made from are of each split now."""
+    keys = subject.state_keys
+    query = select(TrajectoryRow.split).join(DecisionState, DecisionState.trajectory_id == TrajectoryRow.id)
+    with subject.catalog.reading() as connection:
+        mine = among(connection, DecisionState.state_key, keys)
+        return Counter(connection.execute(query.where(mine)).scalars())
 
 
 def _read(subject: AuditSubject, told: Told) -> list[Placed]:

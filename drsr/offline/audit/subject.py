@@ -27,8 +27,14 @@ from drsr.errors import (
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.releases import ReleaseRecord, find_release, latest_releases
-from drsr.offline.catalog.trained import CalibrationRecord, find_calibration, latest_calibrations
+from drsr.offline.catalog.trained import (
+    CalibrationRecord,
+    find_calibration,
+    get_training_run,
+    latest_calibrations,
+)
 from drsr.offline.lineage import Link, Traced, read_lineage, trace
+from drsr.offline.lineage_rows import labeler_of, present_states, view_of
 from drsr.offline.train import load_trained
 from drsr.policy_description import LINEAGE_FILE
 from drsr.policy_folder import PolicyFiles
@@ -87,9 +93,9 @@ class AuditSubject:
 
     @property
     def named(self) -> str:
-        """What is audited, as a person would call it."""
+        """What is audited, as a person would call it: without the folders of this machine."""
         if self.order.policy is not None:
-            return self.order.policy
+            return Path(self.order.policy).name
         return self._latest.file_name if self._latest is not None else "the latest calibration"
 
     @property
@@ -121,6 +127,11 @@ class AuditSubject:
     def calibration(self) -> CalibrationRecord:
         """The catalog's row of the calibration that the policy names; without a policy the latest."""
         return self._once("calibration", self._find_calibration)
+
+    @property
+    def state_keys(self) -> list[str]:
+        """The states that the policy says it was made from; without a policy, those that there are now."""
+        return self._once("state keys", self._read_state_keys)
 
     @property
     def traced(self) -> Traced:
@@ -197,12 +208,14 @@ class AuditSubject:
         return found
 
     def _trace(self) -> Traced:
-        return trace(self.catalog, self.artifacts, self.calibration, self._state_keys())
+        return trace(self.catalog, self.artifacts, self.calibration, self.state_keys)
 
-    def _state_keys(self) -> list[str] | None:
-        """The states that the policy says it was made from; None where nothing is published yet: all of now."""
+    def _read_state_keys(self) -> list[str]:
         if not self.has_policy:
-            return None
+            with self.catalog.reading() as connection:
+                run = get_training_run(connection, self.calibration.training_run_id)
+                view, labeler = view_of(connection, run.view_id), labeler_of(connection, run.labeler_id)
+                return present_states(connection, view, labeler)
         keys = orjson.loads(self.artifacts.get(self.lineage.states))
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
             raise ArtifactCorrupt(f"artifact {self.lineage.states} is no list of states", where=self.artifacts.location)

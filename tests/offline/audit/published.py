@@ -1,0 +1,88 @@
+"""A small published policy, the audit of it, and the tools to tamper with what it rests on.
+
+release = published(pipeline, folder)        the small pipeline's calibration as a wheel
+audit = audited(release)                     the checks that need no language model, or those that are named
+by_hand(pipeline, statement)                 change rows as somebody with the file would: no rule stops it
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from drsr.offline.audit import data_rules, future, golden, labels
+from drsr.offline.audit.running import CHECKS, Audit, run_audit
+from drsr.offline.audit.subject import AuditSubject, Order
+from drsr.offline.audit.verdicts import Check
+from drsr.offline.publish import PublishOrder, publish
+from tests.offline import small_pipeline
+from tests.offline.small_pipeline import Pipeline, fit, quick_params
+
+ALL_BUT_RULES = tuple(check for check in CHECKS if check is not data_rules.CHECK)
+"""The expectations take seconds of their own."""
+WITHOUT_MODEL = tuple(check for check in ALL_BUT_RULES if check not in (future.CHECK, golden.CHECK, labels.CHECK))
+"""The quick ones: what no language model is needed for."""
+
+
+class PublishedPipeline(NamedTuple):
+    pipeline: Pipeline
+    index: Path
+    wheel: Path
+
+
+def published(pipeline: Pipeline, folder: Path) -> PublishedPipeline:
+    """A copy of a calibrated pipeline, with its policy in an index."""
+    return publish_again(small_pipeline.copy_of(pipeline, folder / "pipeline"), folder / "index")
+
+
+def publish_again(pipeline: Pipeline, index: Path) -> PublishedPipeline:
+    """Publish what the pipeline's calibration gives."""
+    done = publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, PublishOrder(index=index))
+    return PublishedPipeline(pipeline, index, done.wheel)
+
+
+def trained_again(pipeline: Pipeline, index: Path) -> PublishedPipeline:
+    """Train, calibrate and publish from what is in the catalog now, so that every hash is in order."""
+    calibration = fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, quick_params())
+    return publish_again(pipeline._replace(calibration=calibration), index)
+
+
+def copy_of(release: PublishedPipeline, folder: Path) -> PublishedPipeline:
+    """The same in a folder of its own, to be changed at will."""
+    index = folder / "index"
+    shutil.copytree(release.index, index)
+    wheel = index / release.wheel.relative_to(release.index)
+    return PublishedPipeline(small_pipeline.copy_of(release.pipeline, folder / "pipeline"), index, wheel)
+
+
+def audited(release: PublishedPipeline, checks: Sequence[Check] = WITHOUT_MODEL, sample: int | None = 1) -> Audit:
+    pipeline = release.pipeline
+    order = Order(policy=str(release.wheel), sample=sample)
+    return run_audit(AuditSubject(pipeline.catalog, pipeline.artifacts, order), checks)
+
+
+def failures(audit: Audit) -> dict[str, str]:
+    """What failed, by the check's name: the offending items, or what was found."""
+    return {verdict.check: "\n".join(verdict.items) or verdict.detail for verdict in audit.failures}
+
+
+def by_hand(pipeline: Pipeline, statement: str, *values: Any) -> None:
+    """Change rows as somebody with the file and a tool would: none of the database's own rules stops it."""
+    connection = sqlite3.connect(pipeline.folder / "catalog.sqlite", isolation_level=None)
+    try:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        assert connection.execute(statement, values).rowcount >= 1
+    finally:
+        connection.close()
+
+
+def ask(pipeline: Pipeline, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Rows, the same way."""
+    connection = sqlite3.connect(pipeline.folder / "catalog.sqlite")
+    try:
+        return connection.execute(statement, values).fetchall()
+    finally:
+        connection.close()
