@@ -13,6 +13,8 @@ from moto.server import ThreadedMotoServer
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
+from tests.offline.audit import published
+from tests.offline.audit.published import PublishedPipeline
 from tests.offline.databases import DATABASES, fresh_database
 from tests.offline.small_pipeline import Pipeline, copy_of, run_stages
 
@@ -86,3 +88,19 @@ def pipeline(finished_pipeline: Pipeline, tmp_path: Path) -> Iterator[Pipeline]:
     copied = copy_of(finished_pipeline, tmp_path / "pipeline")
     yield copied
     copied.catalog.close()
+
+
+@pytest.fixture(scope="session")
+def finished_release(finished_pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> PublishedPipeline:
+    """The same with a published policy. Never to be changed."""
+    release = published.published(finished_pipeline, tmp_path_factory.mktemp("release"))
+    release.pipeline.catalog.close()
+    return release
+
+
+@pytest.fixture
+def release(finished_release: PublishedPipeline, tmp_path: Path) -> Iterator[PublishedPipeline]:
+    """A copy of it."""
+    copied = published.copy_of(finished_release, tmp_path / "release")
+    yield copied
+    copied.pipeline.catalog.close()

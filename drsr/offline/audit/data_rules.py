@@ -12,8 +12,17 @@ from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, fai
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LEAKS = frozenset({"splits", "features", "calibration"})
-"""Datasets whose rules are about leaks; the rules of the others are about order and completeness."""
+_CRITICAL = frozenset({"splits", "labels", "features", "calibration"})
+"""Datasets whose rules are about leaks and about numbers; those of the others are about order and completeness, but
+for these:"""
+CRITICAL_RULES = frozenset(
+    {
+        ("trajectories", "no near-duplicates across splits"),
+        ("policy", "the policy's numbers are those of its calibration"),
+        ("policy", "a policy is made of train and validation only"),
+        ("policy", "a policy is made of no evaluation task"),
+    }
+)
 
 
 def find_judge() -> Callable[..., Any]:
@@ -38,7 +47,7 @@ def check_data_rules(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     return [
         AuditVerdict(
             f"{dataset}: {rule}",
-            Severity.CRITICAL if dataset in _LEAKS else Severity.MAJOR,
+            Severity.CRITICAL if dataset in _CRITICAL or (dataset, rule) in CRITICAL_RULES else Severity.MAJOR,
             is_kept,
             detail,
             "" if is_kept else f"python -m expectations {dataset} shows the rule and the first rows that break it",

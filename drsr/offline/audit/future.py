@@ -102,7 +102,7 @@ def check_future(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     found = audit_future(
         subject.catalog, subject.artifacts, backbone, view=view, sample=order.sample, seed=order.seed, told=told
     )
-    evidence = {"states": found.states, "of": found.stored, "differences": list(found.differences)}
+    evidence: dict[str, Any] = {"states": found.states, "of": found.stored, "differences": list(found.differences)}
     if found.states == 0:
         return failed(CHECK, "no state has stored features", "drsr featurize", **evidence)
     if found.leaks:

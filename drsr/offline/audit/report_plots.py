@@ -177,7 +177,7 @@ def _svg(name: str, draw: Callable[[Sequence[Axes]], None], columns: int, height
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    settings: dict[str, Any] = {
+    settings: Any = {
         "svg.hashsalt": name,
         "svg.fonttype": "none",
         "font.family": "sans-serif",

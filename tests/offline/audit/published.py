@@ -29,33 +29,33 @@ WITHOUT_MODEL = tuple(check for check in ALL_BUT_RULES if check not in (future.C
 
 class PublishedPipeline(NamedTuple):
     pipeline: Pipeline
-    index: Path
+    packages: Path
     wheel: Path
 
 
 def published(pipeline: Pipeline, folder: Path) -> PublishedPipeline:
     """A copy of a calibrated pipeline, with its policy in an index."""
-    return publish_again(small_pipeline.copy_of(pipeline, folder / "pipeline"), folder / "index")
+    return publish_again(small_pipeline.copy_of(pipeline, folder / "pipeline"), folder / "packages")
 
 
-def publish_again(pipeline: Pipeline, index: Path) -> PublishedPipeline:
+def publish_again(pipeline: Pipeline, packages: Path) -> PublishedPipeline:
     """Publish what the pipeline's calibration gives."""
-    done = publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, PublishOrder(index=index))
-    return PublishedPipeline(pipeline, index, done.wheel)
+    done = publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, PublishOrder(index=packages))
+    return PublishedPipeline(pipeline, packages, done.wheel)
 
 
-def trained_again(pipeline: Pipeline, index: Path) -> PublishedPipeline:
+def trained_again(pipeline: Pipeline, packages: Path) -> PublishedPipeline:
     """Train, calibrate and publish from what is in the catalog now, so that every hash is in order."""
     calibration = fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, quick_params())
-    return publish_again(pipeline._replace(calibration=calibration), index)
+    return publish_again(pipeline._replace(calibration=calibration), packages)
 
 
 def copy_of(release: PublishedPipeline, folder: Path) -> PublishedPipeline:
     """The same in a folder of its own, to be changed at will."""
-    index = folder / "index"
-    shutil.copytree(release.index, index)
-    wheel = index / release.wheel.relative_to(release.index)
-    return PublishedPipeline(small_pipeline.copy_of(release.pipeline, folder / "pipeline"), index, wheel)
+    packages = folder / "packages"
+    shutil.copytree(release.packages, packages)
+    wheel = packages / release.wheel.relative_to(release.packages)
+    return PublishedPipeline(small_pipeline.copy_of(release.pipeline, folder / "pipeline"), packages, wheel)
 
 
 def audited(release: PublishedPipeline, checks: Sequence[Check] = WITHOUT_MODEL, sample: int | None = 1) -> Audit:

@@ -15,7 +15,6 @@ import orjson
 import pytest
 
 from drsr.golden import read_golden
-from drsr.offline import training
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.audit import future, labels
 from drsr.offline.feature_files import FeatureBlock, read_file, write_file
@@ -27,7 +26,7 @@ from drsr.offline.train import read_inputs
 from drsr.offline.trajectories import Trajectory
 from drsr.policy_description import CARD_FILE, LINEAGE_FILE
 from drsr.policy_location import read_found
-from drsr.scorer.ensemble import Ensemble, Normaliser
+from drsr.scorer.ensemble import Ensemble, Normaliser, fit_normaliser
 from tests.offline.audit.published import (
     ALL_BUT_RULES,
     PublishedPipeline,
@@ -256,13 +255,12 @@ def test_a_normaliser_that_saw_the_validation_split(
     by_hand(pipeline, "DELETE FROM policy_release")
     by_hand(pipeline, "DELETE FROM calibration_run")
     by_hand(pipeline, "DELETE FROM training_run")
-    honest = training.fit_normaliser
     other = read_inputs(pipeline.catalog, pipeline.artifacts, "default", "default", "train").validation
 
     def leaking(candidates: np.ndarray, used: np.ndarray | None = None) -> Normaliser:
-        return honest(np.concatenate([candidates, other.features[other.present]]), used)
+        return fit_normaliser(np.concatenate([candidates, other.features[other.present]]), used)
 
-    monkeypatch.setattr(training, "fit_normaliser", leaking)
+    monkeypatch.setattr("drsr.offline.training.fit_normaliser", leaking)
     audit = audited(trained_again(pipeline, tmp_path / "forged"))
     caught = failures(audit)
     assert list(caught) == ["normaliser refitted"]
