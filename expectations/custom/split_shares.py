@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import pandas as pd
 from scipy.stats import binomtest
 
 from expectations.custom.offending_rows import OffendingRows
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 class ExpectSplitSharesWithinTolerance(OffendingRows):
-    """As many groups in each split as a stable hash would put there.
+    """In each split as many of the groups as a stable hash would put there; a row per split.
 
     Groups fall independently, so the number in a split is binomial: the tolerance is what happens by chance less often
-    than `probability`. For 10 groups that is anything but absurd, for 100,000 groups less than half a percent.
+    than `probability`. For ten groups that is nearly anything, for 100,000 of them less than one percent.
     """
 
-    column: str
-    shares: dict[str, float]
+    count: str
+    total: str
+    share: str
     probability: float
-    success_keys: ClassVar[tuple[str, ...]] = ("column", "shares", "probability")
+    success_keys: ClassVar[tuple[str, ...]] = ("count", "total", "share", "probability")
 
     def offending(self, frame: pd.DataFrame) -> pd.Series:
-        counts = frame[self.column].value_counts()
+        rows = zip(frame[self.count], frame[self.total], frame[self.share], strict=True)
         wrong = [
-            split
-            for split, share in self.shares.items()
-            if len(frame) > 0 and binomtest(int(counts.get(split, 0)), len(frame), share).pvalue < self.probability
+            binomtest(int(count), int(total), float(share)).pvalue < self.probability if total else False
+            for count, total, share in rows
         ]
-        # A split that is far too small may have no row of its own to name: then all rows are in the wrong place.
-        empty = any(split not in counts for split in wrong)
-        return (frame[self.column].isin(wrong) | ~frame[self.column].isin(list(self.shares))) | empty
+        return pd.Series(wrong, index=frame.index, dtype="bool")
 
     def looks_at(self, frame: pd.DataFrame) -> list[str]:
-        return [self.column]
+        return [self.count, self.total, self.share]

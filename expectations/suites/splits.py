@@ -10,7 +10,6 @@ from expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
 from expectations.library import gxe
 from expectations.rules import Part, Rule, Suite
 
-SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 SUPERVISION = ["train", "validation"]
 FITTING = ("train", "calibrate")
 _AGAIN = "a split never changes; the row was changed by hand: restore the catalog from a copy"
@@ -50,13 +49,15 @@ SUITE = Suite(
             ),
         ),
         Part(
-            "groups",
-            "One row per group of trajectories that must stay on one side: a task, or a run without one.",
-            ("group",),
+            "shares",
+            "One row per split. Counted are groups that must stay on one side: a task, or a run without one.",
+            ("split",),
             (
                 Rule(
                     "split shares within tolerance",
-                    ExpectSplitSharesWithinTolerance(column="split", shares=SHARES, probability=1e-6),
+                    ExpectSplitSharesWithinTolerance(
+                        count="groups", total="all_groups", share="asked_share", probability=1e-6
+                    ),
                     "80:10:10 by a stable hash would give this less than once in a million times: look at how groups "
                     "are named (drsr/offline/splits.py)",
                 ),

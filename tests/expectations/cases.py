@@ -168,10 +168,12 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
                     "group_split": ["train", "train", "train", "validation", "test"],
                 }
             ),
-            "groups": pd.DataFrame(
+            "shares": pd.DataFrame(
                 {
-                    "group": [f"task:{number}" for number in range(100)],
-                    "split": ["train"] * 76 + ["validation"] * 14 + ["test"] * 10,
+                    "split": ["train", "validation", "test"],
+                    "groups": [76, 14, 10],
+                    "all_groups": [100] * 3,
+                    "asked_share": [0.8, 0.1, 0.1],
                 }
             ),
             "places": pd.DataFrame(
@@ -368,11 +370,7 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
             at("trajectory", "runs/chart-generation-L2-025.7", row=3),
             at("split", "train", row=4),
         ],
-        "split shares within tolerance": [
-            only("split", "train"),
-            lambda frame: frame.assign(split=["train"] * 50 + ["test"] * 50),
-            at("split", "dev"),
-        ],
+        "split shares within tolerance": [at("groups", 50), at("groups", 0), at("asked_share", 0.0, row=2)],
         "all states and sets of a trajectory in its split": [
             at("split", "test", row=2),
             at("split", "validation", row=1),

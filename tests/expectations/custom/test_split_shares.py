@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from collections import Counter
+from collections.abc import Mapping
+
 import pytest
 
 from drsr.offline.splits import assign_split
 from expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
-from expectations.suites.splits import SHARES
+from expectations.frames.splits import shares_frame
 
-EXPECTED = ExpectSplitSharesWithinTolerance(column="split", shares=SHARES, probability=1e-6)
+EXPECTED = ExpectSplitSharesWithinTolerance(count="groups", total="all_groups", share="asked_share", probability=1e-6)
 
 
-def offending(splits: list[str]) -> int:
-    return int(EXPECTED.offending(pd.DataFrame({"split": pd.Series(splits, dtype="object")})).sum())
+def wrong(counts: Mapping[str, int]) -> list[str]:
+    """The splits that are too large or too small."""
+    frame = shares_frame(counts)
+    found: list[str] = frame["split"][EXPECTED.offending(frame)].tolist()
+    return found
 
 
 @pytest.mark.parametrize("groups", [0, 1, 2, 8, 50, 1_000, 20_000])
 def test_what_the_hash_gives_is_fine(groups: int) -> None:
-    assert offending([assign_split(f"task:{number}") for number in range(groups)]) == 0
+    assert wrong(Counter(assign_split(f"task:{number}") for number in range(groups))) == []
 
 
 def test_a_little_off_is_chance_for_few_and_not_for_many() -> None:
-    def off(groups: int) -> list[str]:
-        return ["train"] * (groups * 7 // 10) + ["validation"] * (groups * 2 // 10) + ["test"] * (groups // 10)
-
-    assert offending(off(20)) == 0
-    assert offending(off(1_000)) == 900  # train and validation, not test
+    assert wrong({"train": 14, "validation": 4, "test": 2}) == []
+    assert wrong({"train": 700, "validation": 200, "test": 100}) == ["train", "validation"]
+    assert wrong({"train": 79_000, "validation": 11_000, "test": 10_000}) == ["train", "validation"]
 
 
-def test_a_split_that_is_empty_is_seen_although_it_has_no_row() -> None:
-    assert offending(["train"] * 800 + ["validation"] * 100) > 0
+def test_a_split_that_is_empty_is_seen() -> None:
+    assert wrong({"train": 800, "validation": 100}) == ["train", "test"]
 
 
 def test_a_split_that_nobody_knows() -> None:
-    assert offending(["train", "dev"]) == 1
+    assert wrong({"train": 8, "validation": 1, "dev": 1}) == ["dev"]

@@ -1,0 +1,83 @@
+"""Feature files one after another, and the little that is kept of them: counts, hashes, and a sample of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+
+from drsr.errors import ArtifactCorrupt
+from drsr.offline.feature_files import KEYS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from drsr.offline.artifacts import ArtifactStore
+
+SAMPLE = 4_096
+"""Rows that are compared with labels."""
+
+
+class FeatureReading:
+    """What the files of a view hold. It looks at them itself, so that what a reader would refuse gets a verdict."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """`names` are the view's columns."""
+        self.rows: dict[str, int] = {}
+        """By state how many rows its file has of it."""
+        self.prefixes: dict[str, str] = {}
+        """By state the hash of the tokens that its rows were computed from."""
+        self.non_finite: NDArray[np.int64] = np.zeros(len(names), dtype=np.int64)
+        """By column how many values are infinite or not a number."""
+        self.sampled: list[tuple[str, int]] = []
+        """State and candidate of each row of the sample."""
+        self._names = list(names)
+        self._sample: list[NDArray[np.float32]] = [np.empty((0, len(names)), dtype=np.float32)]
+
+    @property
+    def sample(self) -> NDArray[np.float32]:
+        """The first rows of the files that were to be sampled: [rows, columns]."""
+        return np.concatenate(self._sample)
+
+    def add(self, artifacts: ArtifactStore, blob: str, states: Collection[str], *, sampled: bool) -> dict[str, Any]:
+        """Read these states in a file; returns what the file says of itself. ArtifactCorrupt if it cannot be read."""
+        data = artifacts.get(blob)
+        try:
+            table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ArtifactCorrupt(f"is no Parquet file: {error}", where=f"feature file {blob}") from None
+        found, expected = table.column_names, [*KEYS, *self._names]
+        about = {
+            "other_columns": 0 if found == expected else max(1, len(set(found) ^ set(expected))),
+            "layout_hash": (table.schema.metadata or {}).get(b"layout_hash", b"").decode(),
+        }
+        if not set(KEYS) <= set(found):
+            return about  # whose rows these are, nobody can tell: its states are without features
+        keys, candidates, prefixes = (table.column(name).to_pylist() for name in KEYS)
+        mine = np.array([row for row, key in enumerate(keys) if key in states], dtype=np.int64)
+        for row in mine:
+            self._count(keys[row], prefixes[row])
+        matrix = self._matrix(table, mine)
+        self.non_finite += (~np.isfinite(matrix)).sum(axis=0)
+        room = SAMPLE - len(self.sampled)
+        if sampled and room > 0:
+            self._sample.append(matrix[:room])
+            self.sampled += [(keys[row], candidates[row]) for row in mine[:room]]
+        return about
+
+    def _count(self, state: str, prefix: str) -> None:
+        self.rows[state] = self.rows.get(state, 0) + 1
+        if self.prefixes.setdefault(state, prefix) != prefix:
+            self.prefixes[state] = f"{self.prefixes[state]} and {prefix}"
+
+    def _matrix(self, table: pyarrow.Table, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """[rows, columns]; a column that the file lacks is not a number."""
+        matrix = np.full((len(rows), len(self._names)), np.nan, dtype=np.float32)
+        there = {name: number for number, name in enumerate(table.column_names)}
+        for number, name in enumerate(self._names):
+            if name in there:
+                matrix[:, number] = table.column(there[name]).to_numpy()[rows]
+        return matrix
