@@ -34,7 +34,7 @@ CHOSEN = {
 def record(**changes: Any) -> CalibrationRecord:
     rest = dict.fromkeys(CalibrationRecord._fields)
     about = {"calibration_key": "0" * 64, "mode": "plain", "params": LIMITS, "tried": 5, "admissible": 2}
-    return CalibrationRecord(**{**rest, **about, "abstains_always": False, **CHOSEN, **changes})  # type: ignore[arg-type]
+    return CalibrationRecord(**{**rest, **about, "abstains_always": False, **CHOSEN, **changes})
 
 
 def row(found: CalibrationRecord, lines: list[str] = LINES, header: str = HEADER) -> dict[str, Any]:
