@@ -50,13 +50,8 @@ def calibrate(
 ) -> Calibrated:
     """Choose K, beta and tau for the full scorer of these inputs."""
     run = require_trained(catalog, artifacts, inputs, params)
-    mode = "certified" if certified else "plain"
-    train_hash = inputs.train_hash if certified else None
-    key = calibration_key(
-        CALIBRATION_VERSION, mode, asdict(params.calibrate), run.weights, inputs.validation_hash, train_hash
-    )
-    with catalog.reading() as connection:
-        known = find_calibration(connection, key)
+    mode, train_hash, key = _identity(inputs, params, run, certified=certified)
+    known = calibration_of(catalog, inputs, params, run, certified=certified)
     if known is not None and artifacts.exists(known.search_table):
         return Calibrated(known, run, is_new=False)
     with catalog.writing() as connection:
@@ -80,6 +75,27 @@ def calibrate(
         record = record_calibration(connection, row)
         finish_run(connection, run_id, {"tried": record.tried, "abstains_always": record.abstains_always})
     return Calibrated(record, run, is_new=True)
+
+
+def calibration_of(
+    catalog: Catalog, inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool = False
+) -> CalibrationRecord | None:
+    """What was chosen for this scorer on these inputs, if it was."""
+    with catalog.reading() as connection:
+        return find_calibration(connection, _identity(inputs, params, run, certified=certified).key)
+
+
+class _Identity(NamedTuple):
+    mode: str
+    train_hash: str | None
+    key: str
+
+
+def _identity(inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool) -> _Identity:
+    mode, train_hash = ("certified", inputs.train_hash) if certified else ("plain", None)
+    numbers = asdict(params.calibrate)
+    key = calibration_key(CALIBRATION_VERSION, mode, numbers, run.weights, inputs.validation_hash, train_hash)
+    return _Identity(mode, train_hash, key)
 
 
 def calibration_key(

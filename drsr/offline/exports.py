@@ -1,8 +1,8 @@
 """Exports: what a stage measured, as immutable Parquet parts in a folder, for DVC, for people and for other catalogs.
 
-    <folder>/<sha256, 32 digits>.parquet    some states, one row each; named by the file's own bytes
+    <folder>/<sha256, 32 digits>.parquet    some rows, one per state or run; named by the file's own bytes
 
-An export adds one part with the states that no part holds yet, so a nightly run writes what is new and nothing else. A
+An export adds one part with the rows that no part holds yet, so a nightly run writes what is new and nothing else. A
 part is never changed. It says itself what its numbers depend on (`about`); parts that disagree cannot share a folder.
 """
 
@@ -36,9 +36,9 @@ class Exported(NamedTuple):
     part: str | None
     """Name of the part that was added; None where nothing was new."""
     states: int
-    """In that part."""
+    """Rows of that part: one per state, or per run where runs are exported."""
     there: int
-    """States that other parts held already."""
+    """Rows that other parts held already."""
 
 
 class Part(NamedTuple):
@@ -46,16 +46,16 @@ class Part(NamedTuple):
     table: pyarrow.Table
 
 
-def add_part(folder: Path, about: About, table: pyarrow.Table, there: int) -> Exported:
-    """Write rows (sorted by state key here, so that their order says nothing) as one more part."""
+def add_part(folder: Path, about: About, table: pyarrow.Table, there: int, key: str = KEY) -> Exported:
+    """Write rows (sorted by their key here, so that their order says nothing) as one more part."""
+    folder.mkdir(parents=True, exist_ok=True)
     if table.num_rows == 0:
         return Exported(None, 0, there)
-    table = table.sort_by(KEY).replace_schema_metadata({_ABOUT: json.dumps(about, sort_keys=True).encode()})
+    table = table.sort_by(key).replace_schema_metadata({_ABOUT: json.dumps(about, sort_keys=True).encode()})
     stream = io.BytesIO()
     pyarrow.parquet.write_table(table, stream, compression="zstd", compression_level=9, write_statistics=False)
     data = stream.getvalue()
     name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.parquet"
-    folder.mkdir(parents=True, exist_ok=True)
     # Renamed when complete: a part that has its name has all its bytes.
     unfinished = folder / f".{name}.{secrets.token_hex(4)}"
     unfinished.write_bytes(data)
@@ -63,18 +63,27 @@ def add_part(folder: Path, about: About, table: pyarrow.Table, there: int) -> Ex
     return Exported(name, table.num_rows, there)
 
 
-def exported_keys(folder: Path, about: About) -> set[str]:
-    """The states that the folder's parts hold. A part about something else is an error: nothing may be mixed."""
+def exported_keys(folder: Path, about: About, key: str = KEY) -> set[str]:
+    """What the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
     keys: set[str] = set()
     for path in _paths(folder):
+        require_same(about, _about(_schema(path), path), path)
         try:
-            schema = pyarrow.parquet.read_schema(path)
-            found = pyarrow.parquet.read_table(path, columns=[KEY], use_threads=False)
+            found = pyarrow.parquet.read_table(path, columns=[key], use_threads=False)
         except (pyarrow.ArrowException, OSError, KeyError) as error:
             raise ArtifactCorrupt(f"cannot be read: {error}", where=str(path), hint=_REPAIR) from None
-        require_same(about, _about(schema, path), path)
-        keys.update(found.column(KEY).to_pylist())
+        keys.update(found.column(key).to_pylist())
     return keys
+
+
+def remove_parts_about_else(folder: Path, about: About) -> int:
+    """Remove parts that were made otherwise, and say how many: for a folder whose earlier content DVC remembers."""
+    removed = 0
+    for path in _paths(folder):
+        if _about(_schema(path), path) != about:
+            path.unlink()
+            removed += 1
+    return removed
 
 
 def read_parts(folder: Path) -> Iterator[Part]:
@@ -106,6 +115,13 @@ _REPAIR = "fetch it again (dvc pull), or remove it and export again"
 
 def _paths(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+
+
+def _schema(path: Path) -> pyarrow.Schema:
+    try:
+        return pyarrow.parquet.read_schema(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ArtifactCorrupt(f"cannot be read: {error}", where=str(path), hint=_REPAIR) from None
 
 
 def _about(schema: pyarrow.Schema, path: Path) -> About:

@@ -67,7 +67,7 @@ class Imported(NamedTuple):
 def export_labels(catalog: Catalog, folder: Path, labeler: str = "default") -> Exported:
     """Add what this labeler measured at current trajectories to a folder."""
     with catalog.reading() as connection:
-        labeler_id, about = _labeler(connection, labeler)
+        labeler_id, about = labeler_about(connection, labeler)
         there = exported_keys(folder, about)
         rows = [row for row in _rows(connection, labeler_id) if row["state_key"] not in there]
     return add_part(folder, about, pyarrow.Table.from_pylist(rows, _SCHEMA), len(there))
@@ -109,7 +109,8 @@ def state_ids(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
     return {row.state_key: row.id for row in connection.execute(query)}
 
 
-def _labeler(connection: Connection, name: str) -> tuple[int, About]:
+def labeler_about(connection: Connection, name: str) -> tuple[int, About]:
+    """The row number of a labeler, and what its labels depend on."""
     found = recorded_identity(connection, name)
     if found is None:
         raise InputError(f"labeler {name!r} has measured nothing yet", hint="drsr label")

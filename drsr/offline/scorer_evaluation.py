@@ -1,10 +1,16 @@
-"""The study of ablations on a catalog: trains what is not trained yet, then judges everything on the test split."""
+"""The evaluate stage: trains what is to be judged and not trained yet, then judges it on the test split.
+
+What came out is kept as JSON in the artifact store, and the run's row names it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import select
 
 import drsr
 from drsr.errors import FrameError, SettingsError
@@ -13,12 +19,17 @@ from drsr.offline.ablations import ABLATIONS, FULL, Ablation, trained_as
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.records import finish_run, start_run
+from drsr.offline.catalog.tables import Run
 from drsr.offline.checkpoints import frame_hash
 from drsr.offline.feature_store import get_training_frame
 from drsr.offline.metrics import Bootstrap
 from drsr.offline.params import Params
 from drsr.offline.splits import Split
+from drsr.offline.study_json import study_json
 from drsr.offline.train import Progress, Trained, TrainingInputs, check_configuration, load_trained, read_inputs, train
+
+_KEPT = "evaluation"
+"""Under which name a run's counts have the key of what was kept."""
 
 
 class Evaluated(NamedTuple):
@@ -27,6 +38,14 @@ class Evaluated(NamedTuple):
     """What was judged, by configuration."""
     examples_hash: str
     """SHA-256 over every number that it was judged on."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The study, with what was judged and on what."""
+        return {
+            **study_json(self.study),
+            "examples_hash": self.examples_hash,
+            "training_runs": {result.record.ablation: result.record.run_key for result in self.scorers},
+        }
 
 
 def evaluate_ablations(
@@ -68,9 +87,21 @@ def evaluate_ablations(
             bootstrap=bootstrap,
         )
     )
+    evaluated = Evaluated(found, scorers, frame_hash(examples))
+    kept = artifacts.put(orjson.dumps(evaluated.to_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
     with catalog.writing() as connection:
-        finish_run(connection, run_id, {"scorers": len(found.scorers), "sets": found.sets})
-    return Evaluated(found, scorers, frame_hash(examples))
+        finish_run(connection, run_id, {"scorers": len(found.scorers), "sets": found.sets, _KEPT: kept})
+    return evaluated
+
+
+def latest_evaluation(catalog: Catalog, artifacts: ArtifactStore) -> bytes | None:
+    """What the latest finished evaluation kept, as JSON; None where none has finished."""
+    query = select(Run.counts).where(Run.stage == "evaluate", Run.finished_at.is_not(None)).order_by(Run.id.desc())
+    with catalog.reading() as connection:
+        for counts in connection.execute(query).scalars():
+            if counts and _KEPT in counts:
+                return artifacts.get(counts[_KEPT])
+    return None
 
 
 def _possible(inputs: TrainingInputs, configurations: Sequence[Ablation]) -> tuple[list[Ablation], list[Missing]]:

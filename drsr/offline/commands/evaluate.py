@@ -1,17 +1,16 @@
-"""`drsr evaluate --ablations`: what each part of the scorer is worth, on examples that nothing was fitted on."""
+"""`drsr evaluate`: the scorer, and what each part of it is worth, on examples that nothing was fitted on."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drsr.offline.commands.train import add_frame_options, add_training_options, training_progress
 
 if TYPE_CHECKING:
     from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
-    from drsr.offline.scorer_evaluation import Evaluated
 
 FEW_TRAJECTORIES = 10
 """Below this a percentile interval over resampled trajectories is too narrow to be believed."""
@@ -21,10 +20,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "evaluate",
         help="judge scorer, ablations and singleton rules on the test split",
-        description="Trains the configurations that are not trained yet, then judges all of them on the test split: "
-        "metrics with intervals that resample whole trajectories. Example: drsr evaluate --ablations --json",
+        description="Judges the scorer and its policy beside singleton rules on the test split: metrics with intervals "
+        "that resample whole trajectories. With --ablations every ablation and control too; those that are not trained "
+        "yet are trained first. Example: drsr evaluate --ablations --json",
     )
-    parser.add_argument("--ablations", action="store_true", help="the scorer, every ablation and control, the rules")
+    parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")
     parser.add_argument(
         "--split", choices=("test", "validation"), default="test", help="what to judge on (default: test)"
     )
@@ -38,6 +38,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.cache_folder import cache_folder
     from drsr.errors import SettingsError
+    from drsr.offline.ablations import FULL
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.metrics import Bootstrap
@@ -45,8 +46,6 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.scorer_evaluation import evaluate_ablations
     from drsr.settings import load_settings
 
-    if not options.ablations:
-        raise SettingsError("nothing to evaluate was named", hint="drsr evaluate --ablations")
     for name in ("replicates", "workers"):
         if getattr(options, name) < 1:
             raise SettingsError(f"--{name} must be at least 1, not {getattr(options, name)}")
@@ -65,9 +64,10 @@ def run(options: argparse.Namespace) -> int:
             checkpoints=cache_folder() / "training",
             bootstrap=Bootstrap(replicates=options.replicates),
             workers=options.workers,
+            configurations=None if options.ablations else (FULL,),
             progress=progress,
         )
-    print(json.dumps(_json(evaluated)) if options.json else _text(evaluated.study, params.train.meaningful_gap))
+    print(json.dumps(evaluated.to_json()) if options.json else _text(evaluated.study, params.train.meaningful_gap))
     return 0
 
 
@@ -139,43 +139,3 @@ def _policy(row: PolicyRow) -> list[object]:
     if math.isinf(row.rule.risk_threshold):
         tau = "abstains always" if row.abstains_always else "no gate"
     return [row.name, row.rule.max_cardinality, f"{row.uncertainty_coefficient:g}", tau, *cells(row.metrics)]
-
-
-def _json(evaluated: Evaluated) -> dict[str, Any]:
-    study = evaluated.study
-
-    def scorer(row: ScorerRow) -> dict[str, Any]:
-        metrics = {"metrics": [metric.to_json() for metric in row.metrics]}
-        return {
-            "name": row.name,
-            "what": row.what,
-            **metrics,
-            "gains": [metric.to_json() for metric in row.gains or ()],
-        }
-
-    return {
-        **{name: getattr(study, name) for name in ("split", "states", "sets", "trajectories", "unsafe")},
-        "examples_hash": evaluated.examples_hash,
-        "training_runs": {result.record.ablation: result.record.run_key for result in evaluated.scorers},
-        "scorers": [scorer(row) for row in study.scorers],
-        "singletons": [
-            {**row._asdict(), "metrics": [metric.to_json() for metric in row.metrics]} for row in study.singletons
-        ],
-        "matching": [scorer(row) for row in study.matching],
-        "policies": [_policy_json(row) for row in study.policies],
-        "missing": [row._asdict() for row in study.missing],
-    }
-
-
-def _policy_json(row: PolicyRow) -> dict[str, Any]:
-    threshold = row.rule.risk_threshold
-    return {
-        "name": row.name,
-        "max_cardinality": row.rule.max_cardinality,
-        "uncertainty_coefficient": row.uncertainty_coefficient,
-        "risk_threshold": None if math.isinf(threshold) else threshold,
-        "has_risk_gate": threshold != math.inf,
-        "abstains_always": row.abstains_always,
-        "removal_cap": row.rule.removal_cap,
-        "metrics": [metric.to_json() for metric in row.metrics],
-    }

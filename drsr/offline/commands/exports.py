@@ -1,4 +1,4 @@
-"""`drsr export` and `drsr import`: what was measured, as immutable files, from one catalog into another."""
+"""`drsr export` and `drsr import`: what stages made, as immutable files, and what was measured into another catalog."""
 
 from __future__ import annotations
 
@@ -8,19 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drsr.offline.exports import Exported
     from drsr.offline.label_exports import Imported
+    from drsr.offline.stage_exports import StageExport
 
 LABELS, FEATURES = "labels", "features"
-"""The folders of an export."""
+STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
+"""Written here so that `--help` need not import them; a test compares."""
+MEASURED = ("label", "featurize")
+"""What is exported unless something else is asked for: what takes long to make."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     export = commands.add_parser(
         "export",
-        help="write labels and features to a folder of immutable files",
-        description="Adds what is not there yet: one Parquet file of labels and one of features, each named by its own "
-        "bytes. Example: drsr export exports/",
+        help="write what stages made to a folder of immutable files",
+        description="Adds to FOLDER/<stage> what is not there yet: labels and features as Parquet files that are named "
+        "by their own bytes, and so runs and states; scorer, operating point, evaluation and released policy as they "
+        "are now. dvc.yaml names the same folders. Example: drsr export exports/ --stage label featurize",
+    )
+    export.add_argument(
+        "--stage", nargs="+", choices=STAGES, metavar="NAME", default=MEASURED, help=f"of {', '.join(STAGES)}"
+    )
+    export.add_argument(
+        "--replace",
+        action="store_true",
+        help="remove files that were made under another rule, layout or language model, instead of refusing",
     )
     taking = commands.add_parser(
         "import",
@@ -39,56 +51,51 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run_export(options: argparse.Namespace) -> int:
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.feature_exports import export_features
-    from drsr.offline.label_exports import export_labels
+    from drsr.offline.params import load_params
+    from drsr.offline.stage_exports import Exporter
     from drsr.settings import load_settings
 
     settings = load_settings()
     with open_catalog(settings.catalog_url) as catalog:
         artifacts = ArtifactStore(settings.artifact_root)
-        done: dict[str, Exported] = {
-            LABELS: export_labels(catalog, options.folder / LABELS, options.labeler),
-            FEATURES: export_features(catalog, artifacts, options.folder / FEATURES, options.view),
-        }
+        exporter = Exporter(
+            catalog, artifacts, load_params(), options.folder, options.labeler, options.view, options.replace
+        )
+        done = [exporter.export(stage) for stage in options.stage]
     if options.json:
-        print(json.dumps({name: found._asdict() for name, found in done.items()}))
+        print(json.dumps({found.stage: _json(found) for found in done}))
         return 0
-    for name, found in done.items():
-        new = f"{found.states:,} states in {found.part}" if found.part else "nothing new"
-        print(f"{name}: {new}; {found.there:,} states were exported before")
+    for found in done:
+        what = f"{found.folder}: "
+        if found.added is None:
+            print(f"{what}as it is now")
+        else:
+            new = f"{found.added.states:,} in {found.added.part}" if found.added.part else "nothing new"
+            print(f"{what}{new}; {found.added.there:,} were exported before")
     return 0
 
 
+def _json(found: StageExport) -> dict[str, Any]:
+    added = None if found.added is None else found.added._asdict()
+    return {"folder": str(found.folder), "added": added, "summary": found.summary}
+
+
 def run_import(options: argparse.Namespace) -> int:
-    from drsr.backbone.catalogue import load_config, load_tokenizer
-    from drsr.features.geometry import geometry_from
-    from drsr.features.vectors import layout_of
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.feature_exports import import_features
-    from drsr.offline.featurize import identity_without_weights
-    from drsr.offline.label_exports import import_labels
-    from drsr.offline.labels import configured_identity
+    from drsr.offline.import_measured import import_measured
     from drsr.settings import load_settings
-    from drsr.view import caps_for
 
     settings = load_settings()
-    tokenizer, window = load_tokenizer(settings.backbone)
-    caps = caps_for(window)
-    view = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
-    columns = layout_of(geometry_from(load_config(settings.backbone), settings.backbone)).columns
-    labeler = configured_identity(settings.backbone, settings.dtype, caps)
     with open_catalog(settings.catalog_url) as catalog:
         artifacts = ArtifactStore(settings.artifact_root)
-        done: dict[str, Imported] = {
-            LABELS: import_labels(catalog, options.folder / LABELS, labeler, options.labeler),
-            FEATURES: import_features(catalog, artifacts, options.folder / FEATURES, view, columns, options.view),
-        }
+        found = import_measured(catalog, artifacts, settings, options.folder, options.labeler, options.view)
+    done: dict[str, Imported] = {LABELS: found.labels, FEATURES: found.features}
     if options.json:
-        print(json.dumps({name: found._asdict() for name, found in done.items()}))
+        print(json.dumps({name: imported._asdict() for name, imported in done.items()}))
         return 0
-    for name, found in done.items():
-        print(f"{name}: {found.taken:,} states taken over, {found.there:,} were there{_unknown(found)}")
+    for name, imported in done.items():
+        print(f"{name}: {imported.taken:,} states taken over, {imported.there:,} were there{_unknown(imported)}")
     return 0
 
 

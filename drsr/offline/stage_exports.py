@@ -1,0 +1,182 @@
+"""What each stage leaves for DVC: immutable files below `<root>/<stage>/`, and a summary of them beside.
+
+    exports/label/labels/<sha256>.parquet    what the stage made
+    exports/label/summary.json               a few numbers of it, for `dvc metrics`
+
+dvc.yaml names the same folders. Exporting again what did not change writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, select
+
+from drsr.errors import SettingsError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.feature_tables import StateFeatures
+from drsr.offline.catalog.label_tables import Label, StateMeasurement
+from drsr.offline.catalog.tables import STAGES, DecisionState, Trajectory
+from drsr.offline.exports import About, Exported, remove_parts_about_else
+from drsr.offline.feature_exports import about_features, export_features
+from drsr.offline.feature_views import DEFAULT_VIEW, get_view
+from drsr.offline.label_exports import export_labels, labeler_about
+from drsr.offline.params import Params
+from drsr.offline.result_exports import (
+    Summary,
+    export_calibration,
+    export_evaluation,
+    export_release,
+    export_scorer,
+    to_bytes,
+    write_file,
+)
+from drsr.offline.train import TrainingInputs, read_inputs
+from drsr.offline.trajectory_exports import (
+    about_states,
+    about_trajectories,
+    current_trajectories,
+    export_states,
+    export_trajectories,
+)
+
+CONTENTS = {
+    "ingest": "trajectories",
+    "freeze": "states",
+    "label": "labels",
+    "featurize": "features",
+    "train": "scorer",
+    "calibrate": "calibration",
+    "evaluate": "evaluation",
+    "publish": "policy",
+}
+"""The folder that each stage fills."""
+SUMMARY = "summary.json"
+
+
+class StageExport(NamedTuple):
+    """What an export of a stage did."""
+
+    stage: str
+    folder: Path
+    """Which holds it."""
+    added: Exported | None
+    """The part that was added; None for a result that is written as a whole."""
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Exports stages of one catalog below one folder."""
+
+    catalog: Catalog
+    artifacts: ArtifactStore
+    params: Params
+    root: Path
+    labeler: str = "default"
+    view: str = DEFAULT_VIEW
+    may_replace: bool = False
+    """Parts made under another rule, layout or language model make room: for a folder that DVC remembers."""
+
+    def export(self, stage: str) -> StageExport:
+        """Write what the stage made, then its summary."""
+        if stage not in CONTENTS:
+            raise SettingsError(f"no stage is called {stage!r}", hint=f"the stages are {', '.join(STAGES)}")
+        folder = place_of(self.root, stage)
+        how: dict[str, Callable[[Path], tuple[Exported | None, Summary]]] = {
+            "ingest": self._trajectories,
+            "freeze": self._states,
+            "label": self._labels,
+            "featurize": self._features,
+            "train": lambda folder: (None, export_scorer(*self._fitted, folder)),
+            "calibrate": lambda folder: (None, export_calibration(*self._fitted, folder)),
+            "evaluate": lambda folder: (None, export_evaluation(self.catalog, self.artifacts, folder)),
+            "publish": lambda folder: (None, export_release(self.catalog, self.artifacts, folder)),
+        }
+        added, summary = how[stage](folder)
+        path, data = self.root / stage / SUMMARY, to_bytes(summary)
+        if not path.is_file() or path.read_bytes() != data:
+            write_file(path, data)
+        return StageExport(stage, folder, added, summary)
+
+    def _trajectories(self, folder: Path) -> tuple[Exported, Summary]:
+        self._make_room(folder, about_trajectories())
+        added = export_trajectories(self.catalog, folder)
+        splits, everything = current_trajectories(self.catalog)
+        return added, {"trajectories": sum(splits.values()), "splits": splits, "sha256": everything}
+
+    def _states(self, folder: Path) -> tuple[Exported, Summary]:
+        with self.catalog.reading() as connection:
+            about = about_states(connection)
+        self._make_room(folder, about)
+        added = export_states(self.catalog, folder)
+        return added, {"states": added.states + added.there, "rule": about["rule_version"]}
+
+    def _labels(self, folder: Path) -> tuple[Exported, Summary]:
+        with self.catalog.reading() as connection:
+            labeler_id, about = labeler_about(connection, self.labeler)
+        self._make_room(folder, about)
+        added = export_labels(self.catalog, folder, self.labeler)
+        with self.catalog.reading() as connection:
+            outcomes = connection.execute(
+                _current(select(StateMeasurement.outcome, func.count()), StateMeasurement)
+                .where(StateMeasurement.labeler_id == labeler_id)
+                .group_by(StateMeasurement.outcome)
+            )
+            states = {outcome: count for outcome, count in outcomes}
+            unsafe = connection.execute(
+                _current(select(Label.unsafe, func.count()), Label)
+                .where(Label.labeler_id == labeler_id)
+                .group_by(Label.unsafe)
+            )
+            sets = {bool(is_unsafe): count for is_unsafe, count in unsafe}
+        total = sum(sets.values())
+        share = None if total == 0 else sets.get(True, 0) / total
+        return added, {"states": dict(sorted(states.items())), "sets": total, "unsafe_share": share}
+
+    def _features(self, folder: Path) -> tuple[Exported, Summary]:
+        with self.catalog.reading() as connection:
+            view = get_view(connection, self.view)
+        self._make_room(folder, about_features(view.identity, view.columns))
+        added = export_features(self.catalog, self.artifacts, folder, self.view)
+        with self.catalog.reading() as connection:
+            outcomes = connection.execute(
+                _current(select(StateFeatures.outcome, func.count()), StateFeatures)
+                .where(StateFeatures.view_id == view.id)
+                .group_by(StateFeatures.outcome)
+            )
+            states = {outcome: count for outcome, count in outcomes}
+        about = {"columns": len(view.columns), "layout": view.identity.layout_hash}
+        return added, {"states": dict(sorted(states.items())), **about}
+
+    @cached_property
+    def _inputs(self) -> TrainingInputs:
+        return read_inputs(self.catalog, self.artifacts, self.view, self.labeler, "train")
+
+    @property
+    def _fitted(self) -> tuple[Catalog, ArtifactStore, TrainingInputs, Params]:
+        return self.catalog, self.artifacts, self._inputs, self.params
+
+    def _make_room(self, folder: Path, about: About) -> None:
+        if self.may_replace:
+            remove_parts_about_else(folder, about)
+
+
+def place_of(root: Path, stage: str) -> Path:
+    """Where a stage's export lies below a folder of exports."""
+    return root / stage / CONTENTS[stage]
+
+
+def _current(query: Any, table: Any) -> Any:
+    """Only rows of states of current runs."""
+    return (
+        query.select_from(table)
+        .join(DecisionState, DecisionState.id == table.state_id)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .where(Trajectory.superseded_by.is_(None))
+    )

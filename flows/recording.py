@@ -1,0 +1,65 @@
+"""DVC records a run: right after a stage succeeded, its export is committed to DVC's cache and named in dvc.lock.
+
+    record("label")        exports/label/ holds the labels, dvc.lock says which, `dvc status` has nothing to say
+
+A commit certifies whatever lies in the folder, so the export is made here, from the catalog, in the same breath.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from drsr.errors import InputError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.params import PARAMS_FILE, load_params
+from drsr.offline.stage_exports import Exporter, StageExport
+from drsr.settings import load_settings
+from flows.dvc_calls import with_dvc
+
+EXPORTS = "exports"
+
+
+class Recorded(NamedTuple):
+    """What dvc.lock now says about a stage."""
+
+    export: StageExport
+    outputs: dict[str, str]
+    """DVC's hash of every output by its path."""
+
+
+def record(stage: str, repository: Path = Path()) -> Recorded:
+    """Export what a stage made and commit it. Call it in the order of dvc.yaml, right after the stage succeeded."""
+    repository = repository.absolute()
+    require_repository(repository)
+    settings = load_settings(repository)
+    with open_catalog(settings.catalog_url) as catalog:
+        exporter = Exporter(
+            catalog,
+            ArtifactStore(settings.artifact_root),
+            load_params(repository / PARAMS_FILE),
+            repository / EXPORTS,
+            may_replace=True,
+        )
+        export = exporter.export(stage)
+    committed = with_dvc(repository, lambda repo: repo.commit(stage, force=True))
+    return Recorded(export, {str(out): str(out.hash_info.value) for found in committed for out in found.outs})
+
+
+def changed(repository: Path = Path()) -> dict[str, Any]:
+    """What `dvc status` says: empty where every stage is as dvc.lock has it."""
+    require_repository(repository)
+    found: dict[str, Any] = with_dvc(repository, lambda repo: repo.status())
+    return found
+
+
+def require_repository(repository: Path) -> None:
+    """InputError if the folder is not one whose dvc.yaml has the stages."""
+    for name in (".dvc", "dvc.yaml", PARAMS_FILE):
+        if not (repository / name).exists():
+            raise InputError(
+                f"is not a DVC repository with the stages of DRSR: it has no {name}",
+                where=str(repository),
+                hint="run in a clone of the project, or copy .dvc/config, dvc.yaml and params.yaml into a folder",
+            )
