@@ -18,7 +18,7 @@ from drsr.offline.stage_exports import Exporter, StageExport
 from drsr.settings import load_settings
 from flows.dvc_calls import with_dvc
 
-EXPORTS = "exports"
+EXPORTS, DVC_FILE = "exports", "dvc.yaml"
 
 
 class Recorded(NamedTuple):
@@ -29,11 +29,14 @@ class Recorded(NamedTuple):
     """DVC's hash of every output by its path."""
 
 
-def record(stage: str, repository: Path = Path()) -> Recorded:
-    """Export what a stage made and commit it. Call it in the order of dvc.yaml, right after the stage succeeded."""
-    repository = repository.absolute()
+def record(stage: str) -> Recorded:
+    """Export what a stage made and commit it. Call it in the order of dvc.yaml, right after the stage succeeded.
+
+    The repository is the working directory, as for `dvc` itself: DVC looks up part of its paths from there.
+    """
+    repository = Path.cwd()
     require_repository(repository)
-    settings = load_settings(repository)
+    settings = load_settings()
     with open_catalog(settings.catalog_url) as catalog:
         exporter = Exporter(
             catalog,
@@ -44,19 +47,20 @@ def record(stage: str, repository: Path = Path()) -> Recorded:
         )
         export = exporter.export(stage)
     committed = with_dvc(repository, lambda repo: repo.commit(stage, force=True))
-    return Recorded(export, {str(out): str(out.hash_info.value) for found in committed for out in found.outs})
+    outs = [out for found in committed for out in found.outs]
+    return Recorded(export, {out.def_path: str(out.hash_info.value) for out in outs})
 
 
-def changed(repository: Path = Path()) -> dict[str, Any]:
-    """What `dvc status` says: empty where every stage is as dvc.lock has it."""
-    require_repository(repository)
-    found: dict[str, Any] = with_dvc(repository, lambda repo: repo.status())
+def changed() -> dict[str, Any]:
+    """What `dvc status` says here: empty where every stage is as dvc.lock has it."""
+    require_repository(Path.cwd())
+    found: dict[str, Any] = with_dvc(Path.cwd(), lambda repo: repo.status())
     return found
 
 
 def require_repository(repository: Path) -> None:
     """InputError if the folder is not one whose dvc.yaml has the stages."""
-    for name in (".dvc", "dvc.yaml", PARAMS_FILE):
+    for name in (".dvc", DVC_FILE, PARAMS_FILE):
         if not (repository / name).exists():
             raise InputError(
                 f"is not a DVC repository with the stages of DRSR: it has no {name}",

@@ -23,16 +23,14 @@ from drsr.offline import samples
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.exports import KEY, read_parts
+from drsr.offline.exports import KEY, read_parts, to_bytes, write_file
 from drsr.offline.import_measured import ImportedMeasurements, import_measured
 from drsr.offline.label_exports import state_ids
 from drsr.offline.params import load_params
-from drsr.offline.result_exports import to_bytes, write_file
 from drsr.offline.stage_exports import Exporter, place_of
 from drsr.settings import Settings, load_settings
 from flows.dvc_calls import with_dvc
 
-SAMPLE = Path(__file__).resolve().parents[1] / "samples"
 FORMAT = "drsr sample/1"
 STAGES = ("label", "featurize")
 _MAKE = "measure the sample corpus anew: make sample"
@@ -44,9 +42,9 @@ class SampleRefused(InputError):
 
 
 class Bundle(NamedTuple):
-    """Where a bundled sample lies."""
+    """Where a sample lies."""
 
-    root: Path = SAMPLE
+    root: Path
 
     @property
     def description(self) -> Path:
@@ -58,8 +56,11 @@ class Bundle(NamedTuple):
         return self.root / "measured"
 
 
+BUNDLED = Bundle(Path(__file__).resolve().parents[1] / "samples")
+
+
 def take_sample(
-    catalog: Catalog, artifacts: ArtifactStore, settings: Settings, bundle: Bundle = Bundle(), corpus: Path = samples.CORPUS
+    catalog: Catalog, artifacts: ArtifactStore, settings: Settings, bundle: Bundle, corpus: Path = samples.CORPUS
 ) -> ImportedMeasurements:
     """Pull, check, take over. Again: nothing changes. SampleRefused or ArtifactCorrupt: nothing has changed."""
     described = _described(bundle)
@@ -81,7 +82,7 @@ def take_sample(
         raise SampleRefused(error.what, where=error.where, hint=f"{_MAKE}; {_MEASURE}") from None
 
 
-def pull(bundle: Bundle = Bundle()) -> None:
+def pull(bundle: Bundle) -> None:
     """Have DVC put the measured files into place from the remote that lies beside them, checked by their hashes."""
     try:
         with_dvc(bundle.root, lambda repo: repo.pull())
@@ -90,9 +91,7 @@ def pull(bundle: Bundle = Bundle()) -> None:
         raise ArtifactCorrupt(what, where=str(bundle.root), hint=f"git checkout samples, or {_MAKE}") from None
 
 
-def make_sample(
-    catalog: Catalog, artifacts: ArtifactStore, bundle: Bundle = Bundle(), corpus: Path = samples.CORPUS
-) -> int:
+def make_sample(catalog: Catalog, artifacts: ArtifactStore, bundle: Bundle, corpus: Path = samples.CORPUS) -> int:
     """Export everything that was measured, put it under DVC and into the remote; returns the number of states."""
     shutil.rmtree(bundle.measured, ignore_errors=True)
     exporter = Exporter(catalog, artifacts, load_params(), bundle.measured)
@@ -100,7 +99,9 @@ def make_sample(
     labels, features, frozen = (found.added.states if found.added else 0 for found in exported)
     if not labels == features == frozen:
         counts = f"{frozen} states are frozen, {labels} labelled, {features} have features"
-        raise InputError(counts, where=catalog.location, hint="drsr run --until featurize; the sample is complete or it is not")
+        raise InputError(
+            counts, where=catalog.location, hint="drsr run --until featurize; the sample is complete or it is not"
+        )
     shutil.rmtree(bundle.measured / "freeze")
     # Only what this sample names stays in the remote.
     shutil.rmtree(bundle.root / "remote", ignore_errors=True)
@@ -124,7 +125,7 @@ def _described(bundle: Bundle) -> dict[str, Any]:
 
 
 def _state_keys(bundle: Bundle, described: dict[str, Any]) -> set[str]:
-    """The states that both exports hold: the described number of them in the described files, whose names are hashes."""
+    """The states that both exports hold: as many as described, in the described files, whose names are hashes."""
     by_stage = {}
     for stage in STAGES:
         folder = place_of(bundle.measured, stage)
@@ -157,11 +158,11 @@ def main(arguments: list[str] | None = None) -> int:
         with open_catalog(settings.catalog_url) as catalog:
             artifacts = ArtifactStore(settings.artifact_root)
             if options.make:
-                states = make_sample(catalog, artifacts)
-                size = sum(path.stat().st_size for path in (SAMPLE / "remote").rglob("*") if path.is_file())
-                print(f"{states:,} states in a remote of {size / 1e6:.1f} MB below {SAMPLE.name}/; commit it")
+                states = make_sample(catalog, artifacts, BUNDLED)
+                size = sum(path.stat().st_size for path in (BUNDLED.root / "remote").rglob("*") if path.is_file())
+                print(f"{states:,} states in a remote of {size / 1e6:.1f} MB below {BUNDLED.root.name}/; commit it")
                 return 0
-            taken = take_sample(catalog, artifacts, settings)
+            taken = take_sample(catalog, artifacts, settings, BUNDLED)
     except SampleRefused as error:
         if not options.if_it_fits:
             print(f"drsr: {error}", file=sys.stderr)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import pyarrow
 import pyarrow.parquet
 
@@ -28,6 +29,9 @@ _ABOUT = b"drsr"
 
 About = dict[str, Any]
 """What the numbers of a part depend on, as JSON values: its format, the language model, the renderer, the rule, ..."""
+
+Summary = dict[str, Any]
+"""A few numbers of an export, for `dvc metrics show` and `dvc metrics diff`."""
 
 
 class Exported(NamedTuple):
@@ -56,10 +60,7 @@ def add_part(folder: Path, about: About, table: pyarrow.Table, there: int, key: 
     pyarrow.parquet.write_table(table, stream, compression="zstd", compression_level=9, write_statistics=False)
     data = stream.getvalue()
     name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.parquet"
-    # Renamed when complete: a part that has its name has all its bytes.
-    unfinished = folder / f".{name}.{secrets.token_hex(4)}"
-    unfinished.write_bytes(data)
-    os.replace(unfinished, folder / name)
+    write_file(folder / name, data)
     return Exported(name, table.num_rows, there)
 
 
@@ -97,6 +98,19 @@ def read_parts(folder: Path) -> Iterator[Part]:
             raise ArtifactCorrupt("its bytes are not those it is named by", where=str(path), hint=_REPAIR)
         table = pyarrow.parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
         yield Part(_about(table.schema, path), table.replace_schema_metadata(None))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Renamed when complete: whoever reads it sees the whole file, this one or the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    unfinished.write_bytes(data)
+    # What DVC has checked out may be a link into its cache: replaced, never written into.
+    os.replace(unfinished, path)
+
+
+def to_bytes(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
 def require_same(expected: About, found: About, path: Path) -> None:

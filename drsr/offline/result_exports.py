@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from drsr.offline.catalog.releases import ReleaseRecord, latest_releases
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.tables import Table
 from drsr.offline.catalog.trained import CalibrationRecord, TrainingRecord
+from drsr.offline.exports import Summary, to_bytes, write_file
 from drsr.offline.metrics import Metric, Metrics
 from drsr.offline.params import Params
 from drsr.offline.scorer_evaluation import latest_evaluation
@@ -31,9 +30,6 @@ from drsr.offline.train import TrainingInputs, find_trained
 
 SCORER, CALIBRATION, EVALUATION, RELEASE = "scorer.json", "calibration.json", "evaluation.json", "release.json"
 WEIGHTS, HISTORY, SEARCH = "scorer.safetensors", "history.csv", "search_table.csv"
-
-Summary = dict[str, Any]
-"""A few numbers of an export, for `dvc metrics show` and `dvc metrics diff`."""
 
 
 def export_scorer(
@@ -116,22 +112,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             path.unlink()
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Renamed when complete: whoever reads it sees the whole file, this one or the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    unfinished.write_bytes(data)
-    # What DVC has checked out may be a link into its cache: replaced, never written into.
-    os.replace(unfinished, path)
-
-
-def to_bytes(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
-
-
-def _trained(
-    catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params
-) -> TrainingRecord:
+def _trained(catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params) -> TrainingRecord:
     run = find_trained(catalog, artifacts, inputs, params.train)
     if run is None:
         raise ScorerNotTrained("no scorer was trained on the present labels and features", hint="drsr train")

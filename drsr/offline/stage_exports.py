@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from drsr.errors import SettingsError
 from drsr.offline.artifacts import ArtifactStore
@@ -22,21 +23,11 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.catalog.tables import STAGES, DecisionState, Trajectory
-from drsr.offline.exports import About, Exported, remove_parts_about_else
+from drsr.offline.exports import About, Exported, Summary, remove_parts_about_else, to_bytes, write_file
 from drsr.offline.feature_exports import about_features, export_features
 from drsr.offline.feature_views import DEFAULT_VIEW, get_view
 from drsr.offline.label_exports import export_labels, labeler_about
 from drsr.offline.params import Params
-from drsr.offline.result_exports import (
-    Summary,
-    export_calibration,
-    export_evaluation,
-    export_release,
-    export_scorer,
-    to_bytes,
-    write_file,
-)
-from drsr.offline.train import TrainingInputs, read_inputs
 from drsr.offline.trajectory_exports import (
     about_states,
     about_trajectories,
@@ -44,6 +35,9 @@ from drsr.offline.trajectory_exports import (
     export_states,
     export_trajectories,
 )
+
+if TYPE_CHECKING:
+    from drsr.offline.train import TrainingInputs
 
 CONTENTS = {
     "ingest": "trajectories",
@@ -93,12 +87,8 @@ class Exporter:
             "freeze": self._states,
             "label": self._labels,
             "featurize": self._features,
-            "train": lambda folder: (None, export_scorer(*self._fitted, folder)),
-            "calibrate": lambda folder: (None, export_calibration(*self._fitted, folder)),
-            "evaluate": lambda folder: (None, export_evaluation(self.catalog, self.artifacts, folder)),
-            "publish": lambda folder: (None, export_release(self.catalog, self.artifacts, folder)),
         }
-        added, summary = how[stage](folder)
+        added, summary = how[stage](folder) if stage in how else (None, self._result(stage, folder))
         path, data = self.root / stage / SUMMARY, to_bytes(summary)
         if not path.is_file() or path.read_bytes() != data:
             write_file(path, data)
@@ -123,21 +113,11 @@ class Exporter:
         self._make_room(folder, about)
         added = export_labels(self.catalog, folder, self.labeler)
         with self.catalog.reading() as connection:
-            outcomes = connection.execute(
-                _current(select(StateMeasurement.outcome, func.count()), StateMeasurement)
-                .where(StateMeasurement.labeler_id == labeler_id)
-                .group_by(StateMeasurement.outcome)
-            )
-            states = {outcome: count for outcome, count in outcomes}
-            unsafe = connection.execute(
-                _current(select(Label.unsafe, func.count()), Label)
-                .where(Label.labeler_id == labeler_id)
-                .group_by(Label.unsafe)
-            )
-            sets = {bool(is_unsafe): count for is_unsafe, count in unsafe}
+            states = _counts(connection, StateMeasurement.outcome, StateMeasurement.labeler_id == labeler_id)
+            sets = _counts(connection, Label.unsafe, Label.labeler_id == labeler_id)
         total = sum(sets.values())
         share = None if total == 0 else sets.get(True, 0) / total
-        return added, {"states": dict(sorted(states.items())), "sets": total, "unsafe_share": share}
+        return added, {"states": states, "sets": total, "unsafe_share": share}
 
     def _features(self, folder: Path) -> tuple[Exported, Summary]:
         with self.catalog.reading() as connection:
@@ -145,17 +125,24 @@ class Exporter:
         self._make_room(folder, about_features(view.identity, view.columns))
         added = export_features(self.catalog, self.artifacts, folder, self.view)
         with self.catalog.reading() as connection:
-            outcomes = connection.execute(
-                _current(select(StateFeatures.outcome, func.count()), StateFeatures)
-                .where(StateFeatures.view_id == view.id)
-                .group_by(StateFeatures.outcome)
-            )
-            states = {outcome: count for outcome, count in outcomes}
-        about = {"columns": len(view.columns), "layout": view.identity.layout_hash}
-        return added, {"states": dict(sorted(states.items())), **about}
+            states = _counts(connection, StateFeatures.outcome, StateFeatures.view_id == view.id)
+        return added, {"states": states, "columns": len(view.columns), "layout": view.identity.layout_hash}
+
+    def _result(self, stage: str, folder: Path) -> Summary:
+        from drsr.offline import result_exports  # with torch, which the stages before can do without
+
+        if stage == "train":
+            return result_exports.export_scorer(*self._fitted, folder)
+        if stage == "calibrate":
+            return result_exports.export_calibration(*self._fitted, folder)
+        if stage == "evaluate":
+            return result_exports.export_evaluation(self.catalog, self.artifacts, folder)
+        return result_exports.export_release(self.catalog, self.artifacts, folder)
 
     @cached_property
     def _inputs(self) -> TrainingInputs:
+        from drsr.offline.train import read_inputs
+
         return read_inputs(self.catalog, self.artifacts, self.view, self.labeler, "train")
 
     @property
@@ -172,11 +159,15 @@ def place_of(root: Path, stage: str) -> Path:
     return root / stage / CONTENTS[stage]
 
 
-def _current(query: Any, table: Any) -> Any:
-    """Only rows of states of current runs."""
-    return (
-        query.select_from(table)
+def _counts(connection: Connection, column: InstrumentedAttribute[Any], mine: ColumnElement[bool]) -> dict[Any, int]:
+    """How many rows of current runs have each value of a column."""
+    table = column.class_
+    query = (
+        select(column, func.count())
         .join(DecisionState, DecisionState.id == table.state_id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
-        .where(Trajectory.superseded_by.is_(None))
+        .where(Trajectory.superseded_by.is_(None), mine)
+        .group_by(column)
+        .order_by(column)
     )
+    return {value: count for value, count in connection.execute(query).tuples()}  # noqa: C416 - typed

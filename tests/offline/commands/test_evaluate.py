@@ -1,7 +1,8 @@
-"""`drsr evaluate --ablations`: the tables, the JSON, and what is read for it."""
+"""`drsr evaluate`: the tables, the JSON, and what is read for it."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from pathlib import Path
@@ -11,8 +12,10 @@ from sqlalchemy import select
 
 from drsr.offline import progress
 from drsr.offline.ablations import ABLATIONS
+from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.scorer_evaluation import latest_evaluation
 from tests.offline.commands.conftest import Drsr
 from tests.offline.commands.stored_catalog import fill_catalog, quick_params_file
 from tests.offline.stored_frames import SIZES
@@ -71,11 +74,19 @@ def test_on_validation(filled: Drsr) -> None:
     assert filled(*QUICK, "--split", "validation", "--json").json["states"] == 20
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [((), "drsr evaluate --ablations"), (("--ablations", "--replicates", "0"), "--replicates must be at least 1")],
-)
-def test_bad_usage(filled: Drsr, arguments: tuple[str, ...], words: str) -> None:
-    outcome = filled("evaluate", *arguments)
+def test_the_scorer_alone(filled: Drsr) -> None:
+    fill_catalog()
+    found = filled("evaluate", "--replicates", "50", "--json").json
+    assert [row["name"] for row in found["scorers"]] == ["full"]
+    assert set(found["training_runs"]) == {"full"}
+    assert [row["name"] for row in found["policies"]] == ["full", "no-abstention"]
+    with open_catalog(os.environ["DRSR_CATALOG_URL"]) as catalog:
+        kept = latest_evaluation(catalog, ArtifactStore(os.environ["DRSR_ARTIFACT_ROOT"]))
+    assert kept is not None
+    assert json.loads(kept) == found
+
+
+def test_bad_usage(filled: Drsr) -> None:
+    outcome = filled("evaluate", "--ablations", "--replicates", "0")
     assert (outcome.code, outcome.out) == (2, "")
-    assert words in outcome.err
+    assert "--replicates must be at least 1" in outcome.err

@@ -30,7 +30,7 @@ def test_what_one_catalog_measured_another_takes_over(
             drsr(capsys, "label")
             drsr(capsys, "featurize")
             exported = drsr(capsys, "export", str(tmp_path / "out"))
-            assert exported["labels"]["states"] == exported["features"]["states"] == 1
+            assert exported["label"]["added"]["states"] == exported["featurize"]["added"]["states"] == 1
     imported = drsr(capsys, "import", str(tmp_path / "out"))
     assert imported["labels"] == imported["features"] == {"taken": 1, "there": 0, "unknown": 0}
     assert drsr(capsys, "label") == {"states": 0}
