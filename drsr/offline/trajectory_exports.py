@@ -130,8 +130,8 @@ def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, An
     of_rule = select(Candidate.state_id, *details).join(DecisionState, DecisionState.id == Candidate.state_id)
     ordered = of_rule.where(is_rule(DecisionState, rule)).order_by(Candidate.state_id, Candidate.position)
     for row in connection.execute(ordered).mappings():
-        values = {name: value for name, value in row.items() if name != "state_id"}
-        candidates.setdefault(row["state_id"], []).append(values)
+        block = {name: value for name, value in row.items() if name != "state_id"}
+        candidates.setdefault(row["state_id"], []).append(block)
     names = ("decision_index", "ordinal", "quantile", "request_hash")
     query = (
         select(
