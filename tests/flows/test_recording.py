@@ -145,7 +145,9 @@ def test_a_clone_pulls_what_was_pushed(
     kind: str, nights: Nights, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = str(tmp_path / "remote") if kind == "local" else f"{bucket}/dvc"
-    with_dvc(nights.repository, lambda repo: repo.push(remote=remote(repo, url), all_commits=True))
+    for revision in nights.revisions:
+        git(nights.repository, "checkout", "--quiet", revision)
+        assert with_dvc(nights.repository, lambda repo: repo.push(remote=remote(repo, url))) > 0
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(nights.repository), str(clone))
     monkeypatch.chdir(clone)
