@@ -51,9 +51,10 @@ def _extract(ask: Ask) -> str:
 
 
 def _verdict(ask: Ask) -> str:
-    """Yes to every item, each with the longest line as evidence; no where the last paragraph speaks of an error."""
+    """Yes to every item, each with the beginning of the longest line as evidence; no where the last paragraph speaks of
+    an error."""
     paragraphs = [part for part in ask.material.split("\n\n") if part.strip()] or [""]
-    line = max(ask.material.splitlines(), key=len, default="").strip()
+    line = max(ask.material.splitlines(), key=len, default="").strip()[:80].strip()
     answer: dict[str, Any] = {
         item: {"holds": "error" not in paragraphs[-1].lower(), "evidence": line}
         for item in re.findall(r"^- (\w+):", ask.instructions, re.MULTILINE)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drsr.history import History, read_history
+from drsr.history import read_history
+from drsr.offline.evaluation.comparators.boundaries import steps_before_recent
 from drsr.offline.evaluation.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
 from drsr.offline.evaluation.comparators.edits import cut, with_section
 from drsr.offline.evaluation.comparators.transcript import task_of, transcript
@@ -70,8 +71,3 @@ class PeriodicSummary:
             return Rewrite(request)
         shorter = cut(history, history.steps[state.steps].message)
         return ledger.rewrite(with_section(shorter, history.prefix_length, SECTION, state.text))
-
-
-def steps_before_recent(history: History) -> int:
-    """How many Steps, complete or not, lie before the two latest complete ones."""
-    return history.recent[0].index if history.recent else 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drsr.contracts import Tokenizer
+from drsr.contracts import TokenIds, Tokenizer
 from drsr.remembered_tokens import RememberedTokens
-from drsr.rendering import render
+from drsr.rendering import Rendering, render
 from drsr.request import Request
 
 SOURCE_WINDOW = 128_000
@@ -23,13 +23,20 @@ class TokenCounts:
     def text(self, text: str) -> int:
         return len(self._tokenizer.encode_contents([text])[0]) if text else 0
 
+    def ids(self, texts: Sequence[str]) -> list[TokenIds]:
+        """The tokens of many texts."""
+        return self._tokenizer.encode_contents(texts)
+
     def request(self, request: Request) -> int:
         """Tok(C)."""
-        return len(render(request, self._tokenizer))
+        return len(self.rendering(request))
+
+    def rendering(self, request: Request) -> Rendering:
+        return render(request, self._tokenizer)
 
     def messages(self, request: Request) -> Sequence[int]:
         """Of each message, its frames included."""
-        return [len(span) for span in render(request, self._tokenizer).message_spans]
+        return [len(span) for span in self.rendering(request).message_spans]
 
     def share(self, tokens: int) -> int:
         """A source's number of tokens as the same share of our window."""

@@ -1,0 +1,35 @@
+"""DRSR itself: a frozen policy behind the same contract, each request decided on its own, as in the paper.
+
+Assumptions. None beyond the policy's own; a session that respects the prompt cache is not used here.
+"""
+
+from __future__ import annotations
+
+from drsr.decision import decide
+from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.evaluation.summariser import Summariser
+from drsr.policy import Policy
+from drsr.request import Request
+
+
+class DrsrPolicy:
+    """Asks a policy. An ablation is a policy like any other, with a name of its own."""
+
+    assumptions = ("Every request is decided on its own, as in the paper, not in a session.",)
+    trained: Trained = "here"
+    keeps = frozenset(Keep)
+
+    def __init__(self, policy: Policy, *, name: str = "drsr", title: str = "DRSR") -> None:
+        self.policy = policy
+        self.name = name
+        self.title = title
+
+    def begin(self) -> None:
+        return None
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+        outcome = decide(request, self.policy.frozen)
+        if outcome.reason is not None:
+            return Rewrite(request, events=(Event("abstained", f"{outcome.reason}: {outcome.detail}"),))
+        names = ", ".join(block.name for block in outcome.removed)
+        return Rewrite(outcome.evidence.returned.request, events=(Event("deleted", names),))

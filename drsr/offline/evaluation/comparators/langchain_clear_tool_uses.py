@@ -1,0 +1,47 @@
+"""LangChain's `ClearToolUsesEdit` (of `ContextEditingMiddleware`): over a trigger, old tool results become "[cleared]".
+
+The package's own class does it, with its defaults: keep the latest 3 results, arguments stay, its own rough count.
+
+Assumptions. The trigger of 100,000 tokens is the same share of our window.
+"""
+
+from __future__ import annotations
+
+from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.evaluation.comparators.langchain_messages import from_langchain, langchain_messages
+from drsr.offline.evaluation.comparators.peer_messages import tell
+from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
+from drsr.offline.evaluation.summariser import Summariser
+from drsr.request import Request
+
+TRIGGER = 100_000
+
+
+class LangChainClearToolUses:
+    """Asks the package."""
+
+    name = "langchain_clear_tool_uses"
+    title = "LangChain ClearToolUsesEdit"
+    package = "langchain"
+    assumptions = ("The package's defaults: the latest 3 results stay, arguments are not cleared.", SCALED)
+    trained: Trained = "no"
+    keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
+
+    def __init__(self, counts: TokenCounts) -> None:
+        self._trigger = counts.share(TRIGGER)
+
+    def begin(self) -> None:
+        return None
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+        from langchain.agents.middleware.context_editing import ClearToolUsesEdit
+        from langchain_core.messages.utils import count_tokens_approximately
+
+        told = tell(request)
+        messages = langchain_messages(told)
+        before = [message.content for message in messages]
+        ClearToolUsesEdit(trigger=self._trigger).apply(messages, count_tokens=count_tokens_approximately)
+        cleared = sum(message.content != said for message, said in zip(messages, before, strict=True))
+        if not cleared:
+            return Rewrite(request)
+        return Rewrite(from_langchain(request, told, messages), events=(Event("cleared", f"{cleared} results"),))
