@@ -49,14 +49,12 @@ def results(request: Request) -> list[str]:
 
 def test_litellm_is_run_as_it_is() -> None:
     """What comes out is what the function itself makes of the same messages."""
-    changed = 0
-    for turns in (2, 11, 12, 14):
-        request = long_run("openai", turns)
-        wire: list[dict[str, Any]] = request.to_wire()["messages"]
-        direct = litellm_trim_messages(copy.deepcopy(wire), max_tokens=TRIMMED_TO)
-        assert look(LiteLlmTrimMessages(COUNTS), request).rewrite.request.to_wire()["messages"] == direct
-        changed += direct != wire
-    assert changed
+    wire: list[dict[str, Any]] = long_run("openai", TURNS).to_wire()["messages"]
+    wire = [{**message, "content": message["content"] or "I go on."} for message in wire]
+    direct = litellm_trim_messages(copy.deepcopy(wire), max_tokens=TRIMMED_TO)
+    assert direct != wire
+    found = look(LiteLlmTrimMessages(COUNTS), read_request(wire))
+    assert found.rewrite.request.to_wire() == direct
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
