@@ -3,7 +3,7 @@
 Four tables. How well each configuration orders harms and tells unsafe sets (with what it gains on the full scorer, both
 drawn together). What singleton rules make of sets of two or more, from measured and from predicted singleton harms,
 beside the scorer on the same sets. Whether the relation to the right decision carries the signal. And what each
-configuration's policy, calibrated on validation, does here. All intervals resample whole trajectories.
+configuration's policy, calibrated on validation, does here. All intervals resample whole tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from drsr.errors import FrameError
 from drsr.offline.ablations import ABLATIONS, FULL, MISMATCH_SEED, Ablation, mismatch_states, prepare_frame
 from drsr.offline.calibration import calibrate
-from drsr.offline.certificates import group_counts
 from drsr.offline.examples import ExampleFrame, TrainingFrame
 from drsr.offline.metrics import (
     Bootstrap,
@@ -161,7 +160,7 @@ class _Judge:
 
     def __init__(self, given: StudyInputs, full: ScoredSets[ExampleFrame]) -> None:
         self.given, self.full, self.frame = given, full, given.examples
-        self.draws = draw_trajectories(int(self.frame.trajectory.max()) + 1, given.bootstrap)
+        self.draws = draw_trajectories(self.frame.trajectory_group, given.bootstrap)
         self.within = grouping(self.frame, "state", equal_cardinality=True)
 
     def row(self, name: str, what: str, scored: ScoredSets[ExampleFrame]) -> ScorerRow:
@@ -234,16 +233,17 @@ def _policy_row(
     chosen = path.at(rule.risk_threshold)
     pruned = chosen >= 0
     row = chosen[pruned]
-    trajectory, groups = frame.state_trajectory, int(frame.state_trajectory.max()) + 1
+    trajectory, count = frame.state_trajectory, len(frame.trajectory_group)
 
     def by_trajectory(values: Floats, where: NDArray[np.int64]) -> Floats:
-        return np.bincount(where, weights=values, minlength=groups).astype(np.float64)
+        return np.bincount(where, weights=values, minlength=count).astype(np.float64)
 
-    selected, unsafe = (column.astype(np.float64) for column in group_counts(frame, chosen))
+    selected = by_trajectory(np.ones(len(row)), trajectory[pruned])
+    unsafe = by_trajectory(frame.unsafe[row].astype(np.float64), trajectory[pruned])
     states = by_trajectory(np.ones(len(trajectory)), trajectory)
     harm = by_trajectory(frame.harm[row], trajectory[pruned])
     removal = by_trajectory(frame.direct_saving[row] / frame.request_tokens[pruned], trajectory[pruned])
-    draws = draw_trajectories(groups, given.bootstrap)
+    draws = draw_trajectories(frame.trajectory_group, given.bootstrap)
     metrics = [
         ratio_metric(metric, over, "none", total, number, draws, given.bootstrap)
         for metric, over, total, number in (

@@ -1,17 +1,19 @@
 """Certified calibration: a finite-sample upper bound on the unsafe rate among the sets that a policy selects.
 
-What is bounded. Each trajectory g gives s_g selected sets, u_g of them unsafe. The unsafe rate of a policy is
-E[u] / E[s]: of all sets it selects on new trajectories, the part that is unsafe.
+What is bounded. A group g is a task with all its trials, or a trajectory where no task is known. It gives s_g selected
+sets, u_g of them unsafe. The unsafe rate of a policy is E[u] / E[s]: of all sets it selects in new groups, the part
+that is unsafe.
 
-The bound. For a rate r let W_g = (r s_g - u_g) / (m (1 - r)), m the most states taken from a trajectory: at least -1,
-and of mean at most 0 if the true rate is r or more. So for any bet b in [0, 1) the product of 1 + b W_g over
-independent trajectories has mean at most 1, and so has its average over bets fixed beforehand; by Markov it reaches
-1 / delta with probability at most delta. Rates at which it does are ruled out; the bound is the smallest of them. This
-is the betting bound of Waudby-Smith and Ramdas ("Estimating means of bounded random variables by betting", 2024), with
-a mixture over constant bets instead of a sequence of bets, so that the order of the trajectories does not matter.
+The bound. For a rate r let W_g = (r s_g - u_g) / (m (1 - r)), m the most states that a group can have, fixed beforehand
+(`max_group_states`): at least -1, and of mean at most 0 if the true rate is r or more. So for any bet b in [0, 1) the
+product of 1 + b W_g over independent groups has mean at most 1, and so has its average over bets fixed beforehand; by
+Markov it reaches 1 / delta with probability at most delta. Rates at which it does are ruled out; the bound is the
+smallest of them. This is the betting bound of Waudby-Smith and Ramdas ("Estimating means of bounded random variables by
+betting", 2024), with a mixture over constant bets instead of a sequence of bets, so that the order of the groups does
+not matter.
 
-The assumption. Validation trajectories are independent draws from the population that the policy will meet, and the
-scorer is not fitted on them; states and sets of one trajectory may depend on each other in any way. Early stopping does
+The assumption. Validation groups are independent draws from the population that the policy will meet, and the
+scorer is not fitted on them; states and sets of one group may depend on each other in any way. Early stopping does
 look at validation labels when it chooses a member's epoch: the guarantee is exact for a scorer whose epochs were fixed
 beforehand, and optimistic by that choice otherwise.
 
@@ -28,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.errors import SplitRefused
+from drsr.errors import SettingsError, SplitRefused
 from drsr.offline.calibration import Calibration, SearchTable, choose, incomplete_states, sweep
 from drsr.offline.examples import ExampleFrame, TrainingFrame
 from drsr.offline.params import CalibrateParams, CertifiedParams
@@ -40,11 +42,11 @@ Ints = NDArray[np.int64]
 
 BETS = (np.arange(32) + 0.5) / 32
 """The bets b that are averaged over, as parts of the largest allowed one."""
-BOUND = "betting bound by trajectory, mixture over constant bets (after Waudby-Smith and Ramdas, 2024)"
+BOUND = "betting bound by task, mixture over constant bets (after Waudby-Smith and Ramdas, 2024)"
 
 
 class GroupCounts(NamedTuple):
-    """By trajectory: how many sets a policy selects, and how many of these are unsafe."""
+    """By group: how many sets a policy selects, and how many of these are unsafe."""
 
     selected: Ints
     unsafe: Ints
@@ -102,11 +104,11 @@ def unsafe_rate_bound(counts: GroupCounts, most_states: int, delta: float) -> fl
 
 
 def group_counts(frame: ExampleFrame, chosen: Ints) -> GroupCounts:
-    """Count by trajectory; `chosen` is the selected row of each state, -1 for abstention."""
+    """Count by split group; `chosen` is the selected row of each state, -1 for abstention."""
     states = np.flatnonzero(chosen >= 0)
-    trajectory, groups = frame.state_trajectory[states], int(frame.state_trajectory.max()) + 1
-    unsafe = trajectory[frame.unsafe[chosen[states]]]
-    return GroupCounts(np.bincount(trajectory, minlength=groups), np.bincount(unsafe, minlength=groups))
+    group, groups = frame.state_group[states], int(frame.state_group.max()) + 1
+    unsafe = group[frame.unsafe[chosen[states]]]
+    return GroupCounts(np.bincount(group, minlength=groups), np.bincount(unsafe, minlength=groups))
 
 
 def threshold_grid(path: SelectionPath, coverages: tuple[float, ...]) -> Floats:
@@ -127,7 +129,13 @@ def calibrate_certified(
     tried: list[TriedPolicy] = []
     tables: list[SearchTable] = []
     chains = [(k, beta) for k in certified.max_cardinalities for beta in certified.uncertainty_coefficients]
-    most_states = max(int(np.bincount(split.frame.state_trajectory).max()) for split in (train, validation))
+    most_states = certified.max_group_states
+    largest = max(int(np.bincount(split.frame.state_group).max()) for split in (train, validation))
+    if largest > most_states:
+        raise SettingsError(
+            f"calibrate.certified.max_group_states is {most_states}, a task here has {largest} states",
+            hint="set it to three times the trials of a task, for what is to come too; it is fixed before any data",
+        )
     delta = (1 - certified.confidence) / (len(chains) * certified.starts)
     for cardinality, coefficient in chains:
         grid = threshold_grid(selection_path(train, cardinality, coefficient, params.removal_cap), certified.coverages)

@@ -35,6 +35,8 @@ class StateRow(NamedTuple):
 
     state_id: str
     trajectory_id: str
+    group_id: str
+    """What is on one side of the split and counts as one draw: the task where it is known, else the trajectory."""
     split: Split
     request_tokens: int
     """Tok(C) of the full request."""
@@ -78,6 +80,8 @@ class ExampleFrame:
     """One per state; the other state arrays have this order."""
     trajectory_ids: tuple[str, ...]
     """The source trajectory of each state."""
+    group_ids: tuple[str, ...]
+    """The split group of each state: trials of one task are not independent."""
     request_tokens: NDArray[np.int64]
     candidate_counts: NDArray[np.int64]
     """n of each state, 1 to 4."""
@@ -108,6 +112,18 @@ class ExampleFrame:
     def state_trajectory(self) -> NDArray[np.int64]:
         """A number from 0 for the trajectory of each state."""
         return np.unique(np.array(self.trajectory_ids), return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def state_group(self) -> NDArray[np.int64]:
+        """A number from 0 for the split group of each state."""
+        return np.unique(np.array(self.group_ids), return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def trajectory_group(self) -> NDArray[np.int64]:
+        """The same for each trajectory, in the order of their numbers."""
+        groups = np.empty(int(self.state_trajectory.max()) + 1, dtype=np.int64)
+        groups[self.state_trajectory] = self.state_group
+        return groups
 
     @cached_property
     def trajectory(self) -> NDArray[np.int64]:
@@ -145,9 +161,11 @@ class TrainingFrame(ExampleFrame):
             raise OneClassOnly(
                 f"none of the {len(self)} deletion sets is {missing}", where=self.split, hint="label more trajectories"
             )
-        if len(set(self.trajectory_ids)) < 2:
+        if len(set(self.group_ids)) < 2:
             raise OneTrajectoryOnly(
-                "all examples come from one trajectory", where=self.split, hint="ingest and label more trajectories"
+                "all examples come from one trajectory, or from trials of one task",
+                where=self.split,
+                hint="ingest and label more trajectories",
             )
 
 
@@ -182,6 +200,7 @@ def assemble(
         labeler=labels[0].labeler,
         state_ids=tuple(state.state_id for state in states),
         trajectory_ids=tuple(state.trajectory_id for state in states),
+        group_ids=tuple(state.group_id for state in states),
         request_tokens=np.array([state.request_tokens for state in states], dtype=np.int64),
         candidate_counts=np.array([len(state.candidate_savings) for state in states], dtype=np.int64),
         candidate_savings=savings,
@@ -239,7 +258,13 @@ def _check_arrays(frame: ExampleFrame) -> None:
     states, sets = len(frame.state_ids), len(frame.mask)
     if states == 0 or sets == 0:
         raise FrameError("there are no labelled states", where=frame.split, hint="run the label stage first")
-    by_state = (frame.trajectory_ids, frame.request_tokens, frame.candidate_counts, frame.candidate_savings)
+    by_state = (
+        frame.trajectory_ids,
+        frame.group_ids,
+        frame.request_tokens,
+        frame.candidate_counts,
+        frame.candidate_savings,
+    )
     by_set = (frame.state, frame.direct_saving, frame.protocol_safe, frame.harm, frame.unsafe)
     lengths_fit = all(len(a) == states for a in (*by_state, frame.features)) and all(len(a) == sets for a in by_set)
     if not lengths_fit or frame.features.shape[1:2] != (MAX_CANDIDATES,) or frame.features.ndim != 3:

@@ -172,6 +172,7 @@ def frame_of(
             StateRow(
                 state.state_key,
                 f"{state.source}/{state.external_id}",
+                state.group_key,
                 state.split,
                 state.request_tokens,
                 state.candidate_savings,

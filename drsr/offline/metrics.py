@@ -1,7 +1,8 @@
 """How well harms and unsafe scores are predicted (paper, appendix "Offline Prediction Metrics").
 
-Each number says what it groups by and what a tie counts. Sets of one trajectory are dependent, so intervals come from
-resampling whole trajectories with replacement (percentile bootstrap, seeded).
+Each number says what it groups by and what a tie counts. Sets of one trajectory are dependent, and so are trials of one
+task; intervals come from resampling whole tasks, or trajectories where no task is known, with replacement (percentile
+bootstrap, seeded).
 
     pair accuracy   pairs of sets of one state or one trajectory whose harms differ by the meaningful gap or more; equal
                     predictions count one half; pooled over pairs, or the mean of trajectories that have a pair
@@ -136,11 +137,15 @@ class Bootstrap:
     seed: int = 20_260_101
 
 
-def draw_trajectories(trajectories: int, bootstrap: Bootstrap) -> Floats:
-    """How often each trajectory is drawn in each replicate: (replicates, trajectories)."""
+def draw_trajectories(groups: Ints, bootstrap: Bootstrap) -> Floats:
+    """How often each trajectory is drawn in each replicate: (replicates, trajectories).
+
+    `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together.
+    """
     generator = np.random.default_rng(bootstrap.seed)
-    chances = np.full(trajectories, 1 / trajectories)
-    return generator.multinomial(trajectories, chances, size=bootstrap.replicates).astype(np.float64)
+    count = int(groups.max()) + 1
+    drawn = generator.multinomial(count, np.full(count, 1 / count), size=bootstrap.replicates)
+    return drawn[:, groups].astype(np.float64)
 
 
 class Metric(NamedTuple):
@@ -198,7 +203,7 @@ def evaluate(
 ) -> Metrics:
     """Every metric for predictions on a frame's sets."""
     trajectory = frame.trajectory
-    draws = draw_trajectories(int(trajectory.max()) + 1, bootstrap)
+    draws = draw_trajectories(frame.trajectory_group, bootstrap)
     pairs = []
     for scope in SCOPES:
         group = grouping(frame, scope, equal_cardinality=True)

@@ -56,6 +56,7 @@ class CertifiedParams:
     uncertainty_coefficients: tuple[float, ...]
     coverages: tuple[float, ...]
     starts: int
+    max_group_states: int
 
     def __post_init__(self) -> None:
         _fraction(self, "max_unsafe_rate", "confidence")
@@ -66,6 +67,7 @@ class CertifiedParams:
         _require(rising and inside, "calibrate.certified.coverages", "rising numbers above 0, up to 1")
         within = 1 <= self.starts <= len(self.coverages)
         _require(within, "calibrate.certified.starts", "a number from 1 to the number of coverages")
+        _require(self.max_group_states >= 1, "calibrate.certified.max_group_states", "a number of at least 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def joint_metrics(
 
     Singletons are left out: there the measured rules are right by definition. So are sets without a prediction (NaN).
     """
-    draws = draw_trajectories(int(frame.trajectory.max()) + 1, bootstrap)
+    draws = draw_trajectories(frame.trajectory_group, bootstrap)
     rows = np.flatnonzero((frame.cardinality > 1) & ~np.isnan(predicted_harm))
     trajectory = frame.trajectory[rows]
     metrics = []

@@ -282,9 +282,13 @@ def check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:
         raise LayoutMismatch(f"train has layout {train.layout_hash}, validation {validation.layout_hash}")
     if train.labeler != validation.labeler:
         raise LabelersMixed(f"train was labelled by {train.labeler}, validation by {validation.labeler}")
-    shared = sorted(set(train.trajectory_ids) & set(validation.trajectory_ids))
-    if shared:
-        raise SplitRefused(f"{len(shared)} trajectories are in both splits", where=shared[0])
+    for what, ids, others in (
+        ("trajectories", train.trajectory_ids, validation.trajectory_ids),
+        ("tasks", train.group_ids, validation.group_ids),
+    ):
+        shared = sorted(set(ids) & set(others))
+        if shared:
+            raise SplitRefused(f"{len(shared)} {what} are in both splits", where=shared[0])
 
 
 @contextmanager

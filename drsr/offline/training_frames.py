@@ -46,6 +46,7 @@ class _State(NamedTuple):
     source: str
     external_id: str
     decision: int
+    group: str
     id: int
     state_key: str
     candidates: int
@@ -114,6 +115,7 @@ def get_training_frame(
         labeler=measured_by.hash,
         state_ids=tuple(state.state_key for state in states),
         trajectory_ids=tuple(f"{state.source}/{state.external_id}" for state in states),
+        group_ids=tuple(state.group for state in states),
         request_tokens=np.array([state.request_tokens for state in states], dtype=np.int64),
         candidate_counts=np.array([state.candidates for state in states], dtype=np.int64),
         candidate_savings=savings,
@@ -181,7 +183,7 @@ def _labelled(columns: list[Any], view: RegisteredView, labeler: _Labeler, split
 def _states(connection: Connection, view: RegisteredView, labeler: _Labeler, split: Split) -> tuple[list[_State], int]:
     """The states with features, sorted by source, run and decision; and how many were excluded."""
     columns = [
-        *(Source.name, Trajectory.external_id, DecisionState.decision_index),
+        *(Source.name, Trajectory.external_id, DecisionState.decision_index, Trajectory.group_key),
         *(DecisionState.id, DecisionState.state_key, DecisionState.candidates),
         *(StateFeatures.outcome, StateFeatures.prefix_hash, StateFeatures.request_tokens),
         *(StateFeatures.protocol_breaking, FeatureFile.blob),

@@ -44,14 +44,16 @@ def rows(
     draw: Callable[[np.random.Generator, int], NDArray[np.float32]] | None = None,
     noise: float = 0.002,
     saving_step: int = 1,
+    trials: int = 1,
 ) -> tuple[list[StateRow], list[LabelRow], dict[str, StateFeatures]]:
     """States, labels and features as the stages before would hand them over; some have three candidates, not four.
 
-    With a larger `saving_step` many sets save equally much.
+    With a larger `saving_step` many sets save equally much; with more `trials` so many trajectories share a task.
     """
     generator = np.random.default_rng([seed, *split.encode()])
     state_rows, labels, features = [], [], {}
     for trajectory in range(trajectories):
+        group = f"{split}/{trajectory}" if trials == 1 else f"{split}/task {trajectory // trials}"
         for number in range(states):
             state_id = f"{split}/{trajectory}/{number}"
             count = 4 if generator.random() < 0.75 else 3
@@ -60,7 +62,7 @@ def rows(
                 values = draw(generator, count)
             savings = tuple(int(saving) // saving_step * saving_step for saving in generator.integers(50, 400, count))
             tokens = int(generator.integers(2_000, 5_000))
-            state_rows.append(StateRow(state_id, f"{split}/{trajectory}", split, tokens, savings))
+            state_rows.append(StateRow(state_id, f"{split}/{trajectory}", group, split, tokens, savings))
             features[state_id] = StateFeatures(LAYOUT, values)
             for mask in range(1, 1 << count):
                 members = tuple(place for place in range(count) if mask >> place & 1)

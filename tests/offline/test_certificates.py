@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from drsr.errors import SplitRefused
+from drsr.errors import SettingsError, SplitRefused
 from drsr.offline.certificates import (
     GroupCounts,
     calibrate_certified,
@@ -129,6 +129,17 @@ def test_counts_by_trajectory() -> None:
         ]
         assert found.selected[trajectory] == len(rows)
         assert found.unsafe[trajectory] == frame.unsafe[rows].sum()
+
+
+def test_trials_of_one_task_are_one_draw() -> None:
+    frame = make_frame("validation", 8, trials=4)
+    chosen = selection_path(make_scored(frame), 3, 0.0, 0.2).at(0.6)
+    found = group_counts(frame, chosen)
+    assert len(found.selected) == 2
+    assert found.selected.sum() == (chosen >= 0).sum()
+    train, scored = make_scored(make_frame("train", 8, trials=4)), make_scored(frame)
+    with pytest.raises(SettingsError, match="max_group_states is 3, a task here has 8 states"):
+        calibrate_certified(train, scored, params().calibrate)
 
 
 def test_the_grid_is_where_so_many_states_prune() -> None:

@@ -22,6 +22,7 @@ def changed(name: str) -> ExampleFrame:
         "labeler": "another",
         "state_ids": ("another", *FRAME.state_ids[1:]),
         "trajectory_ids": ("another", *FRAME.trajectory_ids[1:]),
+        "group_ids": ("another", *FRAME.group_ids[1:]),
     }
     if name not in values:
         array = getattr(FRAME, name).copy()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,11 +153,41 @@ def test_groupings() -> None:
 
 
 def test_whole_trajectories_are_drawn() -> None:
-    draws = draw_trajectories(7, Bootstrap(replicates=500, seed=1))
+    draws = draw_trajectories(np.arange(7), Bootstrap(replicates=500, seed=1))
     assert draws.shape == (500, 7)
     assert (draws.sum(axis=1) == 7).all()
     assert abs(draws.mean() - 1) < 1e-9
-    np.testing.assert_array_equal(draws, draw_trajectories(7, Bootstrap(replicates=500, seed=1)))
+    np.testing.assert_array_equal(draws, draw_trajectories(np.arange(7), Bootstrap(replicates=500, seed=1)))
+
+
+def test_trials_of_one_task_are_drawn_together() -> None:
+    draws = draw_trajectories(np.array([0, 1, 0, 2]), Bootstrap(replicates=500, seed=1))
+    assert draws.shape == (500, 4)
+    np.testing.assert_array_equal(draws[:, 0], draws[:, 2])
+    assert (draws[:, [0, 1, 3]].sum(axis=1) == 3).all()
+
+
+def test_copied_trials_do_not_narrow_an_interval() -> None:
+    """Four identical trials of each task say no more than one: the slow way is to leave the copies out."""
+    alone = make_test_frame(10)
+    copies = make_test_frame(40, trials=4)
+    rows: Any = {name: np.tile(getattr(alone, name), (4, *[1] * (getattr(alone, name).ndim - 1))) for name in COPIED}
+    states = len(alone.state_ids)
+    repeated = replace(
+        copies,
+        **rows,
+        state_ids=tuple(f"{copy} {name}" for copy in range(4) for name in alone.state_ids),
+        trajectory_ids=tuple(f"{copy} {name}" for copy in range(4) for name in alone.trajectory_ids),
+        group_ids=alone.group_ids * 4,
+        state=np.concatenate([alone.state + copy * states for copy in range(4)]),
+    )
+    scored = make_scored(alone)
+    one = evaluate(alone, scored.predicted_harm, scored.unsafe_mean, 0.02, Bootstrap(replicates=200))
+    four = evaluate(
+        repeated, np.tile(scored.predicted_harm, 4), np.tile(scored.unsafe_mean, 4), 0.02, Bootstrap(replicates=200)
+    )
+    for metric, other in zip(one, four, strict=True):
+        assert (metric.value, metric.low, metric.high) == pytest.approx((other.value, other.low, other.high))
 
 
 def test_intervals_widen_when_trajectories_repeat_themselves() -> None:
@@ -168,10 +200,16 @@ def test_intervals_widen_when_trajectories_repeat_themselves() -> None:
         group = np.repeat(np.arange(trajectories * copies), 6)
         trajectory = np.repeat(np.arange(trajectories), 6 * copies)
         counts = count_pairs(score, harm, group, trajectory, 0.02)
-        draws = draw_trajectories(trajectories, Bootstrap(replicates=1_000))
+        draws = draw_trajectories(np.arange(trajectories), Bootstrap(replicates=1_000))
         values = (draws @ counts.credit) / (draws @ counts.pairs)
         widths.append(np.quantile(values, 0.975) - np.quantile(values, 0.025))
     assert widths[1] == pytest.approx(widths[0], rel=1e-6)
+
+
+COPIED = (
+    *("request_tokens", "candidate_counts", "candidate_savings", "features"),
+    *("mask", "direct_saving", "protocol_safe", "harm", "unsafe"),
+)
 
 
 def drawn_rows(draw: np.ndarray, trajectory: np.ndarray) -> np.ndarray:
@@ -184,7 +222,7 @@ def test_intervals_are_those_of_rows_drawn_one_replicate_at_a_time() -> None:
     frame, bootstrap = make_test_frame(8), Bootstrap(replicates=60, confidence=0.8)
     scored, other = make_scored(frame), make_scored(frame, seed=1, noise=3.0)
     trajectory = frame.trajectory
-    draws = draw_trajectories(8, bootstrap)
+    draws = draw_trajectories(np.arange(8), bootstrap)
     areas, briers, pooled, area_gains, pair_gains = [], [], [], [], []
     group = grouping(frame, "state", True)
     for draw in draws:
@@ -216,7 +254,7 @@ def test_intervals_are_those_of_rows_drawn_one_replicate_at_a_time() -> None:
 
 
 def test_a_mean_over_nothing_is_not_a_number_and_null_in_json() -> None:
-    draws = draw_trajectories(3, Bootstrap(replicates=20))
+    draws = draw_trajectories(np.arange(3), Bootstrap(replicates=20))
     found = ratio_metric("rate", "nothing", "none", np.zeros(3), np.zeros(3), draws, Bootstrap(replicates=20))
     assert math.isnan(found.value)
     assert math.isnan(found.low)

@@ -46,6 +46,7 @@ def test_the_papers_numbers() -> None:
             uncertainty_coefficients=(0.0,),
             coverages=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0),
             starts=3,
+            max_group_states=3,
         ),
     )
 

@@ -197,6 +197,9 @@ def test_frames_that_do_not_belong_together(train: TrainingFrame, validation: Tr
     leaked = replace(validation, trajectory_ids=("train/0", *validation.trajectory_ids[1:]))
     with pytest.raises(SplitRefused, match="train/0: 1 trajectories are in both splits"):
         train_scorer(train, leaked, SHORT)
+    leaked = replace(validation, group_ids=("train/0", *validation.group_ids[1:]))
+    with pytest.raises(SplitRefused, match="train/0: 1 tasks are in both splits"):
+        train_scorer(train, leaked, SHORT)
 
 
 def test_the_normaliser_and_the_harm_scale_see_training_only(train: TrainingFrame, validation: TrainingFrame) -> None:

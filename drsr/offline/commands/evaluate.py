@@ -21,7 +21,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "evaluate",
         help="judge scorer, ablations and singleton rules on the test split",
         description="Judges the scorer and its policy beside singleton rules on the test split: metrics with intervals "
-        "that resample whole trajectories. With --ablations every ablation and control too; those that are not trained "
+        "that resample whole tasks. With --ablations every ablation and control too; those that are not trained "
         "yet are trained first. Example: drsr evaluate --ablations --json",
     )
     parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")
@@ -79,7 +79,7 @@ def _text(study: Study, meaningful_gap: float) -> str:
     parts = [
         f"{study.split}: {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} trajectories, "
         f"{study.unsafe / study.sets:.1%} unsafe\n"
-        f"95 % intervals in brackets resample whole trajectories{few}; equal predictions of a pair count one half",
+        f"95 % intervals in brackets resample whole tasks{few}; equal predictions of a pair count one half",
         f"ordering harms: pair accuracy where harms differ by {meaningful_gap:g} or more, at equal cardinality\n"
         + table(
             ("scorer", "in a state, pooled", "in a state, by trajectory", "in a trajectory, pooled", "by trajectory"),
