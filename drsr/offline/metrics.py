@@ -140,10 +140,13 @@ class Bootstrap:
 def draw_trajectories(groups: Ints, bootstrap: Bootstrap) -> Floats:
     """How often each trajectory is drawn in each replicate: (replicates, trajectories).
 
-    `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together.
+    `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together. One
+    group alone says nothing about others: no replicates, and so no interval.
     """
     generator = np.random.default_rng(bootstrap.seed)
     count = int(groups.max()) + 1
+    if count < 2:
+        return np.empty((0, len(groups)))
     drawn = generator.multinomial(count, np.full(count, 1 / count), size=bootstrap.replicates)
     return drawn[:, groups].astype(np.float64)
 

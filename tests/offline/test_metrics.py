@@ -167,6 +167,15 @@ def test_trials_of_one_task_are_drawn_together() -> None:
     assert (draws[:, [0, 1, 3]].sum(axis=1) == 3).all()
 
 
+def test_one_task_alone_has_no_interval() -> None:
+    frame = make_test_frame(4, trials=4)
+    scored = make_scored(frame)
+    for metric in evaluate(frame, scored.predicted_harm, scored.unsafe_mean, 0.02, Bootstrap(replicates=50)):
+        assert not math.isnan(metric.value)
+        assert math.isnan(metric.low)
+        assert math.isnan(metric.high)
+
+
 def test_copied_trials_do_not_narrow_an_interval() -> None:
     """Four identical trials of each task say no more than one: the slow way is to leave the copies out."""
     alone = make_test_frame(10)
