@@ -97,6 +97,10 @@ class HfTokenizer:
         self._refuse_reserved(contents)
         return contents
 
+    def decode(self, token_ids: TokenIds) -> str:
+        """The text that ids spell, special tokens left out; bytes that are no text become U+FFFD."""
+        return str(self._frames.decode([int(token) for token in token_ids], skip_special_tokens=True))
+
     def _refuse_unencodable(self, texts: Sequence[str]) -> None:
         """Every character must reach the token ids."""
         for index, text in enumerate(texts):
