@@ -138,7 +138,11 @@ def read_plan(answer: str, entries: dict[str, Entry]) -> dict[str, Action]:
     return {
         item["id"]: actions[item["action"]]
         for item in given
-        if isinstance(item, dict) and item.get("id") in entries and item.get("action") in actions
+        if isinstance(item, dict)
+        and isinstance(item.get("id"), str)
+        and isinstance(item.get("action"), str)
+        and item["id"] in entries
+        and item["action"] in actions
     }
 
 

@@ -1,0 +1,95 @@
+"""SelfCompact: gates, quoted evidence, and the reset."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from drsr.backbone.scripted import ScriptedTokenizer
+from drsr.offline.evaluation.comparators.selfcompact import RUBRIC, SelfCompact, holds
+from drsr.offline.evaluation.comparators.token_counts import TokenCounts
+from drsr.offline.evaluation.summariser import Ask
+from drsr.request import Protocol, Request, read_request
+from tests.offline.evaluation.long_run import long_run
+from tests.offline.evaluation.recording_summariser import RecordingSummariser
+from tests.strategies import PROTOCOLS
+
+COUNTS = TokenCounts(ScriptedTokenizer(), window=2_000)
+
+
+def verdict(holding: bool = True, evidence: str = "charged twice") -> str:
+    return json.dumps({item: {"holds": holding, "evidence": evidence} for item in RUBRIC})
+
+
+def answering(rubric: str) -> RecordingSummariser:
+    return RecordingSummariser(lambda ask: rubric if ask.purpose == "rubric" else "what was done")
+
+
+def after(request: Request, steps: int) -> Request:
+    prefix = 2 if request.protocol == "openai" else 1
+    return request.with_messages(request.messages[: prefix + 2 * steps])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_reset_to_task_summary_and_continue(protocol: Protocol) -> None:
+    request, method, summariser = long_run(protocol, 8), SelfCompact(COUNTS), answering(verdict())
+    state = method.begin()
+    for steps in (1, 2):
+        assert method.rewrite(after(request, steps), state, summariser).request == after(request, steps)
+    assert summariser.asked == []
+    found = method.rewrite(after(request, 4), state, summariser)
+    assert [ask.purpose for ask in summariser.asked] == ["rubric", "summary"]
+    assert found.auxiliary_input_tokens == 200
+    prefix = len(after(request, 0).messages)
+    assert found.request.messages[:prefix] == request.messages[:prefix]
+    said = [(message.role, message.wire["content"]) for message in found.request.messages[prefix:]]
+    assert said == [("assistant", "what was done"), ("user", "Continue.")]
+
+    later = method.rewrite(after(request, 5), state, summariser)
+    assert len(summariser.asked) == 2  # one round since the last probe
+    assert later.request.messages[prefix + 2 :] == after(request, 5).messages[-2:]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        verdict(holding=False),
+        verdict(evidence="this was never said"),
+        verdict(evidence="  "),
+        "yes",
+        "{not json}",
+        json.dumps({"unit_closed": {"holds": True, "evidence": "charged twice"}}),
+        json.dumps(dict.fromkeys(RUBRIC, True)),
+    ],
+)
+def test_no_reset_without_evidence_for_every_item(said: str) -> None:
+    request, summariser = long_run("openai", 8), answering(said)
+    method = SelfCompact(COUNTS)
+    found = method.rewrite(request, method.begin(), summariser)
+    assert found.request is request
+    assert [ask.purpose for ask in summariser.asked] == ["rubric"]
+    assert found.auxiliary_input_tokens == 100
+
+
+def test_a_verdict_may_stand_in_other_words() -> None:
+    assert holds(f"Here is my answer:\n```json\n{verdict()}\n```", "it was charged twice, so")
+
+
+def test_what_the_user_has_just_said_is_not_summarised_away() -> None:
+    wire = long_run("openai", 6).to_wire()
+    wire["messages"].append({"role": "user", "content": "Refund it in euros, please."})
+    method = SelfCompact(COUNTS)
+    found = method.rewrite(read_request(wire), method.begin(), answering(verdict()))
+    assert [message.wire["content"] for message in found.request.messages[-2:]] == [
+        "what was done",
+        "Refund it in euros, please.",
+    ]
+
+
+def test_below_the_budget_nobody_is_asked() -> None:
+    summariser = RecordingSummariser(lambda ask: verdict())
+    method = SelfCompact(TokenCounts(ScriptedTokenizer()))
+    request = long_run("openai", 20)
+    assert method.rewrite(request, method.begin(), summariser).request is request
+    assert summariser.asked == list[Ask]()
