@@ -224,3 +224,11 @@ def test_one_long_text_takes_linear_time(unit: str) -> None:
     small = min(seconds(50_000) for _ in range(3))
     large = min(seconds(800_000) for _ in range(2))
     assert large < 16 * small * 4  # sixteen times the text; quadratic time would be 256 times as much
+
+
+def test_decoding_gives_the_text_back_and_leaves_special_tokens_out() -> None:
+    tokenizer = HfTokenizer(tokenizer_json())
+    text = "Order #W12, 12.50 €: déjà vu\n"
+    [content] = tokenizer.encode_contents([text])
+    framed = np.concatenate([tokenizer.encode_frame("<|im_start|>"), content, tokenizer.encode_frame("<|im_end|>")])
+    assert tokenizer.decode(content) == tokenizer.decode(framed) == text
