@@ -237,7 +237,7 @@ def ratio_metric(
 ) -> Metric:
     """A mean over whatever is counted: its total and number by trajectory, with the interval."""
     value = _ratio(total.sum(), number.sum())
-    low, high = _interval(_ratios(draws @ total, draws @ number), bootstrap)
+    low, high = interval(_ratios(draws @ total, draws @ number), bootstrap)
     return Metric(name, grouping, tie_rule, value, low, high, int(number.sum()), int((number > 0).sum()))
 
 
@@ -264,7 +264,7 @@ def auroc_metric(
     """Unsafe AUROC with its interval."""
     area, present = float(auroc(score, unsafe)), len(np.unique(trajectory))
     areas = _auroc_replicates(score, unsafe, trajectory, draws)
-    return Metric("unsafe AUROC", sets, HALF, area, *_interval(areas, bootstrap), len(score), present)
+    return Metric("unsafe AUROC", sets, HALF, area, *interval(areas, bootstrap), len(score), present)
 
 
 def auroc_gain(
@@ -280,7 +280,7 @@ def auroc_gain(
     gain = float(auroc(score, unsafe) - auroc(baseline, unsafe))
     gains = np.subtract(*(_auroc_replicates(each, unsafe, trajectory, draws) for each in (score, baseline)))
     present = len(np.unique(trajectory))
-    return Metric("gain in unsafe AUROC", sets, HALF, gain, *_interval(gains, bootstrap), len(score), present)
+    return Metric("gain in unsafe AUROC", sets, HALF, gain, *interval(gains, bootstrap), len(score), present)
 
 
 def _auroc_replicates(score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, draws: Floats) -> Floats:
@@ -289,7 +289,7 @@ def _auroc_replicates(score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints
     return np.concatenate([auroc(score, unsafe, part[:, trajectory]) for part in parts])
 
 
-def _interval(values: Floats, bootstrap: Bootstrap) -> tuple[float, float]:
+def interval(values: Floats, bootstrap: Bootstrap) -> tuple[float, float]:
     """Percentiles of the replicates that have a value."""
     values = values[np.isfinite(values)]
     if len(values) == 0:

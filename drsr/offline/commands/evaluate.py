@@ -7,6 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
+from drsr.offline.commands import replay
 from drsr.offline.commands.train import add_frame_options, add_training_options, training_progress
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--split", choices=("test", "validation"), default="test", help="what to judge on (default: test)"
     )
     parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
+    replay.add_options(parser)
     add_frame_options(parser)
     add_training_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -46,9 +48,13 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.scorer_evaluation import evaluate_ablations
     from drsr.settings import load_settings
 
+    if options.ablations and options.replay:
+        raise SettingsError("--ablations and --replay are two evaluations", hint="run one after the other")
     for name in ("replicates", "workers"):
         if getattr(options, name) < 1:
             raise SettingsError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    if options.replay:
+        return replay.run(options)
     settings, params = load_settings(), load_params()
     with (
         open_catalog(settings.catalog_url) as catalog,

@@ -1,0 +1,198 @@
+"""`drsr evaluate --replay`: every comparator on the same recorded decisions, scored by the same recorded outputs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from drsr.contracts import Backbone
+    from drsr.offline.evaluation.comparators.contract import Comparator
+    from drsr.offline.evaluation.replay import Replayed
+    from drsr.offline.evaluation.replay_summary import MethodSummary
+    from drsr.offline.evaluation.summariser import Summariser
+
+SCRIPTED, EMBEDDED = "scripted", "embedded"
+NOTICE = (
+    "A replay with a fixed target: how much less likely the recorded next output became under each rewritten request. "
+    "It is not task reward."
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that `drsr evaluate` takes for a replay."""
+    parser.add_argument("--replay", action="store_true", help="every comparator on the recorded decisions")
+    parser.add_argument("--methods", metavar="A,B", help="only these comparators (default: all)")
+    parser.add_argument("--policy", metavar="PATH", help="a published policy, as a further row: wheel or folder")
+    parser.add_argument(
+        "--summariser",
+        default=SCRIPTED,
+        metavar="WHO",
+        help="who writes summaries: scripted (a double), embedded (the language model), or the URL of an endpoint",
+    )
+    parser.add_argument("--summariser-model", default="default", metavar="NAME", help="the endpoint's model")
+    parser.add_argument("--limit", type=int, metavar="N", help="replay N trajectories only")
+    parser.add_argument("--source", help="only trajectories of this source")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay what is missing, then show everything."""
+    from drsr.backbone.catalogue import load_backbone
+    from drsr.errors import InputError, SettingsError
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.evaluation.recorded_runs import load_runs, record_read, runs_of
+    from drsr.offline.evaluation.replay import replay
+    from drsr.offline.evaluation.replay_file import ReplayFile
+    from drsr.offline.feature_views import get_view
+    from drsr.offline.freeze import freezing_rule
+    from drsr.offline.labels import configured_identity, find_labeler
+    from drsr.offline.progress import progress
+    from drsr.offline.target_nll import TargetNll
+    from drsr.settings import load_settings
+    from drsr.view import caps_for
+
+    if options.limit is not None and options.limit < 1:
+        raise SettingsError(f"--limit must be at least 1, not {options.limit}")
+    settings = load_settings()
+    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
+    caps = caps_for(backbone.window)
+    summariser = _summariser(options, backbone)
+    methods = _methods(options, backbone)
+    freezing = freezing_rule(backbone.tokenizer, caps)
+    identity = configured_identity(settings.backbone, settings.dtype, caps)
+    with open_catalog(settings.catalog_url) as catalog:
+        artifacts = ArtifactStore(settings.artifact_root)
+        with catalog.reading() as connection:
+            labeler_id = find_labeler(connection, options.labeler, identity)
+            view = get_view(connection, options.view)
+        if labeler_id is None:
+            raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")
+        rows = runs_of(catalog, options.split, labeler_id, freezing, options.source)[: options.limit]
+        path = options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
+        file = ReplayFile(path, _about(options, identity._asdict(), summariser))
+        record_read(catalog, view, labeler_id, options.split, rows)
+        scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
+        with progress("replay", "trajectories") as report:
+            for done, recorded in enumerate(load_runs(catalog, artifacts, rows, backbone.tokenizer, caps, freezing)):
+                report(done, len(rows))
+                missing = file.missing([row.state_key for row in recorded.states], methods)
+                file.add(replay(recorded, {name: methods[name] for name in missing}, summariser, scorer))
+    names = {row.name for row in rows}
+    shown = [row for row in file.rows if row.run in names and row.method in methods]
+    print(_json(shown, options.replicates) if options.json else text(shown, options.replicates))
+    return 0
+
+
+def _about(options: argparse.Namespace, labeler: Mapping[str, Any], summariser: Summariser) -> dict[str, Any]:
+    from drsr.policy import load_policy
+
+    policy = load_policy(options.policy).identity if options.policy else None
+    return {"split": options.split, "labeler": dict(labeler), "summariser": summariser.name, "policy": policy}
+
+
+def _summariser(options: argparse.Namespace, backbone: Backbone) -> Summariser:
+    import os
+
+    from drsr.errors import SettingsError
+    from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
+    from drsr.offline.evaluation.summariser import EndpointSummariser
+
+    if options.summariser == SCRIPTED:
+        return ScriptedSummariser(backbone.tokenizer)
+    if options.summariser == EMBEDDED:
+        from drsr.offline.evaluation.embedded_summariser import EmbeddedSummariser
+
+        return EmbeddedSummariser(backbone)
+    if options.summariser.startswith(("http://", "https://")):
+        key = os.environ.get("DRSR_SUMMARISER_KEY")
+        return EndpointSummariser(options.summariser, options.summariser_model, api_key=key)
+    raise SettingsError(
+        f"nobody called {options.summariser!r} writes summaries", hint="scripted, embedded, or the URL of an endpoint"
+    )
+
+
+def _methods(options: argparse.Namespace, backbone: Backbone) -> dict[str, Comparator]:
+    from drsr.errors import SettingsError
+    from drsr.offline.evaluation.comparators.registry import comparators
+
+    found = comparators(backbone.tokenizer)
+    if options.methods is None:
+        return found
+    wanted = [name.strip() for name in options.methods.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in found]
+    if unknown or not wanted:
+        raise SettingsError(f"no method is called {unknown[0] if unknown else ''!r}", hint=f"one of {', '.join(found)}")
+    return {name: found[name] for name in wanted}
+
+
+def text(rows: Sequence[Replayed], replicates: int) -> str:
+    """Tables for people."""
+    from drsr.offline.evaluation.replay_summary import by_domain, summarise
+    from drsr.offline.metrics import Bootstrap
+    from drsr.tables import table
+
+    bootstrap = Bootstrap(replicates)
+    states, runs = len({row.state_key for row in rows}), len({row.run for row in rows})
+    parts = [
+        f"{states:,} recorded decisions of {runs:,} runs. {NOTICE}",
+        "every task counts once; 95 % intervals in brackets resample whole runs\n"
+        + table(_HEADERS, [_cells(found) for found in summarise(rows, bootstrap)]),
+    ]
+    domains = by_domain(rows, bootstrap)
+    if len(domains) > 1:
+        cells = [
+            (domain, found.method, found.decisions, *_numbers(found))
+            for domain, summaries in domains.items()
+            for found in summaries
+        ]
+        headers = ("domain", "method", "decisions", "removed", "harm", "unsafe", "of changed", "left alone")
+        parts.append("by domain\n" + table(headers, cells))
+    return "\n\n".join(parts)
+
+
+_HEADERS = (
+    *("method", "removed", "equal-domain", "harm", "unsafe", "equal-domain", "of changed", "left alone"),
+    *("auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost"),
+)
+
+
+def _cells(found: MethodSummary) -> list[object]:
+    from drsr.offline.commands.metric_cells import cell, cells
+
+    return [
+        found.method,
+        *cells([found.removal, found.removal_by_domain, found.harm, found.unsafe, found.unsafe_by_domain]),
+        *cells([found.unsafe_of_changed, found.abstained]),
+        round(found.auxiliary_tokens.value, 1),
+        cell(found.net_removal),
+        round(found.milliseconds, 1),
+        *(found.invalid, found.fell_back, found.lost_task),
+    ]
+
+
+def _numbers(found: MethodSummary) -> list[str]:
+    from drsr.offline.commands.metric_cells import cells
+
+    return cells([found.removal, found.harm, found.unsafe, found.unsafe_of_changed, found.abstained])
+
+
+def _json(rows: Sequence[Replayed], replicates: int) -> str:
+    from drsr.offline.evaluation.replay_summary import by_domain, summarise
+    from drsr.offline.metrics import Bootstrap
+
+    bootstrap = Bootstrap(replicates)
+    shown = {
+        "notice": NOTICE,
+        "decisions": len({row.state_key for row in rows}),
+        "methods": [found.to_json() for found in summarise(rows, bootstrap)],
+        "domains": {
+            domain: [found.to_json() for found in summaries] for domain, summaries in by_domain(rows, bootstrap).items()
+        },
+    }
+    return json.dumps(shown)

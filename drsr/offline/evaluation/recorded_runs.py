@@ -1,0 +1,110 @@
+"""The recorded runs of a split whose labelled states are replayed. Handing them out is written down as a split read."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sqlalchemy import and_, func, select
+
+import drsr
+from drsr.contracts import Tokenizer
+from drsr.errors import FrameError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.catalog.frozen import FreezingRule, is_rule
+from drsr.offline.catalog.label_tables import StateMeasurement
+from drsr.offline.catalog.statements import insert_all
+from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
+from drsr.offline.evaluation.replay import RecordedRun
+from drsr.offline.feature_views import RegisteredView
+from drsr.offline.frozen_rows import TrajectoryItem, load_states
+from drsr.offline.splits import Split
+from drsr.offline.trajectories import Trajectory as Recorded
+from drsr.view import Caps
+
+NO_DOMAIN = "no domain"
+
+
+class RunRow(NamedTuple):
+    """A trajectory with labelled states, as the catalog has it."""
+
+    id: int
+    blob: str
+    split: Split
+    source: str
+    external_id: str
+    task: str | None
+    domain: str | None
+    states: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}/{self.external_id}"
+
+
+def runs_of(
+    catalog: Catalog, split: Split, labeler_id: int, freezing: FreezingRule, source: str | None = None
+) -> list[RunRow]:
+    """Current trajectories of a split with labelled states, in an order that depends on their names only."""
+    mine = and_(StateMeasurement.state_id == DecisionState.id, StateMeasurement.labeler_id == labeler_id)
+    columns = (
+        *(Trajectory.id, Trajectory.blob, Trajectory.split, Source.name),
+        *(Trajectory.external_id, Trajectory.task, Trajectory.domain),
+    )
+    query = (
+        select(*columns, func.count())
+        .join(Source, Source.id == Trajectory.source_id)
+        .join(DecisionState, DecisionState.trajectory_id == Trajectory.id)
+        .join(StateMeasurement, mine)
+        .where(
+            Trajectory.superseded_by.is_(None),
+            Trajectory.split == split,
+            is_rule(DecisionState, freezing),
+            StateMeasurement.outcome == "labelled",
+        )
+        .group_by(*columns)
+    )
+    if source is not None:
+        query = query.where(Source.name == source)
+    with catalog.reading() as connection:
+        rows = [RunRow(*row) for row in connection.execute(query)]
+    if not rows:
+        raise FrameError("there are no labelled states", where=f"split {split}", hint="run drsr label first")
+    return sorted(rows, key=lambda row: (row.source, row.external_id))
+
+
+def record_read(catalog: Catalog, view: RegisteredView, labeler_id: int, split: Split, rows: list[RunRow]) -> None:
+    """Evaluation may read every split; that it did is kept beside the reads of training and calibration."""
+    read = {
+        "view_id": view.id,
+        "labeler_id": labeler_id,
+        "split": split,
+        "purpose": "evaluate",
+        "states": sum(row.states for row in rows),
+        "labels": 0,
+        "excluded": 0,
+        "code_version": drsr.__version__,
+        "read_at": datetime.datetime.now(datetime.UTC),
+    }
+    with catalog.writing() as connection:
+        insert_all(connection, SplitRead, [read])
+
+
+def load_runs(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    rows: list[RunRow],
+    tokenizer: Tokenizer,
+    caps: Caps,
+    freezing: FreezingRule,
+) -> Iterator[RecordedRun]:
+    """One run at a time: memory holds one trajectory, however many there are."""
+    for row in rows:
+        item = TrajectoryItem(row.id, row.blob, row.split, "")
+        states = load_states(catalog, artifacts, item, tokenizer, caps, freezing)
+        trajectory = Recorded.from_json(artifacts.get(row.blob))
+        task = row.task or row.external_id
+        yield RecordedRun(row.name, f"{row.source}/{task}", row.domain or NO_DOMAIN, trajectory, states)

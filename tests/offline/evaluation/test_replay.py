@@ -1,0 +1,153 @@
+"""Replay against the slow obvious way: render each rewrite, compute its NLL by one forward of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drsr.errors import ArtifactCorrupt, InputError
+from drsr.offline.evaluation.comparators.baseline import Baseline
+from drsr.offline.evaluation.comparators.contract import Comparator, Event, Keep, Rewrite, Trained
+from drsr.offline.evaluation.comparators.periodic_summary import PeriodicSummary
+from drsr.offline.evaluation.comparators.sliding_window import SlidingWindow
+from drsr.offline.evaluation.replay import RecordedRun, Replayed, replay
+from drsr.offline.evaluation.replay_file import ReplayFile, read_replay
+from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
+from drsr.offline.evaluation.summariser import Summariser
+from drsr.offline.frozen_rows import StateRow
+from drsr.offline.states import freeze_trajectory
+from drsr.offline.target_nll import TargetNll, direct_nll
+from drsr.offline.trajectories import Trajectory
+from drsr.rendering import render, render_output
+from drsr.request import Request, read_request
+from drsr.view import caps_for
+from tests.offline.chat_files import chat
+from tests.tiny_backbones import tiny_backbone
+
+BACKBONE = tiny_backbone("llama")
+
+
+def recorded_run(seed: int = 1, steps: int = 7) -> RecordedRun:
+    recorded = chat(seed, steps)
+    trajectory = Trajectory(recorded["id"], "openai", {"messages": recorded["messages"]}, "test/1")
+    frozen = freeze_trajectory(trajectory, BACKBONE.tokenizer, caps_for(BACKBONE.window))
+    assert frozen.states
+    states = [StateRow(number, f"{seed}-{number}", state) for number, state in enumerate(frozen.states)]
+    return RecordedRun(f"test/{recorded['id']}", f"task {seed}", "code", trajectory, states)
+
+
+class OrphaningComparator:
+    """A double that drops the call of a kept result: what the protocol check is there for."""
+
+    name = title = "orphaning"
+    assumptions: tuple[str, ...] = ()
+    trained: Trained = "no"
+    keeps: frozenset[Keep] = frozenset()
+
+    def begin(self) -> None:
+        return None
+
+    def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
+        first_call = next(index for index, message in enumerate(request.messages) if message.role == "assistant")
+        kept = [message for index, message in enumerate(request.messages) if index != first_call]
+        return Rewrite(request.with_messages(kept), events=(Event("dropped", "a call"),))
+
+
+def run_all(run: RecordedRun, methods: dict[str, Comparator]) -> list[Replayed]:
+    return replay(run, methods, ScriptedSummariser(BACKBONE.tokenizer), TargetNll(BACKBONE))
+
+
+def test_equals_one_forward_per_rewrite() -> None:
+    run = recorded_run(steps=5)
+    window = SlidingWindow(2)
+    rows = run_all(run, {"baseline": Baseline(), "window": window})
+    assert len(rows) == 2 * len(run.states)
+    whole = read_request(run.trajectory.request)
+    for row in rows:
+        number = next(number for number, state in enumerate(run.states) if state.state_key == row.state_key)
+        decision = run.states[number].frozen.decision
+        request = whole.with_messages(whole.messages[:decision])
+        target = render_output(run.states[number].frozen.next_output, BACKBONE.tokenizer)
+        intact = render(request, BACKBONE.tokenizer).token_ids
+        assert len(intact) <= caps_for(BACKBONE.window).context  # so that the whole request is the view
+        assert row.intact_nll == pytest.approx(direct_nll(BACKBONE, intact, target), abs=1e-5)
+        if row.method == "baseline":
+            assert (row.changed, row.harm, row.unsafe, row.removed_tokens) == (False, 0.0, False, 0)
+            continue
+        rewrite = window.rewrite(request, None, ScriptedSummariser(BACKBONE.tokenizer)).request
+        shorter = render(rewrite, BACKBONE.tokenizer).token_ids
+        assert row.changed
+        assert row.removed_tokens == len(intact) - len(shorter) > 0
+        assert row.rewritten_nll == pytest.approx(direct_nll(BACKBONE, shorter, target), abs=1e-5)
+
+
+def test_what_remembers_sees_every_decision_and_pays_for_all_of_them() -> None:
+    run = recorded_run(steps=9)
+    summary = PeriodicSummary(3)
+    rows = run_all(run, {"summary": summary})
+    whole = read_request(run.trajectory.request)
+    summariser, memory = ScriptedSummariser(BACKBONE.tokenizer), summary.begin()
+    spent = 0
+    for decision, message in enumerate(whole.messages[: run.states[-1].frozen.decision + 1]):
+        if message.role == "assistant":
+            rewrite = summary.rewrite(whole.with_messages(whole.messages[:decision]), memory, summariser)
+            spent += rewrite.auxiliary_input_tokens + rewrite.auxiliary_output_tokens
+    assert spent > 0
+    assert sum(row.auxiliary_input_tokens + row.auxiliary_output_tokens for row in rows) == spent
+
+
+def test_an_invalid_rewrite_is_counted_and_not_sent() -> None:
+    for row in run_all(recorded_run(), {"orphaning": OrphaningComparator()}):
+        assert row.fell_back
+        assert row.violations > 0
+        assert (row.changed, row.removed_tokens, row.harm) == (False, 0, 0.0)
+
+
+def test_a_rewrite_that_does_not_fit_is_not_measured_and_says_why() -> None:
+    run = recorded_run()
+
+    class LongWinded(OrphaningComparator):
+        """A double that makes a request longer than any window."""
+
+        def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
+            body = request.to_wire()
+            body["messages"][-1]["content"] = "more and more " * BACKBONE.window
+            return Rewrite(read_request(body))
+
+    for row in run_all(run, {"long": LongWinded()}):
+        assert row.harm is None
+        assert row.why_not_measured.startswith("context_too_long")
+        assert row.removed_tokens < 0
+
+
+def test_a_stopped_replay_goes_on(tmp_path: Path) -> None:
+    run = recorded_run()
+    rows = run_all(run, {"baseline": Baseline(), "window": SlidingWindow(2)})
+    keys = [state.state_key for state in run.states]
+    path = tmp_path / "deep" / "replay.jsonl"
+    file = ReplayFile(path, {"split": "test"})
+    assert file.missing(keys, ["baseline", "window"]) == ["baseline", "window"]
+    file.add([row for row in rows if row.method == "baseline"])
+    complete = path.read_bytes()
+    path.write_bytes(complete + b'{"run": "cut in the mid')
+    again = ReplayFile(path, {"split": "test"})
+    assert path.read_bytes() == complete
+    assert again.missing(keys, ["baseline", "window"]) == ["window"]
+    again.add(rows)
+    about, read = read_replay(path)
+    assert about == {"format": "drsr replay/1", "split": "test"}
+    assert sorted(read) == sorted(rows)
+
+
+def test_rows_that_depend_on_something_else_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "replay.jsonl"
+    ReplayFile(path, {"split": "test", "summariser": "scripted"})
+    with pytest.raises(InputError, match="was made with summariser 'scripted', this replay has 'embedded'"):
+        ReplayFile(path, {"split": "test", "summariser": "embedded"})
+    path.write_text("[]\n")
+    with pytest.raises(ArtifactCorrupt, match="is no replay"):
+        read_replay(path)
+    with pytest.raises(InputError, match="no replay here"):
+        read_replay(tmp_path / "nothing")
