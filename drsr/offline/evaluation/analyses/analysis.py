@@ -1,0 +1,46 @@
+"""What an analysis gives: a table, a figure, and words that say how to read both."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Cell = str | int | float | None
+
+
+class Analysis(NamedTuple):
+    name: str
+    """Of its files: `non_compositionality`."""
+    title: str
+    says: str
+    """What is measured and how to read it, in a few sentences."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    figure: bytes
+    """SVG."""
+
+    def to_csv(self) -> str:
+        """The table with a line of headings."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([["" if value is None else value for value in row] for row in self.rows])
+        return stream.getvalue()
+
+    def to_markdown(self) -> str:
+        """The same for documents."""
+        lines = [_line(self.columns), _line(["---"] * len(self.columns))]
+        return "\n".join([*lines, *(_line([shown(value) for value in row]) for row in self.rows)]) + "\n"
+
+
+def shown(value: Cell) -> str:
+    """A cell as people read it: three decimals, nothing for nothing."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

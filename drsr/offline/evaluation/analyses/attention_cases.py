@@ -1,0 +1,62 @@
+"""Attention density of safe and unsafe Blocks in two states (paper, figure "Attention density for selected ...")."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
+from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.examples import ExampleFrame
+from drsr.offline.singletons import Floats, singleton_harms
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DENSITY = re.compile(r"attention_l(\d+)_mean_density")
+CASES = 2
+
+
+def attention_cases(frame: ExampleFrame, columns: Sequence[str], harm_tolerance: float) -> Analysis:
+    """The states with the widest range of single harms that hold both a safe and an unsafe Block."""
+    alone = singleton_harms(frame, frame.harm)
+    layers = [(int(found.group(1)), n) for n, name in enumerate(columns) if (found := DENSITY.fullmatch(name))]
+    rows: list[tuple[Cell, ...]] = []
+    densities: list[tuple[int, str, str, list[float]]] = []
+    for case, state in enumerate(_mixed_states(alone, harm_tolerance)[:CASES], start=1):
+        for place in np.flatnonzero(~np.isnan(alone[state])):
+            harm = float(alone[state, place])
+            density = [float(frame.features[state, place, column]) for _, column in layers]
+            verdict = "unsafe" if harm > harm_tolerance else "safe"
+            rows.append((case, f"Block {place + 1}", verdict, harm, *density))
+            densities.append((case, verdict, f"Block {place + 1}, {verdict} ({harm:+.2f})", density))
+
+    def draw(*panels: Axes) -> None:
+        for case, axes in enumerate(panels, start=1):
+            for shown, verdict, label, density in densities:
+                if shown == case:
+                    colour = PAPER if verdict == "unsafe" else OURS
+                    axes.plot([layer for layer, _ in layers], density, "o-", color=colour, markersize=3, label=label)
+            axes.set(xlabel="layer", ylabel="attention density", title=f"case {case}", yscale="symlog")
+            axes.legend(frameon=False, fontsize=7)
+
+    return Analysis(
+        "attention_cases",
+        "Attention density, two cases",
+        "Attention per token from the pre-action position to single Blocks of two states, those with the widest range "
+        "of single harms. Low attention alone is not a test of safety.",
+        ("case", "Block", "measured alone", "harm", *(f"layer {layer}" for layer, _ in layers)),
+        tuple(rows),
+        figure(draw, panels=CASES),
+    )
+
+
+def _mixed_states(alone: Floats, harm_tolerance: float) -> list[int]:
+    some = ~np.isnan(alone).all(axis=1)
+    low, high = np.full(len(alone), np.nan), np.full(len(alone), np.nan)
+    low[some], high[some] = np.nanmin(alone[some], axis=1), np.nanmax(alone[some], axis=1)
+    mixed = np.flatnonzero((low <= harm_tolerance) & (high > harm_tolerance))
+    return [int(state) for state in mixed[np.argsort(-(high - low)[mixed], kind="stable")]]

@@ -1,0 +1,167 @@
+"""The analyses against slow twins on frames whose harms follow a known rule."""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import combinations
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from drsr.offline.calibration import calibrate
+from drsr.offline.evaluation.analyses.analysis import Analysis
+from drsr.offline.evaluation.analyses.attention_cases import attention_cases
+from drsr.offline.evaluation.analyses.interaction_properties import interaction_properties
+from drsr.offline.evaluation.analyses.layer_relations import layer_relations
+from drsr.offline.evaluation.analyses.margin_sweep import MARGINS, margin_sweep
+from drsr.offline.evaluation.analyses.non_compositionality import non_compositionality, residuals
+from drsr.offline.evaluation.analyses.reconstruction import reconstruction, with_pairs
+from drsr.offline.evaluation.analyses.risk_scores import beta_sensitivity, gate_curve, score_distributions
+from drsr.offline.examples import ExampleFrame
+from drsr.offline.interactions import interactions, pair_interactions
+from drsr.offline.operating_curve import operating_curve, uncertainty_sensitivity
+from tests.offline.frames import make_frame, make_scored, make_test_frame, params
+
+COLUMNS = (
+    "structural_is_assistant_state",
+    "structural_step_age",
+    "attention_l04_h01_mass",
+    "attention_l04_mean_mass",
+    "attention_l04_mean_density",
+    "hidden_l01_mean_cosine",
+    "hidden_l01_distance",
+    "projection_l08_block_01",
+    "projection_l08_block_02",
+)
+GROUPS = ("structural",) * 2 + ("attention",) * 3 + ("hidden",) * 2 + ("projection",) * 2
+COSINE = COLUMNS.index("hidden_l01_mean_cosine")
+
+
+def drawn(generator: np.random.Generator, count: int) -> NDArray[np.float32]:
+    values = generator.normal(size=(count, len(COLUMNS))).astype(np.float32)
+    values[:, 0] = generator.integers(0, 2, count)
+    values[:, 1] = np.arange(count)[::-1] + 2
+    values[:, 4] = np.abs(values[:, 4])
+    return values
+
+
+def pair_rule(features: NDArray[np.float32], members: tuple[int, ...]) -> float:
+    """Single harms by one column, and every pair that looks the same way adds some: no third order."""
+    alone = 0.05 * float(features[list(members), COSINE].sum())
+    return alone + sum(0.02 * float(features[i, 7] * features[j, 7]) for i, j in combinations(members, 2))
+
+
+@pytest.fixture(scope="module")
+def frame() -> ExampleFrame:
+    return make_test_frame(12, columns=len(COLUMNS), draw=drawn, harm=pair_rule, noise=0.0)
+
+
+def harms_of(frame: ExampleFrame, state: int) -> dict[int, float]:
+    rows = np.flatnonzero(frame.state == state)
+    return {int(frame.mask[row]): float(frame.harm[row]) for row in rows}
+
+
+def readable(found: Analysis) -> None:
+    """A figure that is XML without a remote reference, and a table that survives CSV."""
+    root = ElementTree.fromstring(found.figure)
+    assert root.tag.endswith("svg")
+    assert b"currentColor" in found.figure
+    references = [value for node in root.iter() for name, value in node.attrib.items() if name.endswith("href")]
+    assert all(value.startswith("#") for value in references)
+    lines = list(csv.reader(io.StringIO(found.to_csv())))
+    assert lines[0] == list(found.columns)
+    assert len(lines) == len(found.rows) + 1
+    assert all(len(row) == len(found.columns) for row in found.rows)
+    assert found.to_markdown().count("\n") == len(found.rows) + 2
+
+
+def test_residuals_are_those_of_the_label_stage(frame: ExampleFrame) -> None:
+    found = residuals(frame)
+    for row, (state, mask) in enumerate(zip(frame.state, frame.mask, strict=True)):
+        harms = harms_of(frame, int(state))
+        expected = interactions(harms)[int(mask)] if int(mask).bit_count() > 1 else 0.0
+        assert found[row] == pytest.approx(expected, abs=1e-12)
+    table = non_compositionality(frame)
+    readable(table)
+    of_two = [abs(value) for state in range(len(frame.state_ids)) for value in _pairs(frame, state)]
+    assert table.rows[0][2] == pytest.approx(0.0, abs=1e-12)
+    assert table.rows[1][1:3] == (len(of_two), pytest.approx(np.mean(of_two)))
+
+
+def _pairs(frame: ExampleFrame, state: int) -> list[float]:
+    return list(pair_interactions(harms_of(frame, state)).values())
+
+
+def test_pair_terms_explain_what_has_no_third_order(frame: ExampleFrame) -> None:
+    np.testing.assert_allclose(with_pairs(frame), frame.harm, atol=1e-6)
+    found = reconstruction(frame)
+    readable(found)
+    singles, pairs = found.rows
+    assert float(singles[4] or 0) > 0.01
+    assert pairs[4] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_margins_leave_fewer_pairs_and_a_perfect_prediction_orders_all(frame: ExampleFrame) -> None:
+    found = margin_sweep(frame, {"perfect": frame.harm, "reversed": -frame.harm})
+    readable(found)
+    perfect = [row for row in found.rows if row[0] == "perfect"]
+    assert [row[1] for row in perfect] == list(MARGINS)
+    assert all(row[3] == 1.0 for row in perfect)
+    assert all(row[3] == 0.0 for row in found.rows if row[0] == "reversed")
+    counts = [int(row[2] or 0) for row in perfect]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] < counts[0]
+
+
+def test_interactions_by_property_count_every_pair_once(frame: ExampleFrame) -> None:
+    found = interaction_properties(frame, COLUMNS)
+    readable(found)
+    pairs = sum(len(_pairs(frame, state)) for state in range(len(frame.state_ids)))
+    for name in ("kinds", "semantic overlap", "head overlap", "Steps between"):
+        assert sum(int(row[2] or 0) for row in found.rows if row[0] == name) == pairs
+    alike = {row[1]: float(row[4] or 0) for row in found.rows if row[0] == "semantic overlap"}
+    assert alike["high"] > alike["low"]  # by the rule, those that look the same way add harm
+
+
+def test_the_column_that_makes_harm_orders_it_and_its_direction_comes_from_training(frame: ExampleFrame) -> None:
+    train = make_frame("train", 12, columns=len(COLUMNS), draw=drawn, harm=pair_rule, noise=0.0)
+    found = layer_relations(train, frame, COLUMNS, GROUPS, 0.02)
+    readable(found)
+    cosine = next(row for row in found.rows if row[0] == "cosine with the decision state")
+    assert cosine[3] == 1.0
+    assert float(cosine[4] or 0) < 0.75  # another run's state says little
+    turned = make_frame("train", 12, columns=len(COLUMNS), draw=drawn, harm=lambda f, m: -pair_rule(f, m), noise=0.0)
+    against = layer_relations(turned, frame, COLUMNS, GROUPS, 0.02)
+    assert next(row for row in against.rows if row[0] == cosine[0])[3] == 0.0
+
+
+def test_scores_and_gate(frame: ExampleFrame) -> None:
+    scored = make_scored(frame)
+    found = score_distributions({"test": scored}, 0.0, 0.5)
+    readable(found)
+    safe = scored.unsafe_mean[~frame.unsafe]
+    assert found.rows[0][:3] == ("test", "safe", len(safe))
+    assert found.rows[0][5] == pytest.approx(np.median(safe))
+    assert found.rows[0][-1] == pytest.approx(np.mean(safe <= 0.5))
+    validation = make_scored(make_frame("validation", 12))
+    searched = calibrate(validation, params().calibrate).table
+    curve = operating_curve(searched, 3, 0.0)
+    readable(gate_curve(curve, 0.2))
+    found = beta_sensitivity(uncertainty_sensitivity(searched, params().calibrate))
+    readable(found)
+    assert [row[:2] for row in found.rows] == [(k, beta) for k in (2, 3) for beta in (0.0, 0.25, 0.5, 1.0, 2.0)]
+
+
+def test_attention_cases_hold_a_safe_and_an_unsafe_block(frame: ExampleFrame) -> None:
+    found = attention_cases(frame, COLUMNS, 0.02)
+    readable(found)
+    for case in (1, 2):
+        assert {row[2] for row in found.rows if row[0] == case} == {"safe", "unsafe"}
+    assert found.columns[-1] == "layer 4"
+
+
+def test_figures_are_the_same_every_time(frame: ExampleFrame) -> None:
+    assert non_compositionality(frame).figure == non_compositionality(frame).figure
