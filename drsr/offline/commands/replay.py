@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from drsr.offline.evaluation.summariser import Summariser
 
 SCRIPTED, EMBEDDED = "scripted", "embedded"
-NOTICE = (
-    "A replay with a fixed target: how much less likely the recorded next output became under each rewritten request. "
-    "It is not task reward."
-)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +130,7 @@ def _methods(options: argparse.Namespace, backbone: Backbone) -> dict[str, Compa
 def text(rows: Sequence[Replayed], replicates: int) -> str:
     """Tables for people."""
     from drsr.offline.evaluation.replay_summary import by_domain, summarise
+    from drsr.offline.evaluation.replay_tables import NOTICE
     from drsr.offline.metrics import Bootstrap
     from drsr.tables import table
 
@@ -184,6 +181,7 @@ def _numbers(found: MethodSummary) -> list[str]:
 
 def _json(rows: Sequence[Replayed], replicates: int) -> str:
     from drsr.offline.evaluation.replay_summary import by_domain, summarise
+    from drsr.offline.evaluation.replay_tables import NOTICE
     from drsr.offline.metrics import Bootstrap
 
     bootstrap = Bootstrap(replicates)

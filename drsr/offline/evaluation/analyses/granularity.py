@@ -1,0 +1,122 @@
+"""Whole Steps against single Blocks as units of deletion (paper, figure "History granularity analysis").
+
+For a state every older Step is deleted as a whole, and every Block of it alone; the same recorded output is scored
+again. These contexts are not among the labels, so they are measured here, all of a trajectory in one walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from drsr.candidates import DecisionState
+from drsr.contracts import TokenIds
+from drsr.history import Block, delete, removal
+from drsr.offline.evaluation.analyses.analysis import Analysis
+from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.target_nll import Exclusion, Pair, TargetNll
+from drsr.protocol import new_violations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAPER_VALUES = {
+    "median range of Step harms in a state": 0.312,
+    "median range of Block harms in a state": 0.028,
+    "unsafe Steps with a safe Block": 0.714,
+}
+
+
+class StepHarm(NamedTuple):
+    """One older Step of one state."""
+
+    state: str
+    position: float
+    """0 for the oldest Step of the request, 1 for the latest."""
+    harm: float
+    """Of deleting all of it."""
+    block_harms: tuple[float, ...]
+    """Of deleting each of its Blocks alone."""
+
+
+def measure_steps(scorer: TargetNll, states: Sequence[tuple[str, DecisionState, TokenIds]]) -> list[StepHarm]:
+    """Every older Step of some states of one trajectory, with the output recorded next to each."""
+    pairs: list[Pair] = []
+    found: list[tuple[str, float, int, int, list[int]]] = []
+    for name, state, target in states:
+        intact = len(pairs)
+        pairs.append(Pair(state.view.token_ids(state.rendering.token_ids), target))
+        steps = [step for step in state.history.older if step.message >= state.view.first_message and step.complete]
+        for step in steps:
+            blocks = [block for block in step.blocks if not block.opaque and not block.pinned]
+            if not blocks or len(blocks) != len(step.blocks) or not _allowed(state, blocks):
+                continue
+            whole = len(pairs)
+            pairs.append(_without(state, blocks, target))
+            single = []
+            for block in blocks:
+                if _allowed(state, [block]):
+                    single.append(len(pairs))
+                    pairs.append(_without(state, [block], target))
+            position = step.index / max(1, len(state.history.steps) - 1)
+            found.append((name, position, intact, whole, single))
+    nlls = scorer.score(pairs).nlls
+    harms = []
+    for name, position, intact, whole, single in found:
+        base, all_of_it = nlls[intact], nlls[whole]
+        measured = [nll for nll in (nlls[index] for index in single) if not isinstance(nll, Exclusion)]
+        if not isinstance(base, Exclusion) and not isinstance(all_of_it, Exclusion) and measured:
+            harms.append(StepHarm(name, position, all_of_it - base, tuple(nll - base for nll in measured)))
+    return harms
+
+
+def granularity(steps: Sequence[StepHarm], harm_tolerance: float) -> Analysis:
+    by_state: dict[str, list[StepHarm]] = {}
+    for step in steps:
+        by_state.setdefault(step.state, []).append(step)
+    several = [group for group in by_state.values() if len(group) > 1]
+    step_ranges = [_range([step.harm for step in group]) for group in several]
+    block_ranges = [_range([harm for step in group for harm in step.block_harms]) for group in several]
+    unsafe = [step for step in steps if step.harm > harm_tolerance]
+    with_safe = [step for step in unsafe if min(step.block_harms) <= harm_tolerance]
+    values = (
+        (len(several), float(np.median(step_ranges)) if several else None),
+        (len(several), float(np.median(block_ranges)) if several else None),
+        (len(unsafe), len(with_safe) / len(unsafe) if unsafe else None),
+    )
+    rows = [(name, *value, paper) for (name, paper), value in zip(PAPER_VALUES.items(), values, strict=True)]
+
+    def draw(left: Axes, right: Axes) -> None:
+        left.plot([step.position for step in steps], [step.harm for step in steps], "o", color=OURS, markersize=3)
+        left.set(xlabel="place of the Step (0 oldest)", ylabel="harm of the Step, nats")
+        lowest = [min(step.block_harms) for step in steps]
+        right.plot([step.harm for step in steps], lowest, "o", color=PAPER, markersize=3)
+        right.axhline(harm_tolerance, color="#777777", linewidth=0.8, linestyle="--")
+        right.axvline(harm_tolerance, color="#777777", linewidth=0.8, linestyle="--")
+        right.set(xlabel="harm of the Step, nats", ylabel="its least harmful Block")
+
+    return Analysis(
+        "granularity",
+        "Steps against Blocks",
+        "How widely harms vary within one state when whole Steps or single Blocks are deleted, and how often a Step "
+        "that must stay holds a Block that may go (right figure: right of and below the dashed lines).",
+        ("measured", "of", "value", "in the paper"),
+        tuple(rows),
+        figure(draw, panels=2),
+    )
+
+
+def _allowed(state: DecisionState, blocks: Sequence[Block]) -> bool:
+    rewritten = delete(state.history, blocks)
+    return not new_violations(rewritten.request, rewritten.kept, state.violations)
+
+
+def _without(state: DecisionState, blocks: Sequence[Block], target: TokenIds) -> Pair:
+    removed = removal(state.history, blocks)
+    return Pair(state.view.token_ids(state.rendering.without(removed)), target)
+
+
+def _range(values: Sequence[float]) -> float:
+    return max(values) - min(values)

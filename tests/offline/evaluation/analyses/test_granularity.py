@@ -1,0 +1,42 @@
+"""Steps and Blocks measured in one walk, against one forward per deletion."""
+
+from __future__ import annotations
+
+import pytest
+
+from drsr.history import delete
+from drsr.offline.evaluation.analyses.granularity import StepHarm, granularity, measure_steps
+from drsr.offline.target_nll import TargetNll, direct_nll
+from drsr.rendering import render
+from tests.small_states import small_states
+from tests.tiny_backbones import tiny_backbone
+
+BACKBONE = tiny_backbone("llama")
+
+
+def test_equals_one_forward_per_deletion() -> None:
+    ((state, target),) = small_states(BACKBONE, (6,))
+    found = measure_steps(TargetNll(BACKBONE), [("only", state, target)])
+    assert len(found) == len([step for step in state.history.older if step.complete])
+    intact = direct_nll(BACKBONE, render(state.history.request, BACKBONE.tokenizer).token_ids, target)
+    for measured, step in zip(found, state.history.older, strict=True):
+        blocks = [[*step.blocks], *([block] for block in step.blocks)]
+        rewrites = [render(delete(state.history, some).request, BACKBONE.tokenizer).token_ids for some in blocks]
+        whole, *single = [direct_nll(BACKBONE, tokens, target) - intact for tokens in rewrites]
+        assert measured.harm == pytest.approx(whole, abs=1e-5)
+        assert list(measured.block_harms) == pytest.approx(single, abs=1e-5)
+        assert 0 <= measured.position < 1
+
+
+def test_the_table_by_hand() -> None:
+    steps = [
+        StepHarm("a", 0.0, 0.5, (0.4, 0.01)),
+        StepHarm("a", 0.5, 0.1, (0.05, 0.06)),
+        StepHarm("b", 0.0, 0.0, (0.0,)),
+        StepHarm("b", 0.5, 0.2, (-0.1, 0.3)),
+        StepHarm("c", 0.0, 9.0, (9.0,)),  # alone in its state: no range
+    ]
+    found = granularity(steps, 0.02)
+    assert [row[1] for row in found.rows] == [2, 2, 4]
+    assert [row[2] for row in found.rows] == pytest.approx([(0.4 + 0.2) / 2, (0.39 + 0.4) / 2, 2 / 4])
+    assert granularity([], 0.02).rows[0][2] is None
