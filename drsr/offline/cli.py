@@ -18,6 +18,7 @@ from drsr.offline.commands import (
     plan,
     price_report,
     publish,
+    report,
     run,
     status,
     train,
@@ -28,7 +29,11 @@ from drsr.offline.sandbox import cli as sandbox
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
     stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, publish)
+<<<<<<< HEAD
     for command in (*stages, run, audit, status, exports, catalog, harm):
+=======
+    for command in (*stages, report, run, status, exports, catalog, harm):
+>>>>>>> 65d1f38 (drsr report: every table and figure on one page, from the catalog)
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

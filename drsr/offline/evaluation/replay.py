@@ -51,6 +51,10 @@ class Replayed(NamedTuple):
     domain: str
     state_key: str
     method: str
+    title: str
+    """Of the method, for tables."""
+    trained: str
+    """Whether its model is what its source trained."""
     request_tokens: int
     """Tok(C) of the whole request."""
     removed_tokens: int
@@ -86,6 +90,8 @@ class _Rewritten(NamedTuple):
 
     state: int
     method: str
+    title: str
+    trained: str
     checked: Checked
     rendering: Rendering
     auxiliary_input: int
@@ -150,7 +156,9 @@ def _rewrite(
             state = run.states[number].frozen.state
             same = checked.request is request
             rendering = state.rendering if same else render(checked.request, tokenizer)
-            found.append(_Rewritten(number, name, checked, rendering, spent_in, spent_out, seconds))
+            found.append(
+                _Rewritten(number, name, method.title, method.trained, checked, rendering, spent_in, spent_out, seconds)
+            )
             spent_in, spent_out, seconds = 0, 0, 0.0
     return found
 
@@ -184,6 +192,8 @@ def _row(run: RecordedRun, found: _Rewritten, intact: float, outcome: Outcome) -
         domain=run.domain,
         state_key=row.state_key,
         method=found.method,
+        title=found.title,
+        trained=found.trained,
         request_tokens=whole,
         removed_tokens=whole - len(found.rendering),
         changed=_changed(run, found),

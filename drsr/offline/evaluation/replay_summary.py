@@ -29,6 +29,8 @@ class MethodSummary(NamedTuple):
     """One method on some decisions."""
 
     method: str
+    title: str
+    trained: str
     decisions: int
     measured: int
     """Decisions whose rewrite could be scored."""
@@ -84,6 +86,8 @@ def _method(name: str, rows: Sequence[Replayed], bootstrap: Bootstrap) -> Method
 
     return MethodSummary(
         method=name,
+        title=rows[0].title,
+        trained=rows[0].trained,
         decisions=len(rows),
         measured=len(measured),
         removal=tasks("removal", _removal),

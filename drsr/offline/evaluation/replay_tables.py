@@ -28,17 +28,10 @@ COLUMNS = (
 )
 
 
-class Titles(dict[str, tuple[str, str]]):
-    """Title and training of each method, by name; a method nobody knows is called by its name."""
-
-    def __missing__(self, name: str) -> tuple[str, str]:
-        return (name, "")
-
-
-def replay_table(rows: Sequence[Replayed], titles: Titles, bootstrap: Bootstrap) -> Analysis:
+def replay_table(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Analysis:
     """Overall: every method on every recorded decision."""
     found = summarise(rows, bootstrap)
-    cells = tuple(_cells(one, titles) for one in found)
+    cells = tuple(_cells(one) for one in found)
 
     def draw(axes: Axes) -> None:
         for one in found:
@@ -48,25 +41,25 @@ def replay_table(rows: Sequence[Replayed], titles: Titles, bootstrap: Bootstrap)
                 continue
             axes.plot([100 * x], [100 * y], "D" if ours else "o", color=PAPER if ours else OURS, markersize=5)
             place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 6}
-            axes.annotate(titles[one.method][0], (100 * x, 100 * y), **place)  # type: ignore[arg-type]
+            axes.annotate(one.title, (100 * x, 100 * y), **place)  # type: ignore[arg-type]
         axes.set(xlabel="removed, % of the request", ylabel="decisions made unsafe, %")
 
     states, runs = len({row.state_key for row in rows}), len({row.run for row in rows})
     return Analysis(
         "replay",
         "Every method on the same recorded decisions",
-        f"{states} decisions of {runs} runs. {NOTICE} Every task counts once; 95 % intervals in brackets resample whole "
-        "runs. Right and low is good: much removed, little made unsafe.",
+        f"{states} decisions of {runs} runs. {NOTICE} Every task counts once; 95 % intervals in brackets resample "
+        "whole runs. Right and low is good: much removed, little made unsafe.",
         COLUMNS,
         cells,
-        figure(draw, height=4.2),
+        figure(draw, width=7.5, height=4.2),
     )
 
 
-def replay_by_domain(rows: Sequence[Replayed], titles: Titles, bootstrap: Bootstrap) -> Analysis:
+def replay_by_domain(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Analysis:
     """The same for each domain alone."""
     domains: Mapping[str, list[MethodSummary]] = by_domain(rows, bootstrap)
-    cells = [(domain, *_cells(one, titles)) for domain, found in domains.items() for one in found]
+    cells = [(domain, *_cells(one)) for domain, found in domains.items() for one in found]
     return Analysis(
         "replay_by_domain",
         "The same by domain",
@@ -77,10 +70,9 @@ def replay_by_domain(rows: Sequence[Replayed], titles: Titles, bootstrap: Bootst
     )
 
 
-def _cells(found: MethodSummary, titles: Titles) -> tuple[Cell, ...]:
-    title, trained = titles[found.method]
+def _cells(found: MethodSummary) -> tuple[Cell, ...]:
     return (
-        *(title, trained, found.decisions),
+        *(found.title, found.trained, found.decisions),
         *map(_metric, (found.removal, found.removal_by_domain, found.harm, found.unsafe, found.unsafe_by_domain)),
         *map(_metric, (found.unsafe_of_changed, found.abstained)),
         *(round(found.auxiliary_tokens.value, 1), _metric(found.net_removal), round(found.milliseconds, 1)),

@@ -20,6 +20,8 @@ def row(run: str, task: str, domain: str, removed: int, harm: float | None, **ot
         "domain": domain,
         "state_key": f"{run}/{removed}/{harm}",
         "method": "m",
+        "title": "Method",
+        "trained": "no",
         "request_tokens": 1000,
         "removed_tokens": removed,
         "changed": removed != 0,

@@ -18,8 +18,8 @@ _INK = "#123456"
 """Stands for the page's colour until the file is written; no series uses it."""
 
 
-def figure(draw: Callable[..., None], panels: int = 1, height: float = 3.0) -> bytes:
-    """One row of panels; `draw` is called with their axes."""
+def figure(draw: Callable[..., None], panels: int = 1, *, height: float = 3.0, width: float = 3.6) -> bytes:
+    """One row of panels, each of this width in inches; `draw` is called with their axes."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -33,7 +33,7 @@ def figure(draw: Callable[..., None], panels: int = 1, height: float = 3.0) -> b
         "axes.spines.right": False,
     }
     with matplotlib.rc_context(style):
-        page = Figure(figsize=(3.6 * panels + 0.6, height), layout="constrained")
+        page = Figure(figsize=(width * panels + 0.6, height), layout="constrained")
         axes = page.subplots(1, panels, squeeze=False)[0]
         draw(*axes)
         stream = io.BytesIO()

@@ -68,7 +68,7 @@ def layer_relations(
         + PAPER_VALUES,
         ("relation", "layer", "pairs", "matched state", "mismatched state"),
         tuple(rows),
-        figure(draw, height=3.6),
+        figure(draw, width=6.0, height=3.4),
     )
 
 

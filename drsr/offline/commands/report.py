@@ -1,0 +1,116 @@
+"""`drsr report`: every table and figure on one static page, with the tables as CSV and Markdown beside it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drsr.offline.commands.train import add_frame_options, add_training_options, training_progress
+
+if TYPE_CHECKING:
+    from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.evaluation.analyses.granularity import StepHarm
+    from drsr.offline.evaluation.report import Measured
+    from drsr.settings import Settings
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="write one page with every table and figure",
+        description="Judges scorer and ablations, makes the paper's analyses, and takes in what `drsr evaluate "
+        "--replay` measured. Example: drsr report --steps 4 --output var/report",
+    )
+    parser.add_argument("--output", type=Path, default=Path("var") / "report", metavar="FOLDER", help="(var/report)")
+    parser.add_argument("--split", choices=("test", "validation"), default="test", help="what to judge on (test)")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
+    parser.add_argument("--steps", type=int, default=0, metavar="N", help="measure whole Steps of about N states too")
+    parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
+    add_frame_options(parser)
+    add_training_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.backbone.cache_folder import cache_folder
+    from drsr.errors import SettingsError
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.evaluation.report import Asked, build_report
+    from drsr.offline.evaluation.report_page import write_report
+    from drsr.offline.params import load_params
+    from drsr.settings import load_settings
+
+    for name, least in (("replicates", 1), ("workers", 1), ("steps", 0)):
+        if getattr(options, name) < least:
+            raise SettingsError(f"--{name} must be at least {least}, not {getattr(options, name)}")
+    settings, params = load_settings(), load_params()
+    asked = Asked(
+        options.view, options.labeler, options.split, cache_folder() / "training", options.replicates, options.workers
+    )
+    with open_catalog(settings.catalog_url) as catalog:
+        measured = _measured(options, settings, catalog)
+        with training_progress(params.train.max_epochs) as progress:
+            report = build_report(catalog, ArtifactStore(settings.artifact_root), params, asked, measured, progress)
+    page = write_report(options.output, report)
+    if options.json:
+        tables = [found.name for found in report.analyses]
+        print(json.dumps({"page": str(page), "tables": tables, "left_out": dict(report.left_out)}))
+        return 0
+    print(f"{len(report.analyses)} tables: {page}")
+    for name, why in report.left_out.items():
+        print(f"  left out: {name}: {why}")
+    return 0
+
+
+def _measured(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> Measured:
+    from drsr.offline.evaluation.replay_file import read_replay
+    from drsr.offline.evaluation.report import Measured
+
+    path = options.replay or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
+    about, rows = read_replay(path) if options.replay or path.exists() else ({"summariser": "nobody"}, None)
+    steps = _steps(options, settings, catalog) if options.steps else None
+    return Measured(steps, rows, about["summariser"])
+
+
+def _steps(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> list[StepHarm]:
+    from drsr.backbone.catalogue import load_backbone
+    from drsr.errors import InputError
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.evaluation.analyses.granularity import measure_steps
+    from drsr.offline.evaluation.recorded_runs import load_runs, runs_of
+    from drsr.offline.freeze import freezing_rule
+    from drsr.offline.labels import configured_identity, find_labeler
+    from drsr.offline.progress import progress
+    from drsr.offline.target_nll import TargetNll
+    from drsr.rendering import render_output
+    from drsr.view import caps_for
+
+    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
+    caps = caps_for(backbone.window)
+    freezing = freezing_rule(backbone.tokenizer, caps)
+    with catalog.reading() as connection:
+        labeler_id = find_labeler(
+            connection, options.labeler, configured_identity(settings.backbone, settings.dtype, caps)
+        )
+    if labeler_id is None:
+        raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")
+    rows = runs_of(catalog, options.split, labeler_id, freezing)
+    scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
+    found: list[StepHarm] = []
+    done = 0
+    with progress("steps", "states") as report:
+        for run in load_runs(catalog, ArtifactStore(settings.artifact_root), rows, backbone.tokenizer, caps, freezing):
+            if done >= options.steps:
+                break
+            report(done, options.steps)
+            states = [
+                (row.state_key, row.frozen.state, render_output(row.frozen.next_output, backbone.tokenizer))
+                for row in run.states
+            ]
+            found += measure_steps(scorer, states)
+            done += len(states)
+    return found

@@ -1,0 +1,121 @@
+"""The study of ablations as tables for the report, the paper's values beside ours where the paper has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
+from drsr.offline.commands.metric_cells import cell
+from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
+from drsr.offline.evaluation.analyses.figures import OURS, figure
+from drsr.offline.metrics import Metric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAPER_RULES = {"sum": 0.5894, "mean": 0.5681, "max": 0.4617, "min": 0.1489}
+"""Meaningful-gap pair accuracy of rules over measured singleton harms."""
+
+
+def study_tables(study: Study) -> list[Analysis]:
+    """Scorers, singleton rules, the right decision state, and the policies."""
+    on = (
+        f"On {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} {study.split} trajectories, "
+        f"{study.unsafe / study.sets:.0%} of them unsafe. 95 % intervals in brackets resample whole trajectories."
+    )
+    tables = [_scorers(study.scorers, on), _rules(study), _policies(study.policies, study.split)]
+    if study.matching:
+        tables.insert(2, _matching(study.matching))
+    return tables
+
+
+def _scorers(rows: Sequence[ScorerRow], on: str) -> Analysis:
+    def cells(row: ScorerRow) -> tuple[str, ...]:
+        found = row.metrics
+        metrics = (found.state_pairs, found.trajectory_pairs, found.spearman, found.unsafe_auroc, found.brier)
+        return (row.name, row.what, *map(cell, metrics))
+
+    def draw(axes: Axes) -> None:
+        names = [row.name for row in rows][::-1]
+        found = [row.metrics.unsafe_auroc for row in rows][::-1]
+        _whiskers(axes, names, found)
+        axes.axvline(0.5, color="#777777", linewidth=0.8, linestyle="--")
+        axes.set(xlabel="unsafe AUROC")
+
+    return Analysis(
+        "scorers",
+        "The scorer and its ablations",
+        on,
+        ("scorer", "what", "pairs in a state", "pairs in a trajectory", "Spearman", "unsafe AUROC", "Brier"),
+        tuple(cells(row) for row in rows),
+        figure(draw, width=6.5, height=0.32 * len(rows) + 1.0),
+    )
+
+
+def _rules(study: Study) -> Analysis:
+    rows = []
+    for row in study.singletons:
+        paper = PAPER_RULES.get(row.rule) if row.singletons == "measured" else None
+        found = row.metrics
+        metrics = (found.any_cardinality, found.equal_cardinality, found.unsafe_auroc)
+        rows.append((row.rule, row.singletons, *map(cell, metrics), paper))
+
+    def draw(axes: Axes) -> None:
+        _whiskers(
+            axes,
+            [f"{row.rule}, {row.singletons}" for row in study.singletons][::-1],
+            [row.metrics.any_cardinality for row in study.singletons][::-1],
+        )
+        axes.set(xlabel="pairs of sets ordered rightly")
+
+    return Analysis(
+        "singleton_rules",
+        "Can single harms tell the harm of a set?",
+        "Sets of two or more, ordered by what a rule makes of their members' own harms. The measured ones need a "
+        "measurement of every Block, which no policy has.",
+        ("rule", "single harms", "pairs in a state", "at equal cardinality", "unsafe AUROC", "pairs in the paper"),
+        tuple(rows),
+        figure(draw, width=6.5, height=0.32 * len(rows) + 1.0),
+    )
+
+
+def _matching(rows: Sequence[ScorerRow]) -> Analysis:
+    return Analysis(
+        "matched_state",
+        "The relation to the right decision",
+        "The same candidates with the decision state of another trajectory. In the paper: pair accuracy 0.709 matched, "
+        "0.620 mismatched.",
+        ("state", "pairs in a state", "unsafe AUROC"),
+        tuple((row.what, cell(row.metrics.state_pairs), cell(row.metrics.unsafe_auroc)) for row in rows),
+        b"",
+    )
+
+
+def _policies(rows: Sequence[PolicyRow], split: str) -> Analysis:
+    def threshold(row: PolicyRow) -> str:
+        if math.isinf(row.rule.risk_threshold):
+            return "abstains always" if row.abstains_always else "no gate"
+        return f"{row.rule.risk_threshold:.4f}"
+
+    cells: list[tuple[Cell, ...]] = [
+        (row.name, row.rule.max_cardinality, row.uncertainty_coefficient, threshold(row), *map(cell, row.metrics))
+        for row in rows
+    ]
+    return Analysis(
+        "policies",
+        "Policies, calibrated on validation",
+        f"What each configuration's policy does on the {split} split; a dash where it selects nothing.",
+        ("scorer", "K", "beta", "tau", "unsafe rate", "mean harm", "states pruned", "mean removal"),
+        tuple(cells),
+        b"",
+    )
+
+
+def _whiskers(axes: Axes, names: Sequence[str], found: Sequence[Metric]) -> None:
+    for place, metric in enumerate(found):
+        if not math.isnan(metric.value):
+            axes.plot([metric.low, metric.high], [place, place], color=OURS, linewidth=1.2)
+            axes.plot([metric.value], [place], "o", color=OURS, markersize=4)
+    axes.set_yticks(range(len(names)), names)
