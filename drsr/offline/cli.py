@@ -29,11 +29,7 @@ from drsr.offline.sandbox import cli as sandbox
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
     stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, publish)
-<<<<<<< HEAD
-    for command in (*stages, run, audit, status, exports, catalog, harm):
-=======
-    for command in (*stages, report, run, status, exports, catalog, harm):
->>>>>>> 65d1f38 (drsr report: every table and figure on one page, from the catalog)
+    for command in (*stages, run, audit, report, status, exports, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drsr.contracts import Backbone
+    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.catalog.engine import Catalog
     from drsr.offline.evaluation.comparators.contract import Comparator
     from drsr.offline.evaluation.replay import Replayed
     from drsr.offline.evaluation.replay_summary import MethodSummary
     from drsr.offline.evaluation.summariser import Summariser
+    from drsr.policy import Policy
 
 SCRIPTED, EMBEDDED = "scripted", "embedded"
 
@@ -50,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.labels import configured_identity, find_labeler
     from drsr.offline.progress import progress
     from drsr.offline.target_nll import TargetNll
+    from drsr.policy import load_policy
     from drsr.settings import load_settings
     from drsr.view import caps_for
 
@@ -59,11 +63,12 @@ def run(options: argparse.Namespace) -> int:
     backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
     caps = caps_for(backbone.window)
     summariser = _summariser(options, backbone)
-    methods = _methods(options, backbone)
+    policy = load_policy(options.policy, backbone=backbone) if options.policy else None
     freezing = freezing_rule(backbone.tokenizer, caps)
     identity = configured_identity(settings.backbone, settings.dtype, caps)
     with open_catalog(settings.catalog_url) as catalog:
         artifacts = ArtifactStore(settings.artifact_root)
+        methods = _methods(options, backbone, policy, catalog, artifacts)
         with catalog.reading() as connection:
             labeler_id = find_labeler(connection, options.labeler, identity)
             view = get_view(connection, options.view)
@@ -71,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")
         rows = runs_of(catalog, options.split, labeler_id, freezing, options.source)[: options.limit]
         path = options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
-        file = ReplayFile(path, _about(options, identity._asdict(), summariser))
+        file = ReplayFile(path, _about(options, identity._asdict(), summariser, policy))
         record_read(catalog, view, labeler_id, options.split, rows)
         scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
         with progress("replay", "trajectories") as report:
@@ -85,11 +90,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _about(options: argparse.Namespace, labeler: Mapping[str, Any], summariser: Summariser) -> dict[str, Any]:
-    from drsr.policy import load_policy
-
-    policy = load_policy(options.policy).identity if options.policy else None
-    return {"split": options.split, "labeler": dict(labeler), "summariser": summariser.name, "policy": policy}
+def _about(
+    options: argparse.Namespace, labeler: Mapping[str, Any], summariser: Summariser, policy: Policy | None
+) -> dict[str, Any]:
+    return {
+        "split": options.split,
+        "labeler": dict(labeler),
+        "summariser": summariser.name,
+        "policy": policy.identity if policy else None,
+    }
 
 
 def _summariser(options: argparse.Namespace, backbone: Backbone) -> Summariser:
@@ -113,11 +122,20 @@ def _summariser(options: argparse.Namespace, backbone: Backbone) -> Summariser:
     )
 
 
-def _methods(options: argparse.Namespace, backbone: Backbone) -> dict[str, Comparator]:
-    from drsr.errors import SettingsError
+def _methods(
+    options: argparse.Namespace, backbone: Backbone, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
+) -> dict[str, Comparator]:
+    from drsr.errors import OneClassOnly, SettingsError
+    from drsr.offline.evaluation.comparators.lre_training import fit_lre, train_requests
     from drsr.offline.evaluation.comparators.registry import comparators
+    from drsr.offline.evaluation.comparators.token_counts import SOURCE_WINDOW, TokenCounts
 
-    found = comparators(backbone.tokenizer)
+    try:
+        lre = fit_lre(train_requests(catalog, artifacts), TokenCounts(backbone.tokenizer, SOURCE_WINDOW))
+    except OneClassOnly:  # its row then says that it could not be trained
+        lre = None
+    registry = comparators(backbone.tokenizer, lre=lre, policy=policy)
+    found = registry.available
     if options.methods is None:
         return found
     wanted = [name.strip() for name in options.methods.split(",") if name.strip()]
@@ -138,7 +156,7 @@ def text(rows: Sequence[Replayed], replicates: int) -> str:
     states, runs = len({row.state_key for row in rows}), len({row.run for row in rows})
     parts = [
         f"{states:,} recorded decisions of {runs:,} runs. {NOTICE}",
-        "every task counts once; 95 % intervals in brackets resample whole runs\n"
+        "every task counts once; 95 % intervals in brackets resample whole tasks\n"
         + table(_HEADERS, [_cells(found) for found in summarise(rows, bootstrap)]),
     ]
     domains = by_domain(rows, bootstrap)

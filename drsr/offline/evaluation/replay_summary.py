@@ -1,4 +1,4 @@
-"""What a replay says about each method: means over tasks and over domains, with intervals that resample whole runs.
+"""What a replay says about each method: means over tasks and over domains, with intervals that resample whole tasks.
 
     task-weighted   every task counts once, however many of its runs and decisions were replayed
     equal-domain    the mean of the domains' task-weighted means: every domain counts once
@@ -109,7 +109,7 @@ def _method(name: str, rows: Sequence[Replayed], bootstrap: Bootstrap) -> Method
 def task_mean(name: str, rows: Sequence[Replayed], value: Callable[[Replayed], float], bootstrap: Bootstrap) -> Metric:
     """Every task once: the mean of its runs' means."""
     runs = _Runs(rows, value)
-    draws = draw_trajectories(len(runs.mean), bootstrap) if rows else _NO_DRAWS
+    draws = draw_trajectories(runs.task, bootstrap) if rows else _NO_DRAWS
     found = ratio_metric(name, TASKS, NO_TIES, runs.weight * runs.mean, runs.weight, draws, bootstrap)
     return found._replace(support=len(rows))
 
@@ -119,7 +119,7 @@ def pooled_mean(
 ) -> Metric:
     """Every decision once."""
     runs = _Runs(rows, value)
-    draws = draw_trajectories(len(runs.mean), bootstrap) if rows else _NO_DRAWS
+    draws = draw_trajectories(runs.task, bootstrap) if rows else _NO_DRAWS
     return ratio_metric(name, POOLED, NO_TIES, runs.mean * runs.count, runs.count, draws, bootstrap)
 
 
@@ -130,7 +130,7 @@ def domain_mean(
     if not rows:
         return Metric(name, DOMAINS, NO_TIES, np.nan, np.nan, np.nan, 0, 0)
     runs = _Runs(rows, value)
-    draws = draw_trajectories(len(runs.mean), bootstrap)
+    draws = draw_trajectories(runs.task, bootstrap)
     drawn, means = [], []
     for domain in sorted(set(runs.domain)):
         weight = runs.weight * np.array([found == domain for found in runs.domain])
@@ -139,7 +139,7 @@ def domain_mean(
             np.divide(draws @ (weight * runs.mean), number, out=np.full(len(number), np.nan), where=number > 0)
         )
         means.append(float(np.average(runs.mean, weights=weight)))
-    low, high = interval(np.nanmean(np.array(drawn), axis=0), bootstrap)
+    low, high = interval(np.nanmean(np.array(drawn), axis=0), bootstrap) if len(draws) else (np.nan, np.nan)
     return Metric(name, DOMAINS, NO_TIES, float(np.mean(means)), low, high, len(rows), len(runs.mean))
 
 
@@ -156,6 +156,7 @@ class _Runs:
         self.count: Floats = np.array([len(group) for group in groups], dtype=np.float64)
         self.weight: Floats = np.array([1 / runs_of_task[group[0].task] for group in groups])
         self.domain = [group[0].domain for group in groups]
+        self.task = np.unique(np.array([group[0].task for group in groups]), return_inverse=True)[1].astype(np.int64)
 
 
 def _removal(row: Replayed) -> float:

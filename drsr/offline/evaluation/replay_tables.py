@@ -49,7 +49,7 @@ def replay_table(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Analysis:
         "replay",
         "Every method on the same recorded decisions",
         f"{states} decisions of {runs} runs. {NOTICE} Every task counts once; 95 % intervals in brackets resample "
-        "whole runs. Right and low is good: much removed, little made unsafe.",
+        "whole tasks. Right and low is good: much removed, little made unsafe.",
         COLUMNS,
         cells,
         figure(draw, width=7.5, height=4.2),

@@ -65,7 +65,7 @@ def test_every_task_counts_once() -> None:
     assert found.milliseconds == pytest.approx(1.0)
 
 
-def test_intervals_hold_their_value_and_come_from_whole_runs() -> None:
+def test_intervals_hold_their_value_and_come_from_whole_tasks() -> None:
     (found,) = summarise(ROWS, BOOTSTRAP)
     for metric in (found.removal, found.removal_by_domain, found.harm, found.unsafe, found.unsafe_of_changed):
         assert metric.low <= metric.value <= metric.high
