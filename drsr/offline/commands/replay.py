@@ -34,6 +34,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="who writes summaries: scripted (a double), embedded (the language model), or the URL of an endpoint",
     )
     parser.add_argument("--summariser-model", default="default", metavar="NAME", help="the endpoint's model")
+    parser.add_argument(
+        "--window",
+        type=int,
+        default=128_000,
+        metavar="TOKENS",
+        help="of the acting model: methods that wait for pressure measure it by this (default: 128000)",
+    )
     parser.add_argument("--limit", type=int, metavar="N", help="replay N trajectories only")
     parser.add_argument("--source", help="only trajectories of this source")
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
@@ -57,8 +64,10 @@ def run(options: argparse.Namespace) -> int:
     from drsr.settings import load_settings
     from drsr.view import caps_for
 
-    if options.limit is not None and options.limit < 1:
-        raise SettingsError(f"--limit must be at least 1, not {options.limit}")
+    for name in ("limit", "window"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise SettingsError(f"--{name} must be at least 1, not {value}")
     settings = load_settings()
     backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
     caps = caps_for(backbone.window)
@@ -97,6 +106,7 @@ def _about(
         "split": options.split,
         "labeler": dict(labeler),
         "summariser": summariser.name,
+        "window": options.window,
         "policy": policy.identity if policy else None,
     }
 
@@ -111,8 +121,11 @@ def _summariser(options: argparse.Namespace, backbone: Backbone) -> Summariser:
     if options.summariser == SCRIPTED:
         return ScriptedSummariser(backbone.tokenizer)
     if options.summariser == EMBEDDED:
+        from drsr.backbone.frozen_lm import FrozenLM
         from drsr.offline.evaluation.embedded_summariser import EmbeddedSummariser
 
+        if not isinstance(backbone, FrozenLM):
+            raise SettingsError(f"{backbone.name} cannot write", hint="--summariser scripted, or an endpoint")
         return EmbeddedSummariser(backbone)
     if options.summariser.startswith(("http://", "https://")):
         key = os.environ.get("DRSR_SUMMARISER_KEY")
@@ -128,13 +141,13 @@ def _methods(
     from drsr.errors import OneClassOnly, SettingsError
     from drsr.offline.evaluation.comparators.lre_training import fit_lre, train_requests
     from drsr.offline.evaluation.comparators.registry import comparators
-    from drsr.offline.evaluation.comparators.token_counts import SOURCE_WINDOW, TokenCounts
+    from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 
     try:
-        lre = fit_lre(train_requests(catalog, artifacts), TokenCounts(backbone.tokenizer, SOURCE_WINDOW))
+        lre = fit_lre(train_requests(catalog, artifacts), TokenCounts(backbone.tokenizer, options.window))
     except OneClassOnly:  # its row then says that it could not be trained
         lre = None
-    registry = comparators(backbone.tokenizer, lre=lre, policy=policy)
+    registry = comparators(backbone.tokenizer, window=options.window, lre=lre, policy=policy)
     found = registry.available
     if options.methods is None:
         return found
