@@ -61,6 +61,7 @@ def random_frame(split: Split, states: int, seed: int) -> TrainingFrame:
         labeler="benchmark",
         state_ids=tuple(f"{split}/{number}" for number in range(states)),
         trajectory_ids=tuple(f"{split}/{number // 3}" for number in range(states)),
+        group_ids=tuple(f"{split}/{number // 3}" for number in range(states)),
         request_tokens=np.full(states, 8_000),
         candidate_counts=np.full(states, 4),
         candidate_savings=savings,
