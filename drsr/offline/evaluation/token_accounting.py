@@ -1,0 +1,165 @@
+"""Tokens of whole tasks, counted by the paper's rules (appendices "Optimization and Metric Definitions" and "Comparator
+Token Accounting").
+
+    T_j = sum over requests of (I + O)                      complete-task processed tokens
+    D_j = sum over requests of Tok(C) - Tok(D_A(C))         direct removal
+    change (%) = 100 (mean T of the method / mean T of the baseline - 1)        negative is a decrease
+    T_base - T_method = D + residual                        an identity, not a cause
+
+Tokens read from a cache and written to one are parts of the input and are never added to it again. What a method's
+summariser reads and writes counts. Local forwards of a backbone do not: they are no tokens of the acting model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from drsr.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The tokens of one request to a model and its answer."""
+
+    input_tokens: int
+    """All that was read, from a cache or not."""
+    output_tokens: int
+    cache_read_tokens: int = 0
+    """The part of the input that was read from a cache."""
+    cache_creation_tokens: int = 0
+    """The part of the input that was written to a cache."""
+
+    def __post_init__(self) -> None:
+        counts = (self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_creation_tokens)
+        if min(counts) < 0:
+            raise InputError(f"a negative number of tokens: {counts}", where="usage")
+        if self.cache_read_tokens + self.cache_creation_tokens > self.input_tokens:
+            raise InputError(
+                f"{self.cache_read_tokens} tokens read from a cache and {self.cache_creation_tokens} written to one, "
+                f"of only {self.input_tokens} input tokens",
+                where="usage",
+                hint="cache counts are parts of the input; Anthropic reports them beside it: use Usage.of_anthropic",
+            )
+
+    @property
+    def total(self) -> int:
+        """I + O."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_creation_tokens + other.cache_creation_tokens,
+        )
+
+    @classmethod
+    def of_openai(cls, usage: Mapping[str, Any]) -> Usage:
+        """From the `usage` of a chat completion, whose prompt tokens contain the cached ones."""
+        details = usage.get("prompt_tokens_details") or {}
+        return cls(
+            _count(usage, "prompt_tokens"),
+            _count(usage, "completion_tokens"),
+            int(details.get("cached_tokens") or 0),
+            int(details.get("cache_creation_tokens") or 0),
+        )
+
+    @classmethod
+    def of_anthropic(cls, usage: Mapping[str, Any]) -> Usage:
+        """From the `usage` of a message, whose input tokens do not contain those read from or written to a cache."""
+        read = int(usage.get("cache_read_input_tokens") or 0)
+        created = int(usage.get("cache_creation_input_tokens") or 0)
+        return cls(_count(usage, "input_tokens") + read + created, _count(usage, "output_tokens"), read, created)
+
+
+NOTHING = Usage(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTokens:
+    """What one task took from its first request to its last."""
+
+    requests: tuple[Usage, ...]
+    """Of the acting model."""
+    direct: tuple[int, ...]
+    """Of each request: the tokens that the method took out of it."""
+    auxiliary: tuple[Usage, ...] = ()
+    """Of the models that the method asked along the way."""
+
+    def __post_init__(self) -> None:
+        if len(self.requests) != len(self.direct):
+            raise InputError(
+                f"{len(self.requests)} requests, direct removal of {len(self.direct)}", where="task tokens"
+            )
+
+    @property
+    def usage(self) -> Usage:
+        """All requests together, those of the method's own models included."""
+        return sum((*self.requests, *self.auxiliary), NOTHING)
+
+    @property
+    def total(self) -> int:
+        """T_j."""
+        return self.usage.total
+
+    @property
+    def direct_removal(self) -> int:
+        """D_direct,j. Negative where a method made requests longer."""
+        return sum(self.direct)
+
+
+class Decomposition(NamedTuple):
+    """How two rollouts of the same tasks differ. An accounting identity: the residual is not an effect of anything."""
+
+    saved: float
+    """T_base - T_method."""
+    direct: float
+    """D_direct."""
+    residual: float
+    """What action paths, retries, ends and numbers of requests add to it or take from it."""
+
+
+def decompose(base_total: float, method_total: float, direct: float) -> Decomposition:
+    """T_base - T_method = D_direct + residual."""
+    saved = base_total - method_total
+    return Decomposition(saved, direct, saved - direct)
+
+
+def change_percent(method_mean: float, base_mean: float) -> float:
+    """With the paper's sign: negative is a decrease."""
+    if base_mean <= 0:
+        raise InputError(f"a baseline of {base_mean} tokens has no change in percent", where="token change")
+    return 100 * (method_mean / base_mean - 1)
+
+
+def equal_domain_mean(values: Mapping[str, float]) -> float:
+    """Every domain counts the same, as in Eval40."""
+    if not values:
+        raise InputError("no domain", where="mean over domains")
+    return sum(values.values()) / len(values)
+
+
+def task_weighted_mean(values: Mapping[str, float], tasks: Mapping[str, int]) -> float:
+    """Every task counts the same, as in Full260."""
+    if values.keys() != tasks.keys() or not sum(tasks.values()):
+        raise InputError(
+            "means and numbers of tasks are of different domains, or there is no task", where="mean over tasks"
+        )
+    return sum(values[domain] * tasks[domain] for domain in values) / sum(tasks.values())
+
+
+def mean_total(tasks: Sequence[TaskTokens]) -> float:
+    """Mean T over tasks."""
+    if not tasks:
+        raise InputError("no task", where="mean tokens")
+    return sum(task.total for task in tasks) / len(tasks)
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int:
+    value = usage.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"no number of {name}", where="usage", hint="the provider must report what a request took")
+    return value
