@@ -32,7 +32,7 @@ def backfill(
     done: dict[str, Any] = {}
     if location is not None:
         named = location if source is None else location.model_copy(update={"source": source})
-        done["ingest"] = ingest([of_day(named, day) for day in days])
+        done["ingest"] = ingest([of_day(named, day) for day in days.each()])
         part = Part(source=named.source)
     else:
         part = Part(source=source, days=days)

@@ -20,6 +20,7 @@ from drsr.offline.refreshes import Refresh, last_refresh, note_refresh, stamp, w
 from drsr.view import caps_for
 from flows.calibrate import calibrate
 from flows.evaluate import evaluate
+from flows.expecting import judge_after, write_docs
 from flows.faults import RETRIES
 from flows.featurize import featurize
 from flows.freeze import freeze
@@ -65,20 +66,41 @@ def nightly(
         "evaluate": lambda: evaluate(view, labeler, ablations),
         "publish": lambda: publish(index),
     }
+    before: dict[str, Any] | None = None
+
+    def check(stage: str, result: Mapping[str, Any]) -> bool:
+        nonlocal before
+        logger.info("%s: %s", stage, said(stage, result))
+        if stage == "ingest":
+            before = nothing_new(view, labeler, certified)
+        if before is None and result.get("published", True):
+            judge_after(stage, docs)
+        return before is None
+
+    results, seconds = in_order(run, check)
+    if before is not None:
+        return _end(results, seconds, NOTHING_NEW, before, docs)
+    outcome = dict(results["publish"])
+    note_end(view, labeler, certified, outcome)
+    if docs is not None:
+        write_docs(docs)
+    return _end(results, seconds, said("publish", outcome), outcome, docs)
+
+
+def in_order(
+    run: Mapping[str, Callable[[], Mapping[str, Any]]], check: Callable[[str, Mapping[str, Any]], bool]
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, float]]:
+    """Run the stages until one raises, or `check` raises or says that it is enough; what each said, and its seconds."""
     results: dict[str, Mapping[str, Any]] = {}
     seconds: dict[str, float] = {}
     for stage in ORDER:
         started = time.monotonic()
         results[stage] = run[stage]()
+        goes_on = check(stage, results[stage])
         seconds[stage] = time.monotonic() - started
-        logger.info("%s: %s", stage, said(stage, results[stage]))
-        if stage == "ingest":
-            before = nothing_new(view, labeler, certified)
-            if before is not None:
-                return _end(results, seconds, NOTHING_NEW, before, docs)
-    outcome = dict(results["publish"])
-    note_end(view, labeler, certified, outcome)
-    return _end(results, seconds, said("publish", outcome), outcome, docs)
+        if not goes_on:
+            break
+    return results, seconds
 
 
 @task(name="look-for-news", **RETRIES)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from drsr.errors import DrsrError, ReleaseRefused, SettingsError
+from drsr.errors import DrsrError, ExpectationFailed, ReleaseRefused, SettingsError
 
 HOME = Path("var", "prefect")
 """Where the embedded server keeps its runs, below the working directory. `prefect server start` with this as
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcome: dict[str, Any] = nightly(**parameters)
     except DrsrError as error:
         print(f"drsr: {error}", file=sys.stderr)
-        return 1 if isinstance(error, ReleaseRefused) else 2
+        return 1 if isinstance(error, ReleaseRefused | ExpectationFailed) else 2
     except KeyboardInterrupt:
         print("drsr: interrupted; what was recorded stays, and the next run goes on from there", file=sys.stderr)
         return 130

@@ -62,7 +62,8 @@ class Days(_Parameters):
             raise ValueError(f"{days:,} days are more than {MOST_DAYS:,}")
         return self
 
-    def __iter__(self) -> Iterator[datetime.date]:  # type: ignore[override]
+    def each(self) -> Iterator[datetime.date]:
+        """Every day, in order."""
         for number in range((self.until - self.since).days + 1):
             yield self.since + datetime.timedelta(days=number)
 

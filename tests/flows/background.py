@@ -92,12 +92,14 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = PATIENCE_SECONDS) -> Found:
-    """The first thing that is not None or False."""
+def wait_for(
+    what: str, look: Callable[[], Found | None], *, seconds: float = PATIENCE_SECONDS, pause: float = 0.25
+) -> Found:
+    """The first thing that is neither None nor False nor empty."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = look()
         if found:
             return found
-        time.sleep(0.25)
+        time.sleep(pause)
     raise AssertionError(f"{what}: not within {seconds:.0f} s")

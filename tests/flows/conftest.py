@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.offline.conftest import bucket, finished_pipeline, pipeline
 from tests.tiny_models import build_tiny
+
+__all__ = ["bucket", "finished_pipeline", "migrated_prefect", "pipeline", "tiny_model"]
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,6 +7,7 @@ import datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prefect.utilities.engine import collect_task_run_inputs_sync
 from pydantic import ValidationError
 
 from drsr.offline.labels import Selection, Shard
@@ -52,7 +53,7 @@ def test_days_end_after_they_begin() -> None:
 
 @given(st.dates(datetime.date(2000, 1, 1), datetime.date(2030, 1, 1)), st.integers(0, 400))
 def test_days_are_each_day_once(first: datetime.date, more: int) -> None:
-    days = list(Days(since=first, until=first + datetime.timedelta(days=more)))
+    days = list(Days(since=first, until=first + datetime.timedelta(days=more)).each())
     assert len(days) == len(set(days)) == more + 1
     assert (days[0], days[-1]) == (first, first + datetime.timedelta(days=more))
 
@@ -62,6 +63,13 @@ def test_the_location_of_a_day() -> None:
     assert of_day(location, MONDAY) == Location(uri="s3://bucket/2026-11-16/runs", source="agents")
     with pytest.raises(ValueError, match="no {date}"):
         of_day(Location(uri="s3://bucket/runs"), MONDAY)
+
+
+def test_tasks_can_be_given_them() -> None:
+    """Prefect looks into whatever a task is given, and takes models apart."""
+    days = Days(since=MONDAY, until=MONDAY)
+    for value in (Part(source="agents", days=days), FanOut(), Location(uri="runs"), [Location(uri="runs")]):
+        assert collect_task_run_inputs_sync(value) == set()
 
 
 def test_a_part_as_the_stages_take_it() -> None:

@@ -1,0 +1,44 @@
+"""After every stage the data is judged: what the stage changed must keep its rules, or the run ends there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prefect import task
+from prefect.artifacts import create_table_artifact
+
+from expectations.judging import AFTER, judge, present, require
+from flows.faults import RETRIES
+from flows.places import Place, opened
+
+
+@task(name="judge", task_run_name="judge after {stage}", **RETRIES)
+def judge_after(stage: str, docs: str | None) -> int:
+    """Judge what a stage changed; returns how many rules hold. ExpectationFailed names the first that does not."""
+    with opened() as place:
+        rows, failure = judged(place, stage, docs)
+    create_table_artifact(table=rows, key=f"expectations-after-{stage}", description="What is expected of the data.")
+    if failure is not None:
+        raise failure
+    return len(rows)
+
+
+@task(name="write-data-docs", **RETRIES)
+def write_docs(docs: str) -> None:
+    """The pages about everything that is there."""
+    with opened() as place:
+        judge(place.catalog, place.artifacts, present(place.catalog), Path(docs))
+
+
+def judged(place: Place, stage: str, docs: str | None) -> tuple[list[dict[str, Any]], Exception | None]:
+    """A row per rule, and the error if one is broken; then the pages show it, where pages are wanted."""
+    verdicts = judge(place.catalog, place.artifacts, AFTER[stage])
+    rows = [verdict._asdict() for verdict in verdicts]
+    try:
+        require(verdicts)
+    except Exception as failure:
+        if docs is not None:
+            judge(place.catalog, place.artifacts, AFTER[stage], Path(docs))
+        return rows, failure
+    return rows, None

@@ -1,0 +1,130 @@
+"""The order of a refresh, and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy import update
+
+from drsr.errors import ExpectationFailed, ReleaseRefused
+from drsr.offline.catalog.label_tables import Label
+from drsr.settings import Settings
+from flows.expecting import judged
+from flows.nightly import ORDER, in_order
+from flows.places import Place
+from flows.publish import HELD_BACK, held_back
+from tests.offline.small_pipeline import Pipeline
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(not (ROOT / "dvc.yaml").exists(), reason="there is no dvc.yaml yet")
+def test_the_order_is_that_of_dvc_yaml() -> None:
+    """Every stage comes after those whose outputs it depends on, and the stages are the same."""
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    assert tuple(stages) == ORDER
+    made_by: dict[str, str] = {}
+    for name in ORDER:
+        for needed in stages[name].get("deps", ()):
+            by = [stage for out, stage in made_by.items() if needed == out or needed.startswith(f"{out}/")]
+            assert by or not needed.startswith("exports/"), f"{name} needs {needed}, which no stage before it makes"
+        for out in [*stages[name].get("outs", ()), *stages[name].get("metrics", ())]:
+            made_by[out if isinstance(out, str) else next(iter(out))] = name
+
+
+def stages_that_note(called: list[str], failing: str | None = None) -> dict[str, Any]:
+    def stage(name: str) -> Any:
+        def run() -> Mapping[str, Any]:
+            called.append(name)
+            if name == failing:
+                raise RuntimeError(name)
+            return {"stage": name}
+
+        return run
+
+    return {name: stage(name) for name in ORDER}
+
+
+def test_every_stage_is_run_once_and_checked() -> None:
+    called: list[str] = []
+    checked: list[str] = []
+
+    def check(stage: str, result: Mapping[str, Any]) -> bool:
+        assert result == {"stage": stage}
+        checked.append(stage)
+        return True
+
+    results, seconds = in_order(stages_that_note(called), check)
+    assert called == checked == list(results) == list(seconds) == list(ORDER)
+
+
+@pytest.mark.parametrize("failing", ORDER)
+def test_nothing_runs_after_a_stage_that_fails(failing: str) -> None:
+    called: list[str] = []
+    with pytest.raises(RuntimeError, match=failing):
+        in_order(stages_that_note(called, failing), lambda stage, result: True)
+    assert called == list(ORDER[: ORDER.index(failing) + 1])
+
+
+@pytest.mark.parametrize("broken", ORDER)
+def test_nothing_runs_after_an_expectation_that_fails(broken: str) -> None:
+    called: list[str] = []
+
+    def check(stage: str, result: Mapping[str, Any]) -> bool:
+        if stage == broken:
+            raise ExpectationFailed("a rule is broken", where=stage)
+        return True
+
+    with pytest.raises(ExpectationFailed):
+        in_order(stages_that_note(called), check)
+    assert called == list(ORDER[: ORDER.index(broken) + 1])
+
+
+def test_it_ends_where_there_is_nothing_new() -> None:
+    called: list[str] = []
+    results, _ = in_order(stages_that_note(called), lambda stage, result: False)
+    assert called == list(results) == ["ingest"]
+
+
+def test_a_planted_fault_is_named_and_the_pages_show_it(pipeline: Pipeline, tmp_path: Path) -> None:
+    settings = Settings(*pipeline.settings.values())
+    place = Place(settings, pipeline.catalog, pipeline.artifacts)
+    rows, failure = judged(place, "label", str(tmp_path / "docs"))
+    assert (failure, all(row["passed"] for row in rows), len(rows) > 5) == (None, True, True)
+    assert not (tmp_path / "docs").exists()
+    with pipeline.catalog.writing() as connection:
+        connection.execute(update(Label).values(unsafe=True).where(Label.harm < 0))
+    rows, failure = judged(place, "label", str(tmp_path / "docs"))
+    assert isinstance(failure, ExpectationFailed)
+    assert "labels" in str(failure)
+    assert not all(row["passed"] for row in rows)
+    assert (tmp_path / "docs" / "index.html").exists()
+
+
+def refusal(*failed: str) -> ReleaseRefused:
+    gates = [(check, check not in failed, "detail") for check in ("admissible", "lineage", *HELD_BACK)]
+    return ReleaseRefused("nothing was published", gates=gates)
+
+
+@pytest.mark.parametrize("check", sorted(HELD_BACK))
+def test_a_policy_that_may_not_follow_is_an_outcome(check: str) -> None:
+    found = held_back(refusal(check))
+    assert (found["published"], found["reason"]) == (False, "nothing was published")
+    assert {gate["check"] for gate in found["gates"] if not gate["passed"]} == {check}
+
+
+@pytest.mark.parametrize("failed", [("lineage",), ("lineage", "admissible"), ()])
+def test_any_other_refusal_is_a_fault(failed: tuple[str, ...]) -> None:
+    with pytest.raises(ReleaseRefused):
+        held_back(refusal(*failed))
+
+
+def test_the_names_of_the_checks_are_those_that_are_run() -> None:
+    from drsr.offline.release_gates import DATA_CHECKS
+    from drsr.offline.succession import NOT_WORSE
+
+    assert {*dict(DATA_CHECKS), NOT_WORSE} >= HELD_BACK

@@ -1,0 +1,231 @@
+"""A team's installation, for real: a Prefect server and workers as processes of their own, PostgreSQL, S3.
+
+Set up by the commands of docs/guides/nightly.md. A schedule creates runs; a run that is started through the API spreads
+its labels over two workers; one of them is lost in the middle; the labels are those of a single process.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from drsr.backbone.catalogue import load_backbone, load_tokenizer
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.label_tables import Claim, Label, StateMeasurement
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.freeze import freeze
+from drsr.offline.ingest import ingest
+from drsr.offline.label import label, label_run
+from drsr.offline.release_candidate import one_thread
+from drsr.offline.target_nll import TargetNll
+from drsr.view import caps_for
+from flows.shard_runs import CLAIM
+from tests.flows.background import ROOT, Background, background, wait_for
+from tests.flows.guide import Command, commands
+from tests.flows.made_up_runs import write_runs
+from tests.offline.databases import fresh_database
+
+RUNS = {"train": 10, "validation": 6, "test": 2}
+SHARDS = 2
+SOURCE = "agents"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Team:
+    """The installation: what its processes see, and the server's API."""
+
+    def __init__(self, folder: Path, catalog_url: str, bucket: str, backbone: str, prefect: Path) -> None:
+        self.folder = folder
+        port = free_port()
+        self.api = f"http://127.0.0.1:{port}/api"
+        shutil.copyfile(prefect, folder / "prefect.db")
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "DRSR_HOME": str(ROOT),
+            "DRSR_CATALOG_URL": catalog_url,
+            "DRSR_ARTIFACT_ROOT": f"{bucket}/artifacts",
+            "DRSR_BACKBONE": backbone,
+            "PREFECT_API_URL": self.api,
+            "PREFECT_HOME": str(folder / "home"),
+            "PREFECT_SERVER_API_PORT": str(port),
+            "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # a busy machine lets SQLite wait
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+        }
+
+    def start(self, stack: ExitStack, command: Command, name: str) -> Background:
+        return stack.enter_context(background(command.words, self.environment, self.folder / f"{name}.log"))
+
+    def run(self, command: Command) -> str:
+        done = subprocess.run(command.words, env=self.environment, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command.words}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Of the server's API: GET, or POST with a body."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.api}{path}", data, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def is_up(self) -> bool:
+        try:
+            return bool(self.ask("/health"))
+        except OSError:
+            return False
+
+    def flow_runs(self, deployment: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask(
+            "/flow_runs/filter", {"deployments": {"name": {"any_": [deployment]}}, "limit": 200}
+        )
+        return found
+
+
+@pytest.fixture
+def team(tmp_path: Path, bucket: str, tiny_model: str, migrated_prefect: Path) -> Iterator[Team]:
+    with fresh_database("postgresql", tmp_path, migrated=True) as url:
+        yield Team(tmp_path, url, bucket, tiny_model, migrated_prefect)
+
+
+def fill(catalog: Catalog, artifacts: ArtifactStore, folder: Path, backbone: str) -> None:
+    """Runs, ingested and frozen, with nothing measured."""
+    ingest(catalog, artifacts, str(folder), source=SOURCE)
+    tokenizer, window = load_tokenizer(backbone)
+    freeze(catalog, artifacts, tokenizer, caps_for(window))
+
+
+def labels_of(catalog: Catalog) -> dict[tuple[str, int], tuple[float, float, bool]]:
+    query = select(DecisionState.state_key, Label.mask, Label.harm, Label.deleted_nll, Label.unsafe).join(
+        Label, Label.state_id == DecisionState.id
+    )
+    with catalog.reading() as connection:
+        return {(key, mask): (harm, nll, unsafe) for key, mask, harm, nll, unsafe in connection.execute(query)}
+
+
+def labels_of_one_process(folder: Path, runs: Path, backbone: str) -> dict[tuple[str, int], tuple[float, float, bool]]:
+    loaded = load_backbone(backbone)
+    artifacts = ArtifactStore(str(folder / "artifacts"))
+    with open_catalog(f"sqlite:///{folder}/catalog.sqlite", create=True) as catalog, one_thread():
+        fill(catalog, artifacts, runs, backbone)
+        scorer = TargetNll(loaded)
+        label(catalog, artifacts, scorer, label_run(scorer, "float32", caps_for(loaded.window)))
+        return labels_of(catalog)
+
+
+def lose_one(catalog: Catalog, workers: list[Background], states: int, ended: Callable[[], object]) -> Background:
+    """Lose a worker, with all it started, as soon as some states are measured; returns it.
+
+    While this holds the catalog's write lock nobody records anything, and whoever waits for the lock gets it in turn.
+    So the moment is in the middle, however fast or slow the machine is.
+    """
+
+    def in_the_middle() -> Background | None:
+        assert not ended(), "before anything was measured"
+        with catalog.writing() as connection:
+            measured = connection.execute(select(func.count()).select_from(StateMeasurement)).scalar_one()
+            holders = connection.execute(select(Claim.worker).where(Claim.stage == CLAIM)).scalars().all()
+            if not measured or not holders:
+                return None
+            assert measured < states
+            at_work = {int(holder.rsplit("/", 2)[1]) for holder in holders}
+            lost = next(worker for worker in workers if at_work & set(worker.tree()))
+            assert at_work & set(lost.kill())
+            return lost
+
+    return wait_for("labels", in_the_middle, pause=0.0, seconds=400)
+
+
+@pytest.mark.timeout(900)  # about a minute on an idle machine
+def test_a_worker_is_lost_in_the_middle_of_labelling(team: Team, tmp_path: Path, tiny_model: str) -> None:
+    server, *set_up, on_cpu, on_gpu = commands("In a team")
+    assert server.words == ("prefect", "server", "start")
+    assert [command.words[:3] for command in (on_cpu, on_gpu)] == [("prefect", "worker", "start")] * 2
+    runs = write_runs(tmp_path / "runs", RUNS)
+    with ExitStack() as stack:
+        process = team.start(stack, server, "server")
+        catalog = stack.enter_context(open_catalog(team.environment["DRSR_CATALOG_URL"]))
+        fill(catalog, ArtifactStore(team.environment["DRSR_ARTIFACT_ROOT"]), runs, tiny_model)
+        expected = labels_of_one_process(tmp_path / "alone", runs, tiny_model)
+        with catalog.reading() as connection:
+            states = connection.execute(select(func.count()).select_from(DecisionState)).scalar_one()
+        wait_for("the server", team.is_up)
+        for command in set_up:
+            team.run(command)
+
+        planned = wait_for("runs of the cron schedule", lambda: team.flow_runs("nightly"))
+        assert {run["state_type"] for run in planned} == {"SCHEDULED"}
+        assert all(run["auto_scheduled"] for run in planned)
+        assert {start_of(run) for run in planned} == {(2, 15)}, "at 02:15 UTC"
+
+        workers = [team.start(stack, on_gpu, f"gpu-{number}") for number in range(2)]
+        team.start(stack, on_cpu, "cpu")
+        run = start_backfill(team, states)
+        lost = lose_one(catalog, workers, states, lambda: ended_run(team, run))
+        assert lost.process.returncode == -9
+        ended = wait_for("the end of the run", lambda: ended_run(team, run), seconds=600)
+        words = "\n".join(one.words for one in (process, *workers))
+        assert ended["state_type"] == "COMPLETED", f"{ended['state']}\n{words}"
+
+        assert labels_of(catalog) == expected
+        shards = team.flow_runs("label-shard")
+        outcomes = sorted(shard["state_type"] for shard in shards)
+        assert outcomes.count("COMPLETED") == SHARDS
+        assert set(outcomes) == {"COMPLETED", "CRASHED"}, "the lost one, and all that was done"
+        with catalog.reading() as connection:
+            assert connection.execute(select(func.count()).select_from(Claim)).scalar_one() == 0
+        for worker in workers:
+            worker.stop()
+        for command in commands("Catch up"):
+            assert "Created flow run" in team.run(command)
+
+
+def start_of(run: Mapping[str, Any]) -> tuple[int, int]:
+    moment = datetime.datetime.fromisoformat(run["expected_start_time"]).astimezone(datetime.UTC)
+    return moment.hour, moment.minute
+
+
+def start_backfill(team: Team, states: int) -> str:
+    """Start a run of a deployment through the API; returns its id."""
+    deployment = team.ask("/deployments/name/backfill/backfill")
+    today = datetime.datetime.now(datetime.UTC).date()
+    day = datetime.timedelta(days=1)
+    parameters = {
+        "days": {"since": str(today - day), "until": str(today + day)},
+        "source": SOURCE,
+        "fan_out": {"over": "work-pool", "states_per_shard": -(-states // SHARDS), "poll_seconds": 0.5},
+    }
+    created = team.ask(
+        f"/deployments/{deployment['id']}/create_flow_run",
+        {"parameters": parameters, "state": {"type": "SCHEDULED"}},
+    )
+    found: str = created["id"]
+    return found
+
+
+def ended_run(team: Team, run: str) -> dict[str, Any] | None:
+    found: dict[str, Any] = team.ask(f"/flow_runs/{run}")
+    return found if found["state_type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED") else None
