@@ -96,9 +96,8 @@ def in_order(
     for stage in ORDER:
         started = time.monotonic()
         results[stage] = run[stage]()
-        goes_on = check(stage, results[stage])
         seconds[stage] = time.monotonic() - started
-        if not goes_on:
+        if not check(stage, results[stage]):
             break
     return results, seconds
 

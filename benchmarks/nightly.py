@@ -1,0 +1,234 @@
+"""The price of a night: `python -m benchmarks.nightly [--trajectories 1000 ...] [--json]`.
+
+A refresh by the real flow `nightly`, with the real catalog and store, over made-up runs: first all of them, then again
+after one in a hundred was added, then once more with nothing new. The language model is a stub: harms and features are
+drawn, so what is measured is all the rest. Stages up to featurize work on what is new; train, calibrate, evaluate and
+publish read everything whenever something is new (with few epochs here), and are told apart. `--seconds-per-state` says
+what a real language model would take, for the share of the whole. Exit code 1 if a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+from drsr.candidates import DecisionState
+from drsr.contracts import TokenIds
+from drsr.deletion_sets import deletion_sets
+from drsr.features.geometry import geometry_of
+from drsr.features.spans import prefix_hash
+from drsr.features.vectors import CandidateFeatures, layout_of
+from drsr.offline import featurize, label
+from drsr.offline.feature_records import FeaturizedState, featurized
+from drsr.offline.frozen_rows import StateRow
+from drsr.offline.harm import MeasuredHarm, MeasuredStates, StateHarms
+from drsr.offline.target_nll import Method, TargetNll
+
+NEW_SHARE = 0.01
+MOST_SHARE = 0.03
+"""Of the full run, plus a constant: what starting, looking and ending takes when there is nothing to do."""
+MOST_OVERHEAD = 0.010
+"""Seconds per state of label and featurize without the language model."""
+INCREMENTAL = ("ingest", "freeze", "label", "featurize")
+FILES = 20
+"""That the runs come in."""
+STEPS = 5
+"""Tool calls of a run: each gives one decision state."""
+
+
+class Night(NamedTuple):
+    """One refresh."""
+
+    what: str
+    seconds: float
+    stages: dict[str, float]
+    states: int
+    """Labelled in it."""
+
+    @property
+    def incremental(self) -> float:
+        return sum(seconds for stage, seconds in self.stages.items() if stage in INCREMENTAL)
+
+
+class Found(NamedTuple):
+    trajectories: int
+    full: Night
+    refresh: Night
+    nothing: Night
+
+    @property
+    def share(self) -> float:
+        """What the refresh takes of the full run up to featurize, beyond what a night without news takes."""
+        return max(0.0, self.refresh.incremental - self.nothing.seconds) / self.full.incremental
+
+    @property
+    def plain_share(self) -> float:
+        return self.refresh.incremental / self.full.incremental
+
+    @property
+    def overhead(self) -> float:
+        """Seconds per state that measuring and computing features take around the language model."""
+        return (self.full.stages["label"] + self.full.stages["featurize"]) / self.full.states
+
+    def charged(self, seconds_per_state: float) -> float:
+        """Share of the whole refresh in the whole full run if the language model takes so long per state."""
+        refresh, full = (night.seconds + seconds_per_state * night.states for night in (self.refresh, self.full))
+        return refresh / full
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trajectories", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--seconds-per-state", type=float, default=2.0, help="of a real language model (default: 2)")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    found = [measure(count) for count in options.trajectories]
+    if options.json:
+        print(json.dumps([one._asdict() for one in found]))
+    else:
+        for one in found:
+            print(text(one, options.seconds_per_state))
+    met = all(one.share <= MOST_SHARE and one.overhead <= MOST_OVERHEAD for one in found)
+    print(f"targets {'met' if met else 'MISSED'}", file=sys.stderr)
+    return 0 if met else 1
+
+
+def text(found: Found, seconds_per_state: float) -> str:
+    lines = [f"{found.trajectories:,} trajectories, {found.full.states:,} states:"]
+    for night in (found.full, found.refresh, found.nothing):
+        stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in night.stages.items())
+        lines.append(f"  {night.what}: {night.seconds:.1f} s, {night.states:,} states labelled ({stages})")
+    lines += [
+        f"  ingest to featurize: {found.plain_share:.1%} of the full run; beyond a night without news "
+        f"{found.share:.1%} (at most {MOST_SHARE:.0%})",
+        f"  the whole night, if a language model took {seconds_per_state:g} s per state: "
+        f"{found.charged(seconds_per_state):.1%} of the full run",
+        f"  label and featurize around the language model: {1e3 * found.overhead:.1f} ms per state "
+        f"(at most {1e3 * MOST_OVERHEAD:.0f})",
+    ]
+    return "\n".join(lines)
+
+
+def measure(trajectories: int) -> Found:
+    from tests.flows.made_up_runs import write_params
+    from tests.tiny_models import build_tiny
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = build_tiny("llama", folder / "model")
+        write_params(folder)
+        write_runs(folder / "runs", range(trajectories), FILES)
+        with settings(folder, f"path:{model}"), stubbed_language_model(), server(folder / "prefect"):
+            full = night("all of them", folder)
+            write_runs(folder / "runs", range(trajectories, trajectories + round(NEW_SHARE * trajectories)), 1)
+            refresh = night(f"{NEW_SHARE:.0%} more", folder)
+            nothing = night("nothing new", folder)
+    return Found(trajectories, full, refresh, nothing)
+
+
+def night(what: str, folder: Path) -> Night:
+    from flows.nightly import nightly
+    from flows.parameters import Location
+
+    started = time.perf_counter()
+    outcome: dict[str, Any] = nightly([Location(uri=str(folder / "runs"), source="runs")], index=str(folder / "index"))
+    seconds = time.perf_counter() - started
+    print(f"{what}: {seconds:.1f} s", file=sys.stderr, flush=True)
+    stages = {stage: did["seconds"] for stage, did in outcome["stages"].items()}
+    said = outcome["stages"].get("label", {"said": "0 states"})["said"]
+    return Night(what, seconds, stages, int(said.split()[0].replace(",", "")))
+
+
+def write_runs(folder: Path, numbers: range, files: int) -> None:
+    """Made-up runs, spread over new files of one run per line."""
+    from tests.offline.chat_files import chat, write_lines
+
+    for number in range(files):
+        mine = numbers[number::files]
+        runs = [chat(seed, STEPS) | {"task": f"task-{seed}"} for seed in mine]
+        write_lines(folder / f"{numbers.start}-{number}.jsonl", runs)
+
+
+@contextmanager
+def settings(folder: Path, backbone: str) -> Iterator[None]:
+    """As a machine that has everything in one folder."""
+    values = {
+        "DRSR_CATALOG_URL": f"sqlite:///{folder}/catalog.sqlite",
+        "DRSR_ARTIFACT_ROOT": str(folder / "artifacts"),
+        "DRSR_BACKBONE": backbone,
+        "DRSR_CACHE": str(folder / "cache"),
+    }
+    before = Path.cwd()
+    os.chdir(folder)  # where params.yaml is
+    try:
+        with patch.dict(os.environ, values):
+            yield
+    finally:
+        os.chdir(before)
+
+
+@contextmanager
+def server(home: Path) -> Iterator[None]:
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    from flows.embedded_server import embedded_server
+
+    with (
+        embedded_server(home) as url,
+        temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+    ):
+        yield
+
+
+@contextmanager
+def stubbed_language_model() -> Iterator[None]:
+    """Harms and features are drawn from the state's own name instead of being computed."""
+    with (
+        patch.object(label, "measure_states", stub_of_measure_states),
+        patch.object(featurize, "featurize_states", stub_of_featurize_states),
+    ):
+        yield
+
+
+def stub_of_measure_states(
+    scorer: TargetNll, states: Sequence[tuple[DecisionState, TokenIds]], watches: Mapping[int, Any]
+) -> MeasuredStates:
+    results = []
+    for state, target in states:
+        draw = random.Random(len(state.rendering))
+        harms = [
+            MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05), len(target))
+            for found in deletion_sets(state, len(state.candidates))
+        ]
+        results.append(StateHarms(2.0, tuple(harms), {}))
+    return MeasuredStates(tuple(results), Method.DIRECT, 0, 0)
+
+
+def stub_of_featurize_states(backbone: Any, rows: Sequence[StateRow]) -> list[FeaturizedState]:
+    layout = layout_of(geometry_of(backbone))
+    found = []
+    for row in rows:
+        state = row.frozen.state
+        draw = np.random.default_rng(row.id)
+        matrix = draw.normal(size=(len(state.candidates), len(layout.columns))).astype(np.float32)
+        features = CandidateFeatures(matrix, layout.hash, prefix_hash(state))
+        sets = deletion_sets(state, len(state.candidates))
+        found.append(featurized(row.id, row.state_key, state, sets, features))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
