@@ -48,12 +48,14 @@ def nightly(
     ablations: bool = False,
     index: Name = "var/index",
     docs: Name | None = None,
+    dvc: bool = False,
 ) -> dict[str, Any]:
     """Refresh labels, features, scorer and policy.
 
     `locations`: where recorded runs are, by default the sample corpus. `certified`: calibrate with a bound.
     `ablations`: evaluate every configuration, not the full scorer alone. `index`: the folder that pip installs from.
-    `docs`: a folder for the pages that say what was expected of the data.
+    `docs`: a folder for the pages that say what was expected of the data. `dvc`: record every stage with DVC, in the
+    repository that is the working directory.
     """
     logger = get_run_logger()
     run: dict[str, Callable[[], Mapping[str, Any]]] = {
@@ -73,18 +75,22 @@ def nightly(
         logger.info("%s: %s", stage, said(stage, result))
         if stage == "ingest":
             before = nothing_new(view, labeler, certified)
-        if before is None and result.get("published", True):
+        if before is not None:
+            return False
+        if result.get("published", True):
             judge_after(stage, docs)
-        return before is None
+        if dvc:
+            record_stage(stage)
+        return True
 
     results, seconds = in_order(run, check)
     if before is not None:
-        return _end(results, seconds, NOTHING_NEW, before, docs)
+        return _end(results, seconds, NOTHING_NEW, before, docs, recorded=False)
     outcome = dict(results["publish"])
     note_end(view, labeler, certified, outcome)
     if docs is not None:
         write_docs(docs)
-    return _end(results, seconds, said("publish", outcome), outcome, docs)
+    return _end(results, seconds, said("publish", outcome), outcome, docs, recorded=dvc)
 
 
 def in_order(
@@ -124,6 +130,14 @@ def nothing_new(view: str, labeler: str, certified: bool) -> dict[str, Any] | No
         return None if any(left) else last.outcome
 
 
+@task(name="record-with-dvc", task_run_name="record {stage}", **RETRIES)
+def record_stage(stage: str) -> dict[str, str]:
+    """Export what a stage made, and name it in dvc.lock."""
+    from flows.recording import record  # dvc takes a second to import
+
+    return record(stage).outputs
+
+
 @task(name="note-the-end", **RETRIES)
 def note_end(view: str, labeler: str, certified: bool, outcome: dict[str, Any]) -> None:
     """Write down that this refresh came to its end."""
@@ -139,6 +153,8 @@ def _end(
     headline: str,
     outcome: Mapping[str, Any],
     docs: str | None,
+    *,
+    recorded: bool,
 ) -> dict[str, Any]:
     folder = None if docs is None else Path(docs)
     leave_summary(results, seconds, headline, folder if folder is not None and folder.exists() else None)
@@ -148,6 +164,7 @@ def _end(
             stage: {"said": said(stage, result), "seconds": seconds[stage]} for stage, result in results.items()
         },
         "outcome": dict(outcome),
+        "recorded": recorded,
     }
 
 

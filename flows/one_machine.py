@@ -49,7 +49,7 @@ def text(outcome: dict[str, Any]) -> str:
     """What a refresh did, for a terminal."""
     lines = [f"{stage + ':':<11} {did['said']}" for stage, did in outcome["stages"].items()]
     ended = outcome["outcome"]
-    lines += ["", outcome["headline"]]
+    lines += ["", outcome["headline"] + (", recorded in dvc.lock" if outcome["recorded"] else "")]
     if "wheel" in ended:
         lines += [f"  {ended['wheel']}", f"  pip install --index-url {Path(ended['index']).as_uri()} drsr-policy"]
     return "\n".join(lines)
@@ -84,8 +84,9 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     except ValidationError as error:
         problem = error.errors()[0]
         raise SettingsError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
-    same = {name: getattr(options, name) for name in ("certified", "ablations", "index", "docs")}
-    return {"locations": locations or None, "fan_out": fan_out, **same}
+    is_repository = all(Path(name).exists() for name in (".dvc", "dvc.yaml"))
+    same: dict[str, Any] = {name: getattr(options, name) for name in ("certified", "ablations", "index", "docs")}
+    return {"locations": locations or None, "fan_out": fan_out, "dvc": is_repository, **same}
 
 
 def _load_stages() -> None:

@@ -22,7 +22,7 @@ from prefect.states import Crashed
 
 from drsr.errors import CatalogUnreachable, DrsrError
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.claims import Claims, holder_lives
+from drsr.offline.claims import Claims, drop_claim, holder_lives
 from flows.parameters import FanOut
 from flows.shards import Sight, Step, next_step
 
@@ -78,7 +78,8 @@ def run_shards(
                 if shard.step is Step.RESTART:
                     lost += 1
                     logger.warning("%s: its worker is lost (attempt %d)", shard.name, shard.attempt)
-                    _restart(client, deployment, shard, choice.attempts)
+                    _give_up(client, catalog, shard.run)
+                    _restart(deployment, shard, choice.attempts)
             if not warned and time.monotonic() - began > PATIENCE_SECONDS and not any(one.taken for one in watched):
                 warned = True
                 logger.warning("no worker has taken a run of %s yet: prefect worker start --pool ...", deployment)
@@ -115,10 +116,15 @@ def _holder_lives(catalog: Catalog, flow_run_id: UUID) -> bool | None:
         return True  # not known at this moment: nobody is given up for that
 
 
-def _restart(client: SyncPrefectClient, deployment: str, shard: _Watched, attempts: int) -> None:
-    if shard.run.state is None or not shard.run.state.is_final():
+def _give_up(client: SyncPrefectClient, catalog: Catalog, run: FlowRun) -> None:
+    with catalog.writing() as connection:
+        drop_claim(connection, CLAIM, str(run.id))
+    if run.state is None or not run.state.is_final():
         # Lets go of its place in the pool, and says to everybody what became of it.
-        client.set_flow_run_state(shard.run.id, Crashed(message="its worker is lost"), force=True)
+        client.set_flow_run_state(run.id, Crashed(message="its worker is lost"), force=True)
+
+
+def _restart(deployment: str, shard: _Watched, attempts: int) -> None:
     if shard.attempt >= attempts:
         shard.step, shard.why = Step.FAILED, f"its worker was lost {shard.attempt} times"
         return

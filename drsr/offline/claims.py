@@ -64,6 +64,11 @@ def holder_lives(connection: Connection, stage: str, item: str) -> bool | None:
     return None if row is None else _lives(*row)
 
 
+def drop_claim(connection: Connection, stage: str, item: str) -> None:
+    """Forget the claim of a worker that is given up, in the caller's write transaction."""
+    connection.execute(delete(Claim).where(Claim.stage == stage, Claim.item == item))
+
+
 def _lives(worker: str, heartbeat_at: datetime.datetime) -> bool:
     age = (datetime.datetime.now(datetime.UTC) - heartbeat_at).total_seconds()
     return age < LEASE_SECONDS and not is_gone(worker)

@@ -10,18 +10,21 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.nightly import ORDER
 from flows.one_machine import main
+from flows.recording import changed
+from tests.flows.dvc_repositories import new_repository
 from tests.flows.guide import commands, prints
-from tests.flows.made_up_runs import ROOT, write_params, write_runs
+from tests.flows.made_up_runs import ROOT, write_runs
 
 
 @pytest.fixture
 def place(tmp_path: Path, migrated_prefect: Path, tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with runs and parameters of its own."""
+    tmp_path = new_repository(tmp_path / "repository")
     write_runs(tmp_path / "runs")
-    write_params(tmp_path)
     (tmp_path / "var" / "prefect").mkdir(parents=True)
     shutil.copyfile(migrated_prefect, tmp_path / "var" / "prefect" / "prefect.db")
     monkeypatch.chdir(tmp_path)
@@ -37,6 +40,7 @@ def place(tmp_path: Path, migrated_prefect: Path, tiny_model: str, monkeypatch: 
     return tmp_path
 
 
+@pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarning")  # DVC's use of pygtrie
 @pytest.mark.timeout(900)  # two runs with a server each: half a minute on an idle machine
 def test_the_guide_runs(place: Path) -> None:
     found = commands("On one machine")
@@ -50,6 +54,8 @@ def test_the_guide_runs(place: Path) -> None:
         assert prints(command.shown, done.stdout), (
             f"{command.words} no longer prints\n{command.shown}\nbut\n{done.stdout}"
         )
+    assert changed() == {}, "dvc status has nothing to say"
+    assert set(yaml.safe_load((place / "dvc.lock").read_text())["stages"]) == set(ORDER)
     assert len(list((place / "var" / "index").rglob("*.whl"))) == 1
     assert kept(
         place, "SELECT flow.name, count(*) FROM flow JOIN flow_run ON flow.id = flow_id GROUP BY flow.name"

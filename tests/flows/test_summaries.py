@@ -73,11 +73,12 @@ def test_the_summary_for_a_terminal() -> None:
         "headline": "published drsr-policy 2026.11.16",
         "stages": {"ingest": {"said": "2 runs added", "seconds": 1.0}},
         "outcome": PUBLISH,
+        "recorded": True,
     }
     assert text(outcome).splitlines() == [
         "ingest:     2 runs added",
         "",
-        "published drsr-policy 2026.11.16",
+        "published drsr-policy 2026.11.16, recorded in dvc.lock",
         "  /index/drsr-policy/policy.whl",
         "  pip install --index-url file:///index drsr-policy",
     ]

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
-from drsr.offline.claims import LEASE_SECONDS, Claims, holder_lives, is_gone, this_worker
+from drsr.offline.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives, is_gone, this_worker
 
 
 def test_this_process_is_not_gone_and_an_ended_one_is() -> None:
@@ -76,3 +76,5 @@ def test_whether_the_holder_of_an_item_lives(catalog: Catalog) -> None:
         gone = this_worker().rpartition("/")[0] + "/1"
         connection.execute(update(Claim).values(heartbeat_at=now, worker=gone))
         assert holder_lives(connection, "shard", "a") is False
+        drop_claim(connection, "shard", "a")
+        assert holder_lives(connection, "shard", "a") is None
