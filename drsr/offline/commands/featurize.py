@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from drsr.offline.labels import Selection
     from drsr.settings import Settings
 
@@ -51,19 +53,26 @@ def run(options: argparse.Namespace) -> int:
         return _statistics(options, settings)
     part = Selection.parsed(options.source, options.where)
     tokenizer, window = load_tokenizer(settings.backbone)
-    with open_catalog(settings.catalog_url) as catalog:
-        with catalog.reading() as connection:
-            require_source(connection, options.source)
-        identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer)
-        pending = count_waiting(catalog, ArtifactStore(settings.artifact_root), options.view, identity, part)
+    with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
+        require_source(connection, options.source)
+    identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer)
+
+    def left() -> int:
+        with open_catalog(settings.catalog_url) as catalog:
+            return count_waiting(catalog, ArtifactStore(settings.artifact_root), options.view, identity, part)
+
+    pending = left()
     if pending == 0:
         what = "nothing to featurize: every frozen state has its features"
         print(json.dumps({"states": 0}) if options.json else what)
         return 0
-    return _featurize(options, settings, part, pending)
+    return _featurize(options, settings, part, pending, left)
 
 
-def _featurize(options: argparse.Namespace, settings: Settings, part: Selection, pending: int) -> int:
+def _featurize(
+    options: argparse.Namespace, settings: Settings, part: Selection, pending: int, left: Callable[[], int]
+) -> int:
+    from drsr.offline.commands.worker_losses import exit_code, says_what_is_left
     from drsr.offline.featurize_workers import FeaturizeOrder, work
     from drsr.offline.progress import progress
     from drsr.offline.worker_processes import share, work_together
@@ -79,13 +88,14 @@ def _featurize(options: argparse.Namespace, settings: Settings, part: Selection,
         share(options.limit, options.workers),
     )
     total = pending if options.limit is None else min(pending, options.limit)
-    with progress("featurize", "states") as report:
+    with says_what_is_left(left), progress("featurize", "states") as report:
         summary = work_together(
             work, [order] * options.workers, lambda so_far: report(so_far["states"], max(total, so_far["states"]))
         )
+    code = exit_code(summary, waited=pending, limit=options.limit, left=left)
     if options.json:
         print(json.dumps(summary))
-        return 0
+        return code
     print(
         f"{summary['featurized']:,} states featurized with {summary['rows']:,} rows in {summary['seconds']:.0f} s, "
         f"feature view {options.view}"
@@ -94,7 +104,7 @@ def _featurize(options: argparse.Namespace, settings: Settings, part: Selection,
         print(f"  files of {summary['lost']:,} states were gone from the artifact store")
     for reason, count in summary["excluded"].items():
         print(f"  {count:,} states excluded: {reason}")
-    return 0
+    return code
 
 
 def _statistics(options: argparse.Namespace, settings: Settings) -> int:

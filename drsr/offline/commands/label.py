@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from drsr.offline.labels import Selection
     from drsr.settings import Settings
 
@@ -51,6 +53,12 @@ def run(options: argparse.Namespace) -> int:
     tokenizer, window = load_tokenizer(settings.backbone)
     caps = caps_for(window)
     identity = configured_identity(settings.backbone, settings.dtype, caps)
+
+    def left() -> int:
+        with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
+            labeler_id = find_labeler(connection, options.labeler, identity)
+            return count_pending(connection, freezing_rule(tokenizer, caps), labeler_id, part)
+
     with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
         require_source(connection, options.source)
         labeler_id = find_labeler(connection, options.labeler, identity)
@@ -60,10 +68,13 @@ def run(options: argparse.Namespace) -> int:
     if pending == 0:
         print(json.dumps({"states": 0}) if options.json else "nothing to label: every frozen state is measured")
         return 0
-    return _label(options, settings, part, pending)
+    return _label(options, settings, part, pending, left)
 
 
-def _label(options: argparse.Namespace, settings: Settings, part: Selection, pending: int) -> int:
+def _label(
+    options: argparse.Namespace, settings: Settings, part: Selection, pending: int, left: Callable[[], int]
+) -> int:
+    from drsr.offline.commands.worker_losses import exit_code, says_what_is_left
     from drsr.offline.label_workers import LabelOrder, work
     from drsr.offline.progress import progress
     from drsr.offline.worker_processes import share, work_together
@@ -80,13 +91,14 @@ def _label(options: argparse.Namespace, settings: Settings, part: Selection, pen
         share(options.limit, options.workers),
     )
     total = pending if options.limit is None else min(pending, options.limit)
-    with progress("label", "states") as report:
+    with says_what_is_left(left), progress("label", "states") as report:
         summary = work_together(
             work, [order] * options.workers, lambda so_far: report(so_far["states"], max(total, so_far["states"]))
         )
+    code = exit_code(summary, waited=pending, limit=options.limit, left=left)
     if options.json:
         print(json.dumps(summary))
-        return 0
+        return code
     ratio = summary["tokens_naive"] / summary["tokens_processed"] if summary["tokens_processed"] else 1.0
     print(
         f"{summary['labelled']:,} states labelled with {summary['sets']:,} sets in {summary['seconds']:.0f} s\n"
@@ -98,7 +110,7 @@ def _label(options: argparse.Namespace, settings: Settings, part: Selection, pen
         print(f"  {count:,} states excluded: {reason}")
     if summary.get("method") == "direct":
         print(f"  each context was computed on its own: {summary['why']}")
-    return 0
+    return code
 
 
 def _remeasure(options: argparse.Namespace, settings: Settings, labeler_id: int | None) -> int:
