@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, select
+from sqlalchemy import Connection, Select, and_, func, select
 
 import drsr
 from drsr.backbone.catalogue import identity_of
@@ -16,7 +16,7 @@ from drsr.errors import SettingsError
 from drsr.offline.catalog.frozen import FreezingRule, is_rule
 from drsr.offline.catalog.label_tables import Interaction, Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import insert_new, storable_text
-from drsr.offline.catalog.tables import SPLITS, DecisionState, Source, Trajectory
+from drsr.offline.catalog.tables import SPLITS, DecisionState, FrozenTrajectory, Source, Trajectory
 from drsr.offline.harm import HARM_TOLERANCE, Exclusion, StateHarms
 from drsr.offline.interactions import interactions
 from drsr.offline.states import rule_hash
@@ -28,6 +28,8 @@ class LabelerIdentity(NamedTuple):
     """All that a label's number depends on besides its state."""
 
     backbone: str
+    """Its name when the labeler was first used. A name only, such as a folder that another machine has elsewhere: what
+    counts is the identity."""
     backbone_identity: str
     dtype: str
     renderer_version: str
@@ -95,7 +97,7 @@ def find_labeler(connection: Connection, name: str, identity: LabelerIdentity) -
         return None
     labeler_id, recorded = found
     for field, there, here in zip(LabelerIdentity._fields, recorded, identity, strict=True):
-        if there != here:
+        if there != here and field != "backbone":
             raise SettingsError(
                 f"labeler {name!r} measures with {field} {there!r}, these settings with {here!r}",
                 hint="go back to its settings, or name a new labeler: drsr label --labeler NAME",
@@ -148,6 +150,25 @@ def pending_states(
         )
     )
     return selected(query, part)
+
+
+def unfrozen_trajectories(columns: Sequence[Any], freezing: FreezingRule, part: Selection) -> Select[Any]:
+    """Current trajectories that were not frozen under this rule and tokenizer yet."""
+    marker = and_(FrozenTrajectory.trajectory_id == Trajectory.id, is_rule(FrozenTrajectory, freezing))
+    query = (
+        select(*columns)
+        .select_from(Trajectory)
+        .join(Source, Source.id == Trajectory.source_id)
+        .outerjoin(FrozenTrajectory, marker)
+        .where(FrozenTrajectory.id.is_(None), Trajectory.superseded_by.is_(None))
+    )
+    return selected(query, part)
+
+
+def count_to_freeze(connection: Connection, freezing: FreezingRule, part: Selection) -> int:
+    """Trajectories of a part whose states are not known yet."""
+    count: int = connection.execute(unfrozen_trajectories([func.count()], freezing, part)).scalar_one()
+    return count
 
 
 def selected(query: Select[Any], part: Selection) -> Select[Any]:

@@ -15,13 +15,12 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Interaction, Label, StateMeasurement
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
-from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
+from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.freeze import freeze
 from drsr.offline.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.ingest import ingest
 from drsr.offline.label import count_pending, label, label_run
 from drsr.offline.labels import Selection, Shard, find_labeler, pending_states
-from drsr.offline.plan import make_plan, price
 from drsr.offline.remeasure import remeasure
 from drsr.offline.states import freeze_trajectory
 from drsr.offline.target_nll import TargetNll
@@ -150,6 +149,14 @@ def test_another_backbone_needs_another_labeler(frozen: Catalog, artifacts: Arti
     assert other.states > 0, "under its own name it measures everything anew"
 
 
+def test_the_same_backbone_may_be_elsewhere(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:
+    """A machine that has the weights in another folder measures the same."""
+    here = label_run(scorer, "float32", CAPS, limit=1)
+    first = label(frozen, artifacts, scorer, here)
+    elsewhere = here._replace(identity=here.identity._replace(backbone="path:/mnt/weights"), limit=None)
+    assert first.states + label(frozen, artifacts, scorer, elsewhere).states == 4
+
+
 def test_superseded_trajectories_are_not_measured(
     frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll, tmp_path: Path
 ) -> None:
@@ -191,21 +198,3 @@ def test_remeasuring_finds_agreement_and_a_changed_label(
     with frozen.writing() as connection:
         connection.execute(update(Label).where(Label.mask == 1).values(harm=Label.harm + 0.5))
     assert remeasure(frozen, artifacts, BACKBONE, CAPS, 1, sample=100).largest_difference == pytest.approx(0.5)
-
-
-def test_the_plan_counts_what_the_run_then_does(frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll) -> None:
-    plan = make_plan(frozen, artifacts, BACKBONE.tokenizer, CAPS, None, Selection())
-    assert plan.to_freeze == 0
-    assert plan.label.why == {"never measured": plan.label.states}
-    with frozen.reading() as connection:
-        states = connection.execute(select(DecisionState.candidates)).scalars().all()
-        assert connection.execute(select(func.count()).select_from(Candidate)).scalar_one() == sum(states)
-    assert plan.label.sets == sum(2**candidates - 1 for candidates in states)
-    assert plan.label.tokens_shared < plan.label.tokens_naive
-    cost = price(scorer, plan.label, workers=2)
-    assert cost.minutes == pytest.approx(plan.label.tokens_shared / cost.tokens_per_second / 120)
-    summary = run(frozen, artifacts, scorer)
-    assert summary.states == plan.label.states
-    assert summary.tokens_naive == plan.label.tokens_naive
-    after = make_plan(frozen, artifacts, BACKBONE.tokenizer, CAPS, 1, Selection())
-    assert after.label.states == 0
