@@ -34,6 +34,10 @@ class FeaturizePlan(NamedTuple):
     sampled: int
     """Trajectories that the tokens were counted in; the rest is estimated by their mean."""
 
+    def with_unfrozen(self, states: int) -> FeaturizePlan:
+        """Together with states of trajectories that are not frozen yet: they wait for labels as well."""
+        return self._replace(states=self.states + states, with_labels=self.with_labels + states)
+
 
 def plan_featurize(
     catalog: Catalog,

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import case, func, select
+from sqlalchemy import Select, case, exists, func, select
+from sqlalchemy.orm import aliased
 
 from drsr.contracts import Tokenizer
+from drsr.errors import AlignmentError, RequestError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.frozen import FreezingRule
 from drsr.offline.catalog.label_tables import StateMeasurement
-from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.catalog.tables import DecisionState, FrozenTrajectory, Trajectory
 from drsr.offline.freeze import freezing_rule
 from drsr.offline.harm import contexts_of
-from drsr.offline.labels import Selection, pending_states
+from drsr.offline.labels import Selection, pending_states, unfrozen_trajectories
 from drsr.offline.prefix_tree import build_tree, total_tokens
 from drsr.offline.states import freeze_trajectory
-from drsr.offline.status import read_status
-from drsr.offline.target_nll import Pair, TargetNll
+from drsr.offline.target_nll import Method, Pair, TargetNll
 from drsr.offline.trajectories import Trajectory as RecordedRun
 from drsr.rendering import render_output
-from drsr.view import Caps
+from drsr.view import Caps, caps_for
 
 SAMPLE = 48
 """Trajectories whose tokens are really counted; the rest is estimated from them."""
@@ -30,11 +34,21 @@ PROBE_CONTEXT, PROBE_TARGET = 1_024, 64
 """Tokens of the measured calibration."""
 
 
+class FreezePlan(NamedTuple):
+    """Trajectories without frozen states under this rule and tokenizer."""
+
+    trajectories: int
+    why: dict[str, int]
+    """Trajectories by why they wait."""
+
+
 class LabelPlan(NamedTuple):
-    """What labelling would take."""
+    """What labelling would take, together with the states that freezing will bring."""
 
     trajectories: int
     states: int
+    not_frozen: int
+    """Of these states, those of trajectories that are not frozen yet: some were frozen in memory to count them."""
     sets: int
     """Deletion sets to measure; every state also has its intact context."""
     tokens_naive: int
@@ -42,14 +56,15 @@ class LabelPlan(NamedTuple):
     tokens_shared: int
     """Tokens with each distinct prefix computed once."""
     sampled: int
-    """Trajectories that the two token counts were taken from; the rest is estimated by their mean."""
+    """Trajectories that were read to count all this."""
+    is_estimate: bool
+    """Whether there are more of them, which were taken to be like the mean of these."""
     why: dict[str, int]
     """States by why they wait."""
 
 
 class Plan(NamedTuple):
-    to_freeze: int
-    """Trajectories without frozen states under this rule and tokenizer."""
+    freeze: FreezePlan
     label: LabelPlan
 
 
@@ -60,6 +75,23 @@ class Price(NamedTuple):
     """Of one worker, measured now."""
     minutes: float
     """For the whole plan with the workers given."""
+    method: Method
+    """How the tokens will be computed: without sharing, all of them one by one."""
+    why: str
+    """Why so, in words."""
+
+
+class _Count(NamedTuple):
+    """What is in a trajectory, or in some."""
+
+    trajectories: int
+    """Those with states."""
+    states: int
+    sets: int
+    naive: int
+    """Tokens of all contexts and targets one by one."""
+    shared: int
+    """Tokens of all contexts and targets as one radix tree per trajectory."""
 
 
 def make_plan(
@@ -72,7 +104,6 @@ def make_plan(
 ) -> Plan:
     """Count what is missing. Nothing is changed."""
     freezing = freezing_rule(tokenizer, caps)
-    waiting = sum(row.to_freeze for row in read_status(catalog, freezing).sources if part.source in (None, row.source))
     columns = [Trajectory.id, Trajectory.blob, func.count(), func.sum(_sets())]
     query = pending_states(columns, freezing, labeler_id, part).group_by(Trajectory.id, Trajectory.blob)
     measured_before = select(StateMeasurement.state_id).where(StateMeasurement.labeler_id != (labeler_id or -1))
@@ -80,34 +111,43 @@ def make_plan(
     with catalog.reading() as connection:
         rows = connection.execute(query.order_by(Trajectory.id)).all()
         elsewhere = connection.execute(again).scalar_one()
+        waiting = connection.execute(_unfrozen(freezing, part)).all()
+    frozen, frozen_read = _counted(artifacts, [row[1] for row in rows], tokenizer, caps)
+    unfrozen, unfrozen_read = _counted(artifacts, [row.blob for row in waiting], tokenizer, caps)
     states = sum(row[2] for row in rows)
-    step = max(1, -(-len(rows) // SAMPLE))
-    counted = [_tokens(artifacts, row[1], tokenizer, caps) for row in rows[::step]]
-    scale = len(rows) / len(counted) if counted else 0.0
-    why = {"never measured": states - elsewhere, "measured by another labeler": elsewhere}
+    why = {
+        "never measured": states - elsewhere,
+        "measured by another labeler": elsewhere,
+        "not frozen yet": unfrozen.states,
+    }
     label = LabelPlan(
-        trajectories=len(rows),
-        states=states,
-        sets=sum(int(row[3]) for row in rows),
-        tokens_naive=round(scale * sum(naive for naive, _ in counted)),
-        tokens_shared=round(scale * sum(shared for _, shared in counted)),
-        sampled=len(counted),
-        why={reason: count for reason, count in why.items() if count},
+        trajectories=len(rows) + unfrozen.trajectories,
+        states=states + unfrozen.states,
+        not_frozen=unfrozen.states,
+        sets=sum(int(row[3]) for row in rows) + unfrozen.sets,
+        tokens_naive=frozen.naive + unfrozen.naive,
+        tokens_shared=frozen.shared + unfrozen.shared,
+        sampled=frozen_read + unfrozen_read,
+        is_estimate=frozen_read + unfrozen_read < len(rows) + len(waiting),
+        why=_without_zeros(why),
     )
-    return Plan(waiting, label)
+    return Plan(FreezePlan(len(waiting), _without_zeros(Counter(map(_why_unfrozen, waiting)))), label)
 
 
 def price(scorer: TargetNll, plan: LabelPlan, workers: int) -> Price:
     """Minutes for a plan, from a short measurement on this machine with this language model."""
     generator = np.random.default_rng(0)
-    tokens = generator.integers(0, 256, PROBE_CONTEXT + PROBE_TARGET).astype(np.int32)
-    pair = Pair(tokens[:PROBE_CONTEXT], tokens[PROBE_CONTEXT:])
+    caps = caps_for(scorer.backbone.window)
+    context, target = min(PROBE_CONTEXT, caps.context), min(PROBE_TARGET, caps.target)
+    tokens = generator.integers(0, 256, context + target).astype(np.int32)
+    pair = Pair(tokens[:context], tokens[context:])
     scorer.verify(tokens)
     scorer.score([pair])  # the first forward also allocates
     started = time.perf_counter()
     scored = scorer.score([pair])
     rate = scored.tokens_processed / (time.perf_counter() - started)
-    return Price(rate, plan.tokens_shared / rate / workers / 60)
+    needed = plan.tokens_shared if scored.method is Method.SHARED_PREFIX else plan.tokens_naive
+    return Price(rate, needed / rate / workers / 60, scored.method, scorer.why)
 
 
 def _sets() -> Any:
@@ -115,11 +155,47 @@ def _sets() -> Any:
     return case((DecisionState.candidates == 3, 7), else_=15)
 
 
-def _tokens(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps) -> tuple[int, int]:
-    """Tokens of all contexts and targets of a trajectory's states: one by one, and as one radix tree."""
-    sequences = []
-    for state in freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), tokenizer, caps).states:
+def _unfrozen(freezing: FreezingRule, part: Selection) -> Select[Any]:
+    """Trajectories that wait to be frozen, with what tells why."""
+    older, marker = aliased(Trajectory), aliased(FrozenTrajectory)
+    mine = (older.source_id == Trajectory.source_id, older.external_id == Trajectory.external_id)
+    columns = [
+        Trajectory.blob,
+        exists().where(marker.trajectory_id == Trajectory.id).label("frozen_otherwise"),
+        exists().where(*mine, older.superseded_by.is_not(None)).label("has_older"),
+    ]
+    return unfrozen_trajectories(columns, freezing, part).order_by(Trajectory.id)
+
+
+def _why_unfrozen(row: Any) -> str:
+    if row.frozen_otherwise:
+        return "frozen under another rule or tokenizer"
+    return "a run that has changed since" if row.has_older else "never frozen"
+
+
+def _counted(artifacts: ArtifactStore, blobs: Sequence[str], tokenizer: Tokenizer, caps: Caps) -> tuple[_Count, int]:
+    """What is in some trajectories by what is in some of them, and how many these are."""
+    read = blobs[:: max(1, -(-len(blobs) // SAMPLE))]
+    if not read:
+        return _Count(0, 0, 0, 0, 0), 0
+    counts = [_count(artifacts, blob, tokenizer, caps) for blob in read]
+    return _Count(*(round(sum(column) * len(blobs) / len(read)) for column in zip(*counts, strict=True))), len(read)
+
+
+def _count(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps) -> _Count:
+    try:
+        states = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), tokenizer, caps).states
+    except (RequestError, AlignmentError):  # freezing says so, and records that it gives no states
+        states = ()
+    sequences, sets = [], 0
+    for state in states:
         target = render_output(state.next_output, tokenizer)
         contexts = contexts_of(state.state)
+        sets += len(contexts.deleted)
         sequences += [np.concatenate([c, target]) for c in (contexts.intact, *(c for _, c in contexts.deleted))]
-    return sum(map(len, sequences)), total_tokens(build_tree(dict(enumerate(sequences))))
+    shared = total_tokens(build_tree(dict(enumerate(sequences)))) if sequences else 0
+    return _Count(int(bool(states)), len(states), sets, sum(map(len, sequences)), shared)
+
+
+def _without_zeros(counts: Mapping[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in counts.items() if count}

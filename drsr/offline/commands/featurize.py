@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize import count_waiting, identity_without_weights
-    from drsr.offline.labels import Selection
+    from drsr.offline.freeze import freezing_rule
+    from drsr.offline.labels import Selection, count_to_freeze
     from drsr.settings import load_settings
     from drsr.view import caps_for
 
@@ -55,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
     tokenizer, window = load_tokenizer(settings.backbone)
     with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
         require_source(connection, options.source)
+        to_freeze = count_to_freeze(connection, freezing_rule(tokenizer, caps_for(window)), part)
     identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer)
 
     def left() -> int:
@@ -64,9 +67,14 @@ def run(options: argparse.Namespace) -> int:
     pending = left()
     if pending == 0:
         what = "nothing to featurize: every frozen state has its features"
-        print(json.dumps({"states": 0}) if options.json else what)
-        return 0
-    return _featurize(options, settings, part, pending, left)
+        shown = {"states": 0} | ({"to_freeze": to_freeze} if to_freeze else {})
+        print(json.dumps(shown) if options.json else what)
+        code = 0
+    else:
+        code = _featurize(options, settings, part, pending, left)
+    if to_freeze:
+        print(f"drsr: {to_freeze:,} trajectories are not frozen yet\n  hint: drsr freeze, then again", file=sys.stderr)
+    return code
 
 
 def _featurize(

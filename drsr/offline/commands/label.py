@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.freeze import freezing_rule
     from drsr.offline.label import count_pending
-    from drsr.offline.labels import Selection, configured_identity, find_labeler
+    from drsr.offline.labels import Selection, configured_identity, count_to_freeze, find_labeler
     from drsr.settings import load_settings
     from drsr.view import caps_for
 
@@ -52,23 +53,29 @@ def run(options: argparse.Namespace) -> int:
     part = Selection.parsed(options.source, options.where)
     tokenizer, window = load_tokenizer(settings.backbone)
     caps = caps_for(window)
-    identity = configured_identity(settings.backbone, settings.dtype, caps)
+    identity, freezing = configured_identity(settings.backbone, settings.dtype, caps), freezing_rule(tokenizer, caps)
 
     def left() -> int:
         with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
             labeler_id = find_labeler(connection, options.labeler, identity)
-            return count_pending(connection, freezing_rule(tokenizer, caps), labeler_id, part)
+            return count_pending(connection, freezing, labeler_id, part)
 
     with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
         require_source(connection, options.source)
         labeler_id = find_labeler(connection, options.labeler, identity)
-        pending = count_pending(connection, freezing_rule(tokenizer, caps), labeler_id, part)
+        pending = count_pending(connection, freezing, labeler_id, part)
+        to_freeze = count_to_freeze(connection, freezing, part)
     if options.remeasure is not None:
         return _remeasure(options, settings, labeler_id)
     if pending == 0:
-        print(json.dumps({"states": 0}) if options.json else "nothing to label: every frozen state is measured")
-        return 0
-    return _label(options, settings, part, pending, left)
+        shown = {"states": 0} | ({"to_freeze": to_freeze} if to_freeze else {})
+        print(json.dumps(shown) if options.json else "nothing to label: every frozen state is measured")
+        code = 0
+    else:
+        code = _label(options, settings, part, pending, left)
+    if to_freeze:
+        print(f"drsr: {to_freeze:,} trajectories are not frozen yet\n  hint: drsr freeze, then again", file=sys.stderr)
+    return code
 
 
 def _label(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from drsr.offline.featurize_plan import FeaturizePlan
-    from drsr.offline.plan import LabelPlan, Price
+    from drsr.offline.plan import FreezePlan, LabelPlan, Price
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,17 +31,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_backbone, load_tokenizer
-    from drsr.errors import FeatureError, FeatureViewError
+    from drsr.errors import FeatureError, FeatureViewError, SettingsError
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize import identity_without_weights
     from drsr.offline.featurize_plan import plan_featurize
-    from drsr.offline.labels import Selection, labeler_named
+    from drsr.offline.labels import Selection, configured_identity, find_labeler
     from drsr.offline.plan import make_plan, price
     from drsr.settings import load_settings
     from drsr.view import caps_for
 
+    if options.workers < 1:
+        raise SettingsError(f"--workers must be at least 1, not {options.workers}")
     settings = load_settings()
     part = Selection.parsed(options.source, options.where)
     tokenizer, window = load_tokenizer(settings.backbone)
@@ -50,11 +52,13 @@ def run(options: argparse.Namespace) -> int:
     with open_catalog(settings.catalog_url) as catalog:
         with catalog.reading() as connection:
             require_source(connection, options.source)
-            labeler_id = labeler_named(connection, options.labeler)
+            measuring = configured_identity(settings.backbone, settings.dtype, caps)
+            labeler_id = find_labeler(connection, options.labeler, measuring)  # refuses what drsr label would refuse
         plan = make_plan(catalog, artifacts, tokenizer, caps, labeler_id, part)
         try:
             identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
             features = plan_featurize(catalog, artifacts, tokenizer, caps, options.view, identity, labeler_id, part)
+            features = features.with_unfrozen(plan.label.not_frozen)
         except (FeatureError, FeatureViewError) as error:
             refused = error.what
     cost = None
@@ -68,20 +72,29 @@ def run(options: argparse.Namespace) -> int:
         cost = price(TargetNll(backbone), plan.label, options.workers)
     if options.json:
         shown = {
-            "to_freeze": plan.to_freeze,
+            "freeze": plan.freeze._asdict(),
             "label": plan.label._asdict(),
             "featurize": features._asdict() if features else {"refused": refused},
             "workers": options.workers,
         }
         print(json.dumps(shown | ({"price": cost._asdict()} if cost else {})))
         return 0
-    print(f"freeze: {plan.to_freeze:,} trajectories wait" if plan.to_freeze else "freeze: nothing to do")
+    _show_freeze(plan.freeze)
     _show_label(plan.label, cost, options.workers, settings.device)
     if features is None:
         print(f"featurize: refused, {refused}")
     else:
         _show_featurize(features, cost, options.workers)
     return 0
+
+
+def _show_freeze(found: FreezePlan) -> None:
+    if not found.trajectories:
+        print("freeze: nothing to do")
+        return
+    print(f"freeze: {found.trajectories:,} trajectories wait")
+    for reason, count in found.why.items():
+        print(f"  {count:,} trajectories: {reason}")
 
 
 def _show_label(found: LabelPlan, cost: Price | None, workers: int, device: str) -> None:
@@ -91,13 +104,15 @@ def _show_label(found: LabelPlan, cost: Price | None, workers: int, device: str)
     print(f"label: {found.states:,} states of {found.trajectories:,} trajectories, {found.sets:,} deletion sets")
     for reason, count in found.why.items():
         print(f"  {count:,} states: {reason}")
-    counted = "" if found.sampled == found.trajectories else f" (estimated from {found.sampled} trajectories)"
+    counted = f" (estimated from {found.sampled} trajectories)" if found.is_estimate else ""
     ratio = found.tokens_naive / max(found.tokens_shared, 1)
     shared = f"{found.tokens_shared:,} with shared prefixes, {ratio:.1f} times fewer{counted}"
     print(f"  {found.tokens_naive:,} tokens one by one, {shared}")
     if cost is not None:
         speed = f"{cost.tokens_per_second:,.0f} tokens/s each, measured just now on {device}"
         print(f"  about {cost.minutes:,.1f} minutes with {workers} workers at {speed}")
+        if cost.method == "direct":
+            print(f"  nothing is shared: each context is computed on its own, because {cost.why}")
 
 
 def _show_featurize(found: FeaturizePlan, cost: Price | None, workers: int) -> None:
