@@ -43,12 +43,12 @@ def check_normaliser(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
             for column, difference in zip(traced.view.columns, differences, strict=False)
             if not difference <= AGREEMENT
         ]
-        what = f"{len(wrong)} of {len(found.mean)} columns" if wrong else "the scale of the harms"
+        what = f"{len(wrong)} of {len(found.mean)} columns" if wrong else "mean and scale of the harms"
         fits = (
             " It fits the training and validation splits together." if evidence["with_validation"] <= AGREEMENT else ""
         )
         detail = (
-            f"fitted again on the training split, {what} differ from the shipped ones by up to {largest:.2g}.{fits}"
+            f"fitted again on the training split, {what} come out otherwise than shipped, by up to {largest:.2g}.{fits}"
         )
         return failed(
             CHECK, detail, "train again from the present frames, and calibrate and publish", wrong, **evidence
