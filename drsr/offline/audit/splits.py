@@ -20,27 +20,32 @@ from drsr.offline.trajectories import Trajectory
 
 
 class Placed(NamedTuple):
-    """A current trajectory, and what its own bytes say about it."""
+    """A version of a trajectory, and what its own bytes say about it."""
 
     name: str
     """`source/external id`."""
+    is_used: bool
+    """Whether it is the current version, or one that the policy was made from."""
     split: str
     group: str
     """As recorded."""
     own_group: str
     """From its bytes."""
     text: str
-    """SHA-256 of what was said in it, instructions left out."""
+    """SHA-256 of what was said in it, instructions left out; empty where nothing was."""
 
 
 def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
-    runs = _read(subject, told)
-    problems = [*_misfiled(runs), *_on_both_sides(runs)]
-    behind: Counter[str] = Counter()
+    states: list[tuple[int, str]] = []
+    unknown = []
     try:
-        behind = _behind_the_policy(subject)
+        states = _behind_the_policy(subject)
     except DrsrError as error:
-        problems.append(f"which states are behind the policy cannot be read: {error.what}")
+        unknown.append(f"which states are behind the policy cannot be read: {error.what}")
+    versions = _read(subject, {trajectory for trajectory, _ in states}, told)
+    runs = [version for version in versions if version.is_used]
+    problems = [*_misfiled(versions), *_on_both_sides(runs), *unknown]
+    behind = Counter(split for _, split in states)
     if behind["test"]:
         problems.append(f"{behind['test']} states of the test split are among those that the policy was made from")
     evidence = {"trajectories": dict(Counter(run.split for run in runs)), "policy_states": dict(behind)}
@@ -52,36 +57,47 @@ def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     return passed(CHECK, f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}", **evidence)
 
 
-def _behind_the_policy(subject: AuditSubject) -> Counter[str]:
-    """How many of the states that the policy was made from are of each split now."""
+def _behind_the_policy(subject: AuditSubject) -> list[tuple[int, str]]:
+    """For every state that the policy was made from: the row of its trajectory, and the split of that now."""
     keys = subject.state_keys
-    query = select(TrajectoryRow.split).join(DecisionState, DecisionState.trajectory_id == TrajectoryRow.id)
+    columns = (TrajectoryRow.id, TrajectoryRow.split)
+    query = select(*columns).join(DecisionState, DecisionState.trajectory_id == TrajectoryRow.id)
     with subject.catalog.reading() as connection:
-        mine = among(connection, DecisionState.state_key, keys)
-        return Counter(connection.execute(query.where(mine)).scalars())
+        found = connection.execute(query.where(among(connection, DecisionState.state_key, keys)))
+        return [(number, split) for number, split in found]
 
 
-def _read(subject: AuditSubject, told: Told) -> list[Placed]:
+def _read(subject: AuditSubject, behind: set[int], told: Told) -> list[Placed]:
+    """Every version of every trajectory; `behind` are those that the policy was made from."""
     columns = (Source.name, TrajectoryRow.external_id, TrajectoryRow.split, TrajectoryRow.group_key, TrajectoryRow.blob)
-    query = select(*columns).join(Source, Source.id == TrajectoryRow.source_id)
+    query = select(TrajectoryRow.id, TrajectoryRow.superseded_by, *columns)
+    query = query.join(Source, Source.id == TrajectoryRow.source_id).order_by(TrajectoryRow.id)
     with subject.catalog.reading() as connection:
-        rows = connection.execute(query.where(TrajectoryRow.superseded_by.is_(None)).order_by(TrajectoryRow.id)).all()
+        known = connection.execute(query).all()
     found = []
-    for done, (source, external_id, split, group, blob) in enumerate(rows):
-        told(done, len(rows))
+    for done, (number, superseded_by, source, external_id, split, group, blob) in enumerate(known):
+        told(done, len(known))
+        is_used = superseded_by is None or number in behind
         run = Trajectory.from_json(subject.artifacts.get(blob))
-        said = hashlib.sha256(text_of(run).encode("utf-8", "replace")).hexdigest()
+        text = text_of(run).encode("utf-8", "replace")
+        said = hashlib.sha256(text).hexdigest() if text else ""
         own = storable(group_key(source, external_id, run.task))
-        found.append(Placed(f"{source}/{external_id}", split, group, own, said))
+        found.append(Placed(f"{source}/{external_id}", is_used, split, group, own, said))
     return found
 
 
-def _misfiled(runs: list[Placed]) -> list[str]:
-    """Runs whose group or split is not the one that their own bytes give."""
+def _misfiled(versions: list[Placed]) -> list[str]:
+    """Runs whose group or split is not the one that their own bytes give.
+
+    A run stays in the group of its first version: its later ones may name another task.
+    """
+    groups: dict[str, set[str]] = {}
+    for version in versions:
+        groups.setdefault(version.name, set()).add(version.own_group)
     problems = []
-    for run in runs:
-        belongs = assign_split(run.own_group)
-        if run.group != run.own_group:
+    for run in versions:
+        belongs = assign_split(run.group)
+        if run.group not in groups[run.name]:
             problems.append(f"trajectory {run.name} is filed as {run.group!r}; its own bytes say {run.own_group!r}")
         elif run.split != belongs:
             problems.append(f"trajectory {run.name} is in {run.split}; the hash of its group assigns it to {belongs}")
@@ -94,11 +110,12 @@ def _on_both_sides(runs: list[Placed]) -> list[str]:
     for what in ("own_group", "text"):
         found: dict[str, dict[str, str]] = {}
         for run in runs:
-            found.setdefault(getattr(run, what), {}).setdefault(run.split, run.name)
+            if getattr(run, what):
+                found.setdefault(getattr(run, what), {}).setdefault(run.split, run.name)
         for sides in found.values():
             if len(sides) > 1:
                 places = " and ".join(f"in {split} as {name}" for split, name in sides.items())
-                problems.append(f"the same {'task' if what == 'own_group' else 'words'} are {places}")
+                problems.append(f"the same {'task is' if what == 'own_group' else 'words are'} {places}")
     return problems
 
 

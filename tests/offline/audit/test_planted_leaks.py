@@ -7,6 +7,7 @@ the truth again can see it.
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from drsr.golden import read_golden
 from drsr.offline.artifacts import ArtifactStore
-from drsr.offline.audit import future, labels
+from drsr.offline.audit import future, labels, splits
 from drsr.offline.feature_files import FeatureBlock, read_file, write_file
 from drsr.offline.feature_views import get_view
 from drsr.offline.ingest import ingest
@@ -82,15 +83,37 @@ def test_a_trajectory_in_two_splits(release: PublishedPipeline, tmp_path: Path) 
     pipeline = release.pipeline
     blob, name = ask(pipeline, "SELECT blob, external_id FROM trajectory WHERE split = 'train' ORDER BY id")[0]
     run = Trajectory.from_json(pipeline.artifacts.get(blob))
-    tasks = (f"copy-{number}" for number in itertools.count())
-    task = next(task for task in tasks if assign_split(group_key("", "", task)) == "test")
-    again = {**run.request, "id": "somebody-else", "task": task}
+    again = {**run.request, "id": "somebody-else", "task": _other_test_task()}
     write_json(tmp_path / "more" / "copy.json", again)
     ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
     caught = failures(audited(release))
     assert list(caught) == ["splits hold"]
     assert f"in train as runs/{name}" in caught["splits hold"]
     assert "in test as more/copy.json#somebody-else" in caught["splits hold"]
+
+
+def test_a_run_whose_task_is_another_in_its_newer_version(release: PublishedPipeline) -> None:
+    """It stays where it was, which is no fault; that another run of its new task is in the test split, is one."""
+    pipeline = release.pipeline
+    ((before,),) = ask(pipeline, "SELECT min(location) FROM source_file")
+    moved = (before.partition("/runs/")[0], str(pipeline.folder))
+    by_hand(pipeline, "UPDATE source_file SET location = replace(location, ?, ?)", *moved)
+    first, second = sorted((pipeline.folder / "runs").glob("train-*.json"))[:2]
+    ((task,),) = ask(pipeline, "SELECT task FROM trajectory WHERE split = 'test'")
+    write_json(first, json.loads(first.read_text()) | {"task": _other_test_task()}, long_ago=False)
+    ingest(pipeline.catalog, pipeline.artifacts, str(first.parent), source="runs")
+    assert ask(pipeline, "SELECT count(*) FROM trajectory WHERE superseded_by IS NOT NULL") == [(1,)]
+    assert failures(audited(release, [splits.CHECK])) == {}
+    write_json(second, json.loads(second.read_text()) | {"task": task}, long_ago=False)
+    ingest(pipeline.catalog, pipeline.artifacts, str(first.parent), source="runs")
+    caught = failures(audited(release, [splits.CHECK]))
+    assert f"in train as runs/{second.name}" in caught["splits hold"]
+    assert caught["splits hold"].startswith("the same task is in ")
+
+
+def _other_test_task() -> str:
+    tasks = (f"copy-{number}" for number in itertools.count())
+    return next(task for task in tasks if assign_split(group_key("", "", task)) == "test")
 
 
 def test_a_trajectory_that_was_moved_to_another_split(release: PublishedPipeline) -> None:
