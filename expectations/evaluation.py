@@ -14,6 +14,7 @@ from expectations.required import REQUIRED
 from expectations.rules import Frames, Part, Rule, Suite
 
 if TYPE_CHECKING:
+    import pandas as pd
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.datasource.fluent.interfaces import Batch
 
@@ -52,11 +53,11 @@ def evaluate(suite: Suite, frames: Frames, required: Mapping[str, str] | None = 
     for part in suite.parts:
         asset = source.add_dataframe_asset(part.name)
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frames[part.name]})
-        findings += _judge_part(suite.dataset, part, batch, len(frames[part.name]))
+        findings += _judge_part(suite.dataset, part, batch, frames[part.name])
     return _against(REQUIRED[suite.dataset] if required is None else required, suite.dataset, findings)
 
 
-def _judge_part(dataset: str, part: Part, batch: Batch, rows: int) -> list[Finding]:
+def _judge_part(dataset: str, part: Part, batch: Batch, frame: pd.DataFrame) -> list[Finding]:
     rules = {rule.name: rule for rule in part.rules}
     expectations = [rule.expectation.copy(update={"meta": {_RULE: rule.name}}) for rule in part.rules]
     result = batch.validate(
@@ -72,7 +73,7 @@ def _judge_part(dataset: str, part: Part, batch: Batch, rows: int) -> list[Findi
         config = each.expectation_config
         rule = rules.get((config.meta or {}).get(_RULE, "")) if config is not None else None
         if config is not None and rule is not None:
-            found.append(_finding(dataset, part, rule, config.type, dict(config.kwargs), each, rows))
+            found.append(_finding(dataset, part, rule, config.type, dict(config.kwargs), each, frame))
     order = {rule.name: number for number, rule in enumerate(part.rules)}
     return sorted(found, key=lambda finding: order[finding.rule])
 
@@ -84,8 +85,9 @@ def _finding(
     expectation: str,
     asked: dict[str, Any],
     result: ExpectationValidationResult,
-    rows: int,
+    frame: pd.DataFrame,
 ) -> Finding:
+    rows = len(frame)
     asked.pop("batch_id", None)
     error = _raised(result.exception_info)
     numbers: Mapping[str, Any] = result.result or {}
@@ -95,7 +97,8 @@ def _finding(
         passed, detail = False, f"could not be judged: {error}"
     elif missing:
         # The built-in expectations pass over rows without a value.
-        passed, detail = False, f"{missing:,} of {rows:,} rows have no value to judge"
+        records = _without_value(frame, part.named_by, asked)
+        passed, detail = False, f"{_named(missing, records, rows)} (no value to judge)"
     elif result.success:
         passed, detail = True, f"{rows:,} {'row' if rows == 1 else 'rows'}"
     else:
@@ -144,9 +147,23 @@ def _raised(info: Any) -> str | None:
 def _broken(numbers: Mapping[str, Any], records: Sequence[Mapping[str, Any]], rows: int) -> str:
     if "unexpected_count" not in numbers:
         return f"found {numbers.get('observed_value')}"
+    return _named(numbers["unexpected_count"], records, rows)
+
+
+def _without_value(
+    frame: pd.DataFrame, named_by: Sequence[str], asked: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], ...]:
+    """The first rows that lack a value in a column which the rule looks at."""
+    words = [word for value in asked.values() for word in (value if isinstance(value, list) else [value])]
+    columns = [name for name in frame.columns if name in words]
+    lacking = frame[frame[columns].isna().any(axis=1)]
+    return tuple(lacking[list(dict.fromkeys([*named_by, *columns]))].head(SHOWN).to_dict("records"))
+
+
+def _named(count: int, records: Sequence[Mapping[str, Any]], rows: int) -> str:
     named = "; ".join(_spoken(record) for record in records[:NAMED])
-    more = numbers["unexpected_count"] - min(len(records), NAMED)
-    return f"{numbers['unexpected_count']:,} of {rows:,} rows: {named}" + (f"; and {more:,} more" if more > 0 else "")
+    more = count - min(len(records), NAMED)
+    return f"{count:,} of {rows:,} rows: {named}" + (f"; and {more:,} more" if more > 0 else "")
 
 
 def _spoken(record: Mapping[str, Any]) -> str:
