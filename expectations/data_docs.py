@@ -15,7 +15,7 @@ import datetime
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from expectations.evaluation import Finding
 
 INDEX = "index.html"
+FORMAT = "drsr-data-docs/1"
+"""Changes whenever an older page could not be shown beside newer ones."""
 _STYLE = Path(__file__).with_suffix(".css")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -40,13 +42,17 @@ def write_docs(
 ) -> Path:
     """Write the pages of the datasets that were judged, and the index of all; returns the index."""
     moment = (judged_at or datetime.datetime.now(datetime.UTC)).isoformat(sep=" ", timespec="seconds")
+    judged = {finding.dataset for finding in findings}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for dataset in dict.fromkeys(finding.dataset for finding in findings):
-            page = _page(dataset, [finding for finding in findings if finding.dataset == dataset], catalog, moment)
-            _write(folder / f"{dataset}.json", json.dumps(page, indent=1) + "\n")
-        pages = _pages(folder)
+        known = _pages(folder, without=judged)
+        known |= {
+            dataset: _page(dataset, [finding for finding in findings if finding.dataset == dataset], catalog, moment)
+            for dataset in judged
+        }
+        pages = {dataset: known[dataset] for dataset in DATASETS if dataset in known}
         for dataset, page in pages.items():
+            _write(folder / f"{dataset}.json", json.dumps(page, indent=1) + "\n")
             _write(folder / f"{dataset}.html", dataset_html(page, tuple(pages)))
         _write(folder / INDEX, index_html(pages))
     except OSError as error:
@@ -102,6 +108,7 @@ def dataset_html(page: Page, datasets: Sequence[str]) -> str:
 def _page(dataset: str, findings: Sequence[Finding], catalog: str, moment: str) -> Page:
     rows = {finding.part: finding.rows for finding in findings}
     return {
+        "format": FORMAT,
         "dataset": dataset,
         "catalog": catalog,
         "judged_at": moment.removesuffix("+00:00"),
@@ -138,14 +145,20 @@ def _plain(value: Any) -> Any:
     return plain if plain is None or is_number or isinstance(plain, bool | str) else str(plain)
 
 
-def _pages(folder: Path) -> dict[str, Page]:
-    """The datasets that were judged into this folder, now or before, in order."""
-    found = {}
-    for dataset in DATASETS:
-        path = folder / f"{dataset}.json"
-        if path.is_file():
-            found[dataset] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def _pages(folder: Path, without: Container[str]) -> dict[str, Page]:
+    """The other datasets, where they were judged into this folder before."""
+    paths = {dataset: folder / f"{dataset}.json" for dataset in DATASETS if dataset not in without}
+    return {dataset: _kept(path) for dataset, path in paths.items() if path.is_file()}
+
+
+def _kept(path: Path) -> Page:
+    try:
+        page: Page = json.loads(path.read_text(encoding="utf-8"))
+        if page["format"] == FORMAT:
+            return page
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise SettingsError("is no page of Data Docs", where=str(path), hint="remove it, or name another folder")
 
 
 def _rules(rules: Iterable[Mapping[str, Any]]) -> str:

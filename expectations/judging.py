@@ -84,7 +84,7 @@ def verdict(finding: Finding) -> RuleVerdict:
 
 def present(catalog: Catalog) -> tuple[str, ...]:
     """The datasets that hold anything yet."""
-    from expectations.frames import holds_any
+    from expectations.presence import holds_any
 
     return tuple(dataset for dataset in DATASETS if holds_any(dataset, catalog))
 

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
-
-from drsr.offline.catalog.feature_tables import FeatureView
-from drsr.offline.catalog.label_tables import StateMeasurement
-from drsr.offline.catalog.release_tables import PolicyRelease
-from drsr.offline.catalog.scorer_tables import CalibrationRun
-from drsr.offline.catalog.tables import DecisionState, Table, Trajectory
 from expectations.frames.calibration import calibration_frames
 from expectations.frames.features import features_frames
 from expectations.frames.labels import labels_frames
@@ -34,24 +27,8 @@ _READERS: dict[str, Callable[[Catalog, ArtifactStore], Frames]] = {
     "calibration": calibration_frames,
     "policy": policy_frames,
 }
-_MADE_OF: dict[str, type[Table]] = {
-    "trajectories": Trajectory,
-    "states": DecisionState,
-    "labels": StateMeasurement,
-    "features": FeatureView,
-    "splits": Trajectory,
-    "calibration": CalibrationRun,
-    "policy": PolicyRelease,
-}
 
 
 def frames_of(dataset: str, catalog: Catalog, artifacts: ArtifactStore) -> Frames:
     """The frames of a dataset, by part."""
     return _READERS[dataset](catalog, artifacts)
-
-
-def holds_any(dataset: str, catalog: Catalog) -> bool:
-    """Whether there is anything of a dataset yet."""
-    table = _MADE_OF[dataset].__table__
-    with catalog.reading() as connection:
-        return connection.execute(select(1).select_from(table).limit(1)).first() is not None

@@ -156,6 +156,15 @@ def test_a_rule_that_was_lost_is_shown(tmp_path: Path) -> None:
     assert "Not judged yet: states" in Page(tmp_path / "index.html").text
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "drsr-data-docs/0"}'])
+def test_a_file_in_the_folder_that_is_no_page_of_ours(tmp_path: Path, findings: list[Finding], content: str) -> None:
+    (tmp_path / "policy.json").write_text(content)
+    mine = [finding for finding in findings if finding.dataset == "labels"]
+    with pytest.raises(SettingsError, match=r"policy\.json: is no page of Data Docs"):
+        write_docs(tmp_path, mine, "here", WHEN)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.json"]
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path, findings: list[Finding]) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SettingsError, match="cannot be written to"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,27 @@ def test_judging_calls_nobody_and_prints_nothing() -> None:
     rules = sum(len(part.rules) for part in SUITES["labels"].parts)
     assert done.stdout == f"{rules} True\n"
     assert done.stderr == ""
+
+
+_WITHOUT = """
+import sys
+
+sys.modules["great_expectations"] = sys.modules["pandas"] = None
+from drsr.offline.catalog.migrations import open_catalog
+from expectations.__main__ import main
+
+open_catalog("sqlite:///catalog.sqlite", create=True).close()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("datasets", [[], ["labels"]])
+def test_without_the_library_it_says_what_to_install(tmp_path: Path, datasets: list[str]) -> None:
+    command = [sys.executable, "-c", _WITHOUT, *datasets]
+    environment = os.environ | {"DRSR_CATALOG_URL": "sqlite:///catalog.sqlite", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
+    assert done.returncode == 2
+    assert "pip install 'drsr[flows]'" in done.stderr
 
 
 def test_the_frames_of_the_tests_are_those_of_the_suites() -> None:
