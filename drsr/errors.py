@@ -129,10 +129,13 @@ class NotOnline(FeatureViewError):
 class AlignmentError(DrsrError):
     """Token spans cannot be made exact; the request stays unchanged."""
 
-    def __init__(self, what: str, *, where: str | None = None, content: int | None = None) -> None:
-        """`content` is the position of the text in the batch that was to be encoded."""
+    def __init__(
+        self, what: str, *, where: str | None = None, content: int | None = None, message: int | None = None
+    ) -> None:
+        """`content` is the position of the text in the batch to be encoded, `message` that of its message, if any."""
         super().__init__(what, where=where if content is None else f"content {content}")
         self.content = content
+        self.message = message
 
 
 class BackboneError(DrsrError):

@@ -98,9 +98,9 @@ class _Pieces:
         self._tokenizer = tokenizer
         self._ids: list[TokenIds | None] = [tokenizer.lead]
         self._contents: list[str] = []
-        self._owners: list[str] = []
-        self.owner = ""
-        """What the contents that come next belong to, for complaints."""
+        self._owners: list[str | int] = []
+        self.owner: str | int = ""
+        """What the contents that come next belong to, for complaints: a message by its index."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -121,7 +121,10 @@ class _Pieces:
         except AlignmentError as error:
             if error.content is None:
                 raise
-            raise AlignmentError(error.what, where=self._owners[error.content]) from error
+            owner = self._owners[error.content]
+            if isinstance(owner, int):
+                raise AlignmentError(error.what, where=f"message {owner}", message=owner) from error
+            raise AlignmentError(error.what, where=owner) from error
         ids = [piece if piece is not None else next(encoded) for piece in self._ids]
         starts = [0]
         for piece in ids:
@@ -144,7 +147,7 @@ def render(request: Request, tokenizer: Tokenizer) -> Rendering:
         _add_message(pieces, request.system, -1, {})
     for index, message in enumerate(request.messages):
         start = len(pieces)
-        pieces.owner = f"message {index}"
+        pieces.owner = index
         _add_message(pieces, message, index, part_pieces)
         message_pieces.append(range(start, len(pieces)))
     pieces.frame(_GENERATION_PROMPT)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import drsr
-from drsr.candidates import RULE_VERSION, Candidate, IneligibleReason
+from drsr.candidates import RULE_VERSION, Candidate
 from drsr.contracts import Tokenizer
 from drsr.errors import AlignmentError, RequestError
 from drsr.offline.artifacts import ArtifactStore
@@ -29,6 +29,7 @@ from drsr.offline.catalog.frozen import (
 )
 from drsr.offline.catalog.records import finish_run, start_run
 from drsr.offline.catalog.statements import storable_text
+from drsr.offline.readable_part import why_unusable
 from drsr.offline.states import FrozenState, FrozenTrajectory, freeze_trajectory, request_hash, rule_hash
 from drsr.offline.trajectories import Trajectory
 from drsr.rendering import RENDERER_VERSION, Rendering
@@ -36,8 +37,6 @@ from drsr.view import Caps
 
 BATCH = 64
 """Trajectories per transaction: a killed process loses at most the work on these."""
-
-UNREADABLE = "unreadable"
 
 Progress = Callable[[int, int], None]
 """Called with trajectories done and trajectories in all."""
@@ -54,6 +53,8 @@ class FreezeSummary(NamedTuple):
     """Trajectories that gave none, by reason."""
     up_to_date: int
     """Trajectories that were frozen before."""
+    cut_short: int = 0
+    """Trajectories with states whose later messages could not be used."""
 
 
 def freezing_rule(tokenizer: Tokenizer, caps: Caps) -> FreezingRule:
@@ -80,7 +81,7 @@ def freeze(
     with catalog.writing() as connection:
         run_id = start_run(connection, "freeze", source, drsr.__version__)
     reasons: Counter[str] = Counter()
-    done, states, last = 0, 0, 0
+    done, states, cut_short, last = 0, 0, 0, 0
     while True:
         with catalog.reading() as connection:
             batch = unfrozen(connection, rule, source, after=last, limit=BATCH)
@@ -94,9 +95,10 @@ def freeze(
         last = batch[-1].id
         done += len(batch)
         states += sum(len(result.states) for result in found)
+        cut_short += sum(result.why_cut is not None and result.why_none is None for result in found)
         reasons.update(result.why_none.partition(":")[0] for result in found if result.why_none is not None)
         progress(done, max(done, waiting))
-    summary = FreezeSummary(done, states, dict(sorted(reasons.items())), current - waiting)
+    summary = FreezeSummary(done, states, dict(sorted(reasons.items())), current - waiting, cut_short)
     with catalog.writing() as connection:
         finish_run(connection, run_id, summary._asdict())
     return summary
@@ -108,10 +110,8 @@ def _freeze_one(
     trajectory = Trajectory.from_json(artifacts.get(item.blob))
     try:
         return freeze_trajectory(trajectory, tokenizer, caps)
-    except RequestError as error:
-        return FrozenTrajectory(0, (), f"{UNREADABLE}: {error}")
-    except AlignmentError as error:
-        return FrozenTrajectory(0, (), f"{IneligibleReason.ALIGNMENT_FAILURE}: {error}")
+    except (RequestError, AlignmentError) as error:
+        return FrozenTrajectory(0, (), why_unusable(error))
 
 
 def _record(frozen: FrozenState) -> StateRecord:

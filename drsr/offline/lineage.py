@@ -38,10 +38,10 @@ from drsr.offline.lineage_rows import (
     read_states,
     view_of,
 )
+from drsr.offline.readable_part import read_beginning
 from drsr.offline.states import request_hash
 from drsr.offline.train import run_key
 from drsr.offline.trajectories import Trajectory
-from drsr.request import read_request
 
 FORMAT = "drsr-lineage/1"
 _ROUNDING = 1e-9
@@ -210,7 +210,7 @@ def _trajectory_problems(artifacts: ArtifactStore, states: Sequence[StateRows]) 
         if trajectory.content_hash != cut[0].content_hash:
             problems.append(f"trajectory {cut[0].source}/{cut[0].external_id} is not the one that was ingested")
             continue
-        request = read_request(trajectory.request, protocol=trajectory.protocol)
+        request, _ = read_beginning(trajectory)
         for state in cut:
             before = request.with_messages(request.messages[: state.decision_index])
             of = UnfrozenTrajectory(0, state.source, state.external_id, state.content_hash, blob)

@@ -3,8 +3,9 @@
 A decision is the moment before an assistant message. It is eligible when freezing its request gives three or four
 candidates. The states are the eligible decisions at the quantiles 1/3, 2/3 and 1.
 
-Everything is derived from one tokenization of the whole trajectory: the request before a decision renders to a prefix
-of the trajectory's own tokens, so the cost is linear in the trajectory's length however many decisions it has.
+Everything is derived from one tokenization of the whole trajectory, as far as it can be read: the request before a
+decision renders to a prefix of the trajectory's own tokens, so the cost is linear in the trajectory's length however
+many decisions it has.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from drsr.candidates import (
 )
 from drsr.contracts import Tokenizer
 from drsr.history import RECENT_STEPS, History, Step, read_history, removal
+from drsr.offline.readable_part import readable_part
 from drsr.offline.trajectories import Trajectory
 from drsr.parts import Message
 from drsr.protocol import violations
-from drsr.rendering import Rendering, render
-from drsr.request import Request, read_request
+from drsr.rendering import Rendering
+from drsr.request import Request
 from drsr.view import Caps, longest_view, possible_starts
 
 QUANTILES = (1 / 3, 2 / 3, 1.0)
@@ -59,6 +61,8 @@ class FrozenTrajectory(NamedTuple):
     states: tuple[FrozenState, ...]
     why_none: str | None
     """Why no decision is eligible; None where one is."""
+    why_cut: str | None = None
+    """What is wrong with the message from which on nothing could be used; None where all of it could."""
 
 
 def rule_hash(caps: Caps) -> str:
@@ -73,14 +77,13 @@ def request_hash(request: Request) -> str:
 
 
 def freeze_trajectory(trajectory: Trajectory, tokenizer: Tokenizer, caps: Caps) -> FrozenTrajectory:
-    """Freeze the states of one trajectory. Raises RequestError or AlignmentError where it cannot be read."""
-    request = read_request(trajectory.request, protocol=trajectory.protocol, where=trajectory.external_id)
+    """Freeze the states of one trajectory. Raises RequestError or AlignmentError where no part of it can be read."""
+    request, rendering, why_cut = readable_part(trajectory, tokenizer)
     history = read_history(request)
-    rendering = render(request, tokenizer)
     lead = len(tokenizer.lead)
     eligible = eligible_decisions(history, rendering, lead, caps.context)
     if not eligible:
-        return FrozenTrajectory(0, (), _why_none(history, rendering, lead, caps.context))
+        return FrozenTrajectory(0, (), why_cut or _why_none(history, rendering, lead, caps.context), why_cut)
     states = []
     for ordinal, quantile in chosen_ordinals(len(eligible)):
         decision = eligible[ordinal]
@@ -88,7 +91,7 @@ def freeze_trajectory(trajectory: Trajectory, tokenizer: Tokenizer, caps: Caps) 
         if isinstance(state, Ineligible):  # the two ways to tell must agree, or states would be lost silently
             raise AssertionError(f"decision {decision} of {trajectory.external_id} was counted as eligible: {state}")
         states.append(FrozenState(decision, ordinal, quantile, state, request.messages[decision]))
-    return FrozenTrajectory(len(eligible), tuple(states), None)
+    return FrozenTrajectory(len(eligible), tuple(states), None, why_cut)
 
 
 def chosen_ordinals(eligible: int) -> list[tuple[int, float]]:

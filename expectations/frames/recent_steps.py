@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from drsr.history import RECENT_STEPS, read_history
+from drsr.offline.readable_part import read_beginning
 from drsr.offline.trajectories import Trajectory
-from drsr.request import read_request
 
 
 def first_recent_steps(trajectory: Trajectory, decisions: Iterable[int]) -> dict[int, int]:
@@ -15,7 +15,7 @@ def first_recent_steps(trajectory: Trajectory, decisions: Iterable[int]) -> dict
 
     Complete is, at that time, a Step whose results all came before the decision. -1 where there are no two of them.
     """
-    request = read_request(trajectory.request, protocol=trajectory.protocol, where=trajectory.external_id)
+    request, _ = read_beginning(trajectory)
     complete = sorted((step.last_message, step.index) for step in read_history(request).steps if step.complete)
     found = {}
     for decision in decisions:

@@ -133,3 +133,24 @@ def test_a_trajectory_that_cannot_be_tokenized_is_told_and_the_others_go_on(
     summary = freeze(catalog, artifacts, tokenizer, CAPS)
     assert (summary.frozen, summary.states, summary.without_states) == (2, 3, {"alignment_failure": 1})
     assert read_status(catalog, freezing_rule(tokenizer, CAPS)).without_states == {"alignment_failure": 1}
+
+
+class IncompleteTokenizer(ScriptedTokenizer):
+    """A double that cannot encode one word, and says in which text."""
+
+    def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
+        for index, text in enumerate(texts):
+            if "unspeakable" in text:
+                raise AlignmentError("no piece for a word", content=index)
+        return super().encode_contents(texts)
+
+
+def test_states_before_a_message_that_cannot_be_tokenized_are_frozen(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
+) -> None:
+    broken = chat(1, steps=9)
+    broken["messages"][-2]["content"] += " unspeakable"  # the last tool output, before the last answer
+    write_json(tmp_path / "runs" / "x.json", broken)
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="runs")
+    summary = freeze(catalog, artifacts, IncompleteTokenizer(), CAPS)
+    assert summary == FreezeSummary(1, 3, {}, 0, cut_short=1)

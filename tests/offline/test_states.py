@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.candidates import DecisionState, freeze
+from drsr.contracts import TokenIds
+from drsr.errors import AlignmentError, RequestError
 from drsr.history import read_history
 from drsr.offline.states import (
     chosen_ordinals,
@@ -19,9 +22,10 @@ from drsr.offline.states import (
     rule_hash,
 )
 from drsr.offline.trajectories import Trajectory
-from drsr.rendering import render
+from drsr.rendering import render, render_output
 from drsr.request import Protocol, Request, read_request
 from drsr.view import Caps
+from drsr.wire.json_values import MAX_REQUEST_CHARACTERS
 from tests.strategies import PROTOCOLS, arbitrary_requests, valid_requests
 
 TOKENIZER = ScriptedTokenizer()
@@ -118,7 +122,7 @@ def test_the_states_do_not_depend_on_outcomes() -> None:
 )
 def test_a_trajectory_without_states_says_why(trajectory: Trajectory, reason: str) -> None:
     frozen = freeze_trajectory(trajectory, TOKENIZER, CAPS)
-    assert frozen == (0, (), reason)
+    assert frozen == (0, (), reason, None)
 
 
 def test_an_aborted_call_protects_its_step_and_no_more() -> None:
@@ -138,6 +142,95 @@ def test_a_result_without_a_call_ends_the_eligible_decisions() -> None:
     frozen = freeze_trajectory(trajectory, TOKENIZER, CAPS)
     assert frozen.eligible == 4
     assert messages[frozen.states[-1].decision]["content"] == "step 8"
+
+
+class IncompleteTokenizer(ScriptedTokenizer):
+    """A double without a piece for U+007F."""
+
+    def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
+        for index, text in enumerate(texts):
+            if "\x7f" in text:
+                raise AlignmentError("no piece for the byte 0x7F", content=index)
+        return super().encode_contents(texts)
+
+
+INCOMPLETE = IncompleteTokenizer()
+
+
+def usable_one_by_one(trajectory: Trajectory) -> list[int]:
+    """The slow obvious twin for runs that cannot be used to their end: each decision is read and frozen on its own."""
+    messages, usable = trajectory.request["messages"], []
+    for index, message in enumerate(messages):
+        try:
+            before = read_request({**trajectory.request, "messages": messages[:index]}, protocol=trajectory.protocol)
+            output = read_request({"messages": [message]}, protocol=trajectory.protocol).messages[0]
+            render_output(output, INCOMPLETE)
+        except (RequestError, AlignmentError):
+            continue
+        is_decision = output.role == "assistant" and index >= read_history(before).prefix_length
+        if is_decision and isinstance(freeze(before, INCOMPLETE, CAPS.context), DecisionState):
+            usable.append(index)
+    return usable
+
+
+def spoilt(message: dict[str, Any], how: str) -> dict[str, Any]:
+    match how:
+        case "untokenizable":
+            return {**message, "content": "a control character: \x7f"}
+        case "unknown role":
+            return {**message, "role": "narrator"}
+        case "too large":
+            return {**message, "content": "x" * MAX_REQUEST_CHARACTERS}
+    return {**message, "content": "half a pair: \ud800"}
+
+
+@pytest.mark.parametrize("how", ["untokenizable", "unknown role", "too large", "lone surrogate"])
+@pytest.mark.parametrize("place", [0, 11, 12, 21, 39, 40])
+def test_a_message_that_cannot_be_used_takes_no_decision_before_it(how: str, place: int) -> None:
+    trajectory = run_of(20)
+    messages = trajectory.request["messages"]
+    messages[place] = spoilt(messages[place], how)
+    frozen = freeze_trajectory(trajectory, INCOMPLETE, CAPS)
+    usable = usable_one_by_one(trajectory)
+    assert frozen.eligible == len(usable) == {0: 0, 11: 0, 12: 1, 21: 5, 39: 14, 40: 15}[place]
+    assert [state.decision for state in frozen.states] == [
+        usable[at] for at, _ in chosen_ordinals(len(usable)) if usable
+    ]
+    assert f"message {place}" in str(frozen.why_cut)
+    assert frozen.why_none == (None if usable else frozen.why_cut)
+    for state in frozen.states:
+        whole = next(s for s in _all_states(run_of(20)) if s[0] == state.decision)
+        assert (state.decision, request_hash(state.state.history.request), state.state.candidates) == whole
+
+
+def _all_states(trajectory: Trajectory) -> list[tuple[int, str, Any]]:
+    """Every eligible decision of a sound run, frozen from its own request."""
+    request = read_request(trajectory.request, protocol=trajectory.protocol)
+    found = []
+    for step in read_history(request).steps:
+        state = freeze(request.with_messages(request.messages[: step.message]), INCOMPLETE, CAPS.context)
+        if isinstance(state, DecisionState):
+            found.append((step.message, request_hash(state.history.request), state.candidates))
+    return found
+
+
+def test_the_first_of_several_messages_that_cannot_be_used_ends_the_part() -> None:
+    trajectory = run_of(20)
+    messages = trajectory.request["messages"]
+    messages[30] = spoilt(messages[30], "untokenizable")
+    messages[20] = spoilt(messages[20], "untokenizable")
+    messages[36] = spoilt(messages[36], "unknown role")
+    frozen = freeze_trajectory(trajectory, INCOMPLETE, CAPS)
+    assert frozen.eligible == len(usable_one_by_one(trajectory)) == 5
+    assert frozen.why_cut == "alignment_failure: message 20: no piece for the byte 0x7F"
+
+
+def test_what_stands_outside_the_messages_is_no_messages_fault() -> None:
+    for tools, error in (("hammer", RequestError), ([{"name": "\x7f"}], AlignmentError)):
+        trajectory = run_of(20)
+        trajectory.request["tools"] = tools
+        with pytest.raises(error):
+            freeze_trajectory(trajectory, INCOMPLETE, CAPS)
 
 
 def test_the_rule_hash_depends_on_the_context_cap_alone_of_the_caps() -> None:

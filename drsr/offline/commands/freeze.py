@@ -51,4 +51,6 @@ def run(options: argparse.Namespace) -> int:
     print(f"{summary.frozen:,} trajectories frozen: {summary.states:,} decision states")
     for reason, count in summary.without_states.items():
         print(f"  {count:,} without an eligible decision: {reason}")
+    if summary.cut_short:
+        print(f"  {summary.cut_short:,} used up to a message that cannot be read or tokenized")
     return 0
