@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
@@ -19,6 +20,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from drsr.errors import CatalogUnreachable, MissingExtra, SettingsError
 from drsr.offline.catalog.failures import translator
+from drsr.redaction import take_apart
 from drsr.settings import redacted
 
 LOCK_SECONDS = 60
@@ -93,6 +95,7 @@ def parse_url(catalog_url: str) -> URL:
             f"{redacted(catalog_url)!r} is not a catalog URL", hint="use sqlite:///PATH or postgresql://USER@HOST/NAME"
         ) from None
     if backend in ("postgresql", "postgres"):
+        _refuse_torn_password(url, catalog_url)
         return url.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
         raise SettingsError(
@@ -101,6 +104,20 @@ def parse_url(catalog_url: str) -> URL:
     if url.database in (None, "", ":memory:"):
         raise SettingsError("a catalog in memory would be lost at once", hint="use sqlite:///PATH")
     return url
+
+
+def _refuse_torn_password(url: URL, catalog_url: str) -> None:
+    """An @ in a password ends it too early: the rest would be taken for the host, and the driver prints hosts."""
+    parts = take_apart(catalog_url)
+    password = "" if url.password is None else f":{url.password}"
+    if parts is None:
+        return
+    if "?" in parts.userinfo or unquote(parts.userinfo) != f"{url.username or ''}{password}":
+        raise SettingsError(
+            "it cannot be told where the password of the catalog's URL ends: it holds an @ or a ?",
+            where=redacted(catalog_url),
+            hint="percent-encode them in the password and in parameters: @ as %40, / as %2F, ? as %3F",
+        )
 
 
 def sqlite_path(url: URL) -> Path | None:

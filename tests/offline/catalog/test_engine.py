@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from drsr.errors import CatalogRevisionMismatch, CatalogUnreachable, SettingsError
 from drsr.offline.catalog import engine
-from drsr.offline.catalog.engine import Catalog, connect
+from drsr.offline.catalog.engine import Catalog, connect, parse_url
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Source, TrajectoryReward
 
@@ -149,6 +149,44 @@ def test_a_server_that_is_not_there() -> None:
         open_catalog("postgresql://me:hunter2@127.0.0.1:9/name?password=hunter3")
     assert "postgresql://me:***@127.0.0.1:9/name" in str(refusal.value)
     assert "hunter" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:p@ssw0rdSECRET@127.0.0.1:9/x",
+        "postgresql+psycopg://me:p@SECRET/SECRET@127.0.0.1:9/x",
+        "postgresql://me:p@SECRET?SECRET@127.0.0.1:9/x",
+        "postgresql://me:p@SECRET:SECRET@127.0.0.1:9/x",
+        "postgresql://me:p@SECRET@SECRET@127.0.0.1:9/x",
+        "postgresql://127.0.0.1:9/x?password=p@SECRET",
+    ],
+)
+def test_no_piece_of_a_password_with_an_at_sign_is_taken_for_the_host(url: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        connect(url, create=False)
+    assert "SECRET" not in str(refusal.value)
+
+
+def test_a_torn_password_gets_advice() -> None:
+    with pytest.raises(SettingsError, match=r"postgresql://me:\*\*\*@host/x: .*\n.*@ as %40"):
+        connect("postgresql://me:p@ss@host/x", create=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "username", "password", "host"),
+    [
+        ("postgresql://me:p%40ss@host/x", "me", "p@ss", "host"),
+        ("postgresql://me@corp:p%2Fw@host/x", "me@corp", "p/w", "host"),
+        ("postgresql://me:p/w@host/x", "me", "p/w", "host"),
+        ("postgresql://me:@host/x", "me", "", "host"),
+        ("postgresql://me@/x?host=/tmp", "me", None, None),
+        ("postgresql:///x", None, None, None),
+    ],
+)
+def test_passwords_that_can_be_told(url: str, username: str | None, password: str | None, host: str | None) -> None:
+    parsed = parse_url(url)
+    assert (parsed.username, parsed.password, parsed.host) == (username, password, host)
 
 
 def test_a_database_that_is_not_there(database: str, catalog_url: str) -> None:
