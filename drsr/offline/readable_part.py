@@ -52,7 +52,7 @@ def read_beginning(trajectory: Trajectory) -> tuple[Request, RequestError | None
         return read_request(body, protocol=trajectory.protocol, where=trajectory.external_id)
 
     def beginning(length: int) -> Request:
-        return read({**trajectory.request, "messages": messages[:length]})
+        return read({**trajectory.request, "messages": trajectory.request["messages"][:length]})
 
     def is_unreadable(length: int) -> bool:
         try:
