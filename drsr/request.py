@@ -82,7 +82,7 @@ def read_request(body: Any, *, protocol: Protocol | None = None, where: str | No
                 where=f"{place}message {index}",
                 hint="for an SDK object call its model_dump(exclude_none=True) first",
             )
-        wires.append(checked(message, f"{place}message {index}"))
+        wires.append(checked.message(message, f"{place}message {index}"))
     rest = None
     if fields is not None:
         rest = {
@@ -121,7 +121,7 @@ def read_output(body: Any, protocol: Protocol, *, where: str) -> Message:
     """Read one assistant message that stands alone, in the protocol of the request it answers."""
     if not isinstance(body, dict):
         raise RequestError(f"a {type(body).__name__}, not an assistant message", where=where)
-    message: Message = _WIRE[protocol].read_message(CheckedCopy()(body, where), where)
+    message: Message = _WIRE[protocol].read_message(CheckedCopy().message(body, where), where)
     if message.role != "assistant":
         raise RequestError(f"a message of role {message.role}, not of the assistant", where=where)
     return message

@@ -188,6 +188,53 @@ def test_many_messages_that_are_too_large_together_are_refused() -> None:
         read_request([{"role": "user", "content": part}] * 8)
 
 
+SCREENSHOT = "iVBORw0KGgo" * 110_000
+"""As long as an image of 0.9 MB in base64."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message"),
+    [
+        ("openai", {"role": "user", "content": [{"type": "image_url", "image_url": {"url": SCREENSHOT}}]}),
+        (
+            "anthropic",
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "t",
+                        "content": [{"type": "image", "source": {"type": "base64", "data": SCREENSHOT}}],
+                    }
+                ],
+            },
+        ),
+    ],
+)
+def test_images_do_not_count_towards_the_size_of_what_is_tokenized(protocol: Protocol, message: Any) -> None:
+    body = {"messages": [USER] + [message] * 12}
+    assert read_request(body, protocol=protocol).to_wire() == body
+    with pytest.raises(RequestTooLarge, match="^message 56: more than 67,108,864 characters of images"):
+        read_request({"messages": [USER] + [message] * 60}, protocol=protocol)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "text", "text": SCREENSHOT}],
+        [{"type": SCREENSHOT}],
+        [{"type": "tool_use", "id": "t", "name": "see", "input": {"type": "image", "content": [{"type": SCREENSHOT}]}}],
+        [{SCREENSHOT: 1, "type": "image"}],
+        SCREENSHOT,
+    ],
+    ids=range(5),
+)
+def test_what_is_rendered_counts_whatever_it_looks_like(content: Any) -> None:
+    message = {"role": "assistant", "content": content}
+    with pytest.raises(RequestTooLarge, match="^message 7: more than 8,388,608 characters"):
+        read_request({"messages": [USER] + [message] * 12}, protocol="anthropic")
+
+
 def test_the_fields_count_towards_the_size() -> None:
     with pytest.raises(RequestTooLarge, match="^field 'tools': "):
         read_request({"messages": [USER], "tools": ["x" * (MAX_REQUEST_CHARACTERS + 1)]})

@@ -12,6 +12,9 @@ MAX_REQUEST_CHARACTERS = 8 * 1024 * 1024
 """About two million tokens, more than windows take. A larger request is refused before it is tokenized, which takes
 some 190 bytes of memory per character."""
 
+MAX_OPAQUE_CHARACTERS = 64 * 1024 * 1024
+"""What images, files and sound may take besides, as base64: it is carried along and never tokenized."""
+
 VALUE_CHARACTERS = 8
 """What every value counts besides its text: millions of empty ones take as much time and memory as a long text."""
 
@@ -22,25 +25,32 @@ MAX_INTEGER_BITS = 8_192
 """Larger integers cannot be printed in decimal by a default interpreter."""
 
 
+_RENDERED_BLOCKS = frozenset({"text", "refusal", "thinking", "tool_use", "tool_result"})
+"""Types of content blocks of which either protocol renders more than the type."""
+
+
 class CheckedCopy:
     """Copies JSON values: the caller's object stays the caller's. Counts the size of all that it copies."""
 
     def __init__(self) -> None:
         self.characters = 0
+        """All but the texts of opaque content."""
+        self.opaque_characters = 0
 
-    def __call__(self, value: Any, where: str, depth: int = 0) -> Any:
+    def message(self, message: dict[str, Any], where: str) -> dict[str, Any]:
+        """One message of a request; what its images and files hold is counted apart."""
+        return self._holding_blocks(message, where, 0)
+
+    def __call__(self, value: Any, where: str, depth: int = 0, opaque: bool = False) -> Any:
         self._count(VALUE_CHARACTERS, where)
         if isinstance(value, str):
-            return self._text(value, where)
+            return self._text(value, where, opaque)
         if isinstance(value, dict):
             self._check_depth(depth, where)
-            copied = {}
-            for key, item in value.items():
-                copied[self.key(key, where)] = self(item, where, depth + 1)
-            return copied
+            return {self.key(key, where): self(item, where, depth + 1, opaque) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             self._check_depth(depth, where)
-            return [self(item, where, depth + 1) for item in value]
+            return [self(item, where, depth + 1, opaque) for item in value]
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
@@ -63,8 +73,35 @@ class CheckedCopy:
             raise RequestError(f"an object's key is a {type(key).__name__}, not a string", where=where)
         return self._text(key, where)
 
-    def _text(self, text: str, where: str) -> str:
-        self._count(len(text), where)
+    def _holding_blocks(self, holder: dict[str, Any], where: str, depth: int) -> dict[str, Any]:
+        """A message, or a tool_result in one: an object whose `content` may be a list of blocks."""
+        self._count(VALUE_CHARACTERS, where)
+        copied = {}
+        for key, item in holder.items():
+            name = self.key(key, where)
+            if name == "content" and isinstance(item, (list, tuple)):
+                self._count(VALUE_CHARACTERS, where)
+                self._check_depth(depth + 1, where)
+                copied[name] = [self._block(block, where, depth + 2) for block in item]
+            else:
+                copied[name] = self(item, where, depth + 1)
+        return copied
+
+    def _block(self, block: Any, where: str, depth: int) -> Any:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if not isinstance(kind, str) or (kind in _RENDERED_BLOCKS and kind != "tool_result"):
+            return self(block, where, depth)
+        if kind == "tool_result":
+            self._check_depth(depth, where)
+            return self._holding_blocks(block, where, depth)
+        self._count(len(kind), where)  # which is rendered in the block's place
+        return self(block, where, depth, opaque=True)
+
+    def _text(self, text: str, where: str, opaque: bool = False) -> str:
+        if opaque:
+            self._count_opaque(len(text), where)
+        else:
+            self._count(len(text), where)
         if not text.isascii():
             try:
                 text.encode("utf-8")
@@ -83,6 +120,15 @@ class CheckedCopy:
                 f"more than {MAX_REQUEST_CHARACTERS:,} characters in one request",
                 where=where,
                 hint="no language model's window is that large; shorten the message, or leave this request alone",
+            )
+
+    def _count_opaque(self, characters: int, where: str) -> None:
+        self.opaque_characters += characters
+        if self.opaque_characters > MAX_OPAQUE_CHARACTERS:
+            raise RequestTooLarge(
+                f"more than {MAX_OPAQUE_CHARACTERS:,} characters of images, files or sound in one request",
+                where=where,
+                hint="hand them over by URL or id, or leave this request alone",
             )
 
     @staticmethod
