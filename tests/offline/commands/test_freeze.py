@@ -19,7 +19,8 @@ def test_what_waits_is_frozen_once(drsr: Drsr, tmp_path: Path) -> None:
     assert "2 trajectories frozen: " in first.out
     assert "1 without an eligible decision: too_few_candidates" in first.out
     assert drsr("freeze", "--source", "runs").out == "nothing to freeze: all 2 trajectories are frozen\n"
-    assert drsr("freeze", "--json").json == {"frozen": 0, "states": 0, "without_states": {}, "up_to_date": 2}
+    nothing = {"frozen": 0, "states": 0, "without_states": {}, "up_to_date": 2, "cut_short": 0}
+    assert drsr("freeze", "--json").json == nothing
 
 
 @pytest.mark.parametrize("command", ["freeze", "label", "plan"])
