@@ -11,7 +11,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test fuzz lint format benchmarks clean
+.PHONY: help demo repro sample test fuzz lint format benchmarks clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -24,14 +24,18 @@ help:            ## this list
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: .venv/installed    ## fetch the embedded language model, measure deletion harm, ingest and freeze the sample corpus
+demo: .venv/installed    ## from recorded runs to a policy that prunes, on the sample corpus, through the nightly flow
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.demo
+
+repro: .venv/installed   ## the same stages by DVC, whatever changed of them
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/dvc repro
+
+sample: export DRSR_CATALOG_URL := sqlite:///$(CURDIR)/var/sample/catalog.sqlite
+sample: export DRSR_ARTIFACT_ROOT := $(CURDIR)/var/sample/artifacts
+sample: .venv/installed  ## measure the sample corpus anew and bundle its labels and features (ten minutes on two cores)
 	$(BIN)/drsr backbone fetch smollm2-135m
-	$(BIN)/drsr inspect drsr/offline/samples/request.json
-	$(BIN)/drsr harm
-	$(BIN)/drsr ingest
-	$(BIN)/drsr freeze
-	$(BIN)/drsr label --limit 2 --workers 2
-	$(BIN)/drsr status
+	$(BIN)/drsr run --until featurize --workers 2
+	$(BIN)/python -m flows.sample --make
 
 test: .venv/installed    ## all tests, as CI runs them
 	$(BIN)/drsr backbone fetch smollm2-135m
@@ -50,4 +54,4 @@ format: .venv/installed  ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 clean:           ## remove what the commands made here; the fetched language model stays in its cache
-	rm -rf .venv var build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv var exports samples/measured build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from drsr.errors import InputError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.feature_views import DEFAULT_VIEW
 from drsr.offline.params import PARAMS_FILE, load_params
 from drsr.offline.stage_exports import Exporter, StageExport
 from drsr.settings import load_settings
@@ -29,7 +30,7 @@ class Recorded(NamedTuple):
     """DVC's hash of every output by its path."""
 
 
-def record(stage: str) -> Recorded:
+def record(stage: str, labeler: str = "default", view: str = DEFAULT_VIEW) -> Recorded:
     """Export what a stage made and commit it. Call it in the order of dvc.yaml, right after the stage succeeded.
 
     The repository is the working directory, as for `dvc` itself: DVC looks up part of its paths from there.
@@ -43,6 +44,8 @@ def record(stage: str) -> Recorded:
             ArtifactStore(settings.artifact_root),
             load_params(repository / PARAMS_FILE),
             repository / EXPORTS,
+            labeler,
+            view,
             may_replace=True,
         )
         export = exporter.export(stage)
