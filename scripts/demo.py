@@ -1,4 +1,4 @@
-"""`make demo`: the whole pipeline on the sample corpus, from recorded runs to a policy that prunes, and what to look at.
+"""`make demo`: the whole pipeline on the sample corpus, from recorded runs to a policy that prunes, and its reports.
 
 Each step is a command that a person can type; it is shown before it runs. Run again, the nightly run finds nothing new,
 and what it led to is still there.

@@ -57,7 +57,7 @@ def ending(example: PrunedExample, decision: Decision, threshold: float | None) 
     names = " and ".join(block["block"] for block in decision.receipt["removed"])
     lines = [
         f"An example: run {example.run}, a request of {decision.tokens_before:,} tokens from the validation split.",
-        f"The policy removes {names}, {decision.tokens_saved:,} tokens ({decision.tokens_saved / _before(decision):.1%}):",
+        f"The policy removes {names}, {decision.tokens_saved:,} tokens ({example.removal:.1%} of the request):",
         *(textwrap.indent(line, "    ") for line in removed_text(decision)),
         f"Predicted risk that this is unsafe: {chosen['unsafe_score']:.3f}; the policy takes up to {threshold:.3f}.",
         f"Measured harm: {example.harm:+.3f} nats per token, the output that really followed became "
@@ -92,10 +92,6 @@ def look_next(wheel: Path) -> str:
         ("docs/guides/use-a-policy.md", "from here to an agent that prunes"),
     )
     return "\n".join(["Where to look next:", *(f"  {what:<28}{why}".rstrip() for what, why in rows)])
-
-
-def _before(decision: Decision) -> int:
-    return decision.tokens_before or 1
 
 
 def _text(content: Any) -> str:
