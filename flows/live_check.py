@@ -50,7 +50,9 @@ class Agreement(NamedTuple):
         return self.states > 0 and self.harm <= LARGEST_HARM and self.features <= LARGEST_FEATURE
 
 
-def measure_again(settings: Settings, folder: Path, states: int, corpus: Path = samples.CORPUS) -> Path:
+def measure_again(
+    settings: Settings, folder: Path, states: int, corpus: Path = samples.CORPUS, source: str = "sandbox"
+) -> Path:
     """Measure about so many states of the corpus in a catalog below a folder; returns the folder of the exports."""
     from drsr.backbone.catalogue import load_backbone
     from drsr.offline.freeze import freeze
@@ -63,7 +65,7 @@ def measure_again(settings: Settings, folder: Path, states: int, corpus: Path = 
     caps = caps_for(backbone.window)
     artifacts = ArtifactStore(str(folder / "artifacts"))
     with open_catalog(f"sqlite:///{folder}/catalog.sqlite", create=True) as catalog:
-        ingest(catalog, artifacts, str(corpus), source="sandbox")
+        ingest(catalog, artifacts, str(corpus), source=source)
         freeze(catalog, artifacts, backbone.tokenizer, caps)
         scorer = TargetNll(backbone)
         label(catalog, artifacts, scorer, label_run(scorer, settings.dtype, caps, limit=states))
