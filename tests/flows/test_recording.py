@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,6 +161,31 @@ def test_a_clone_pulls_what_was_pushed(
         with_dvc(clone, lambda repo: repo.pull(remote=remote(repo, url), force=True))
         assert content(clone / "exports") == nights.exports[night]
         assert changed() == {}
+
+
+def test_the_guide_does_what_it_says(nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command of docs/guides/history.md, in a repository whose last night is not committed yet."""
+    repository = tmp_path / "repository"
+    git(nights.repository, "checkout", "--quiet", nights.revisions[1])
+    with_dvc(nights.repository, lambda repo: repo.checkout(force=True))
+    shutil.copytree(nights.repository, repository)
+    git(repository, "reset", "--quiet", "--soft", nights.revisions[0])
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "nobody")
+    text = (ROOT / "docs" / "guides" / "history.md").read_text()
+    blocks = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", blocks, re.MULTILINE)
+    assert len(commands) == 8
+    for line, shown in commands:
+        words = shlex.split(line.replace("/srv/dvc", str(tmp_path / "remote")))
+        command = [sys.executable, "-m", "dvc", *words[1:]] if words[0] == "dvc" else words
+        done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        if shown != "...\n":
+            assert done.stdout == shown, line
+    assert content(repository / "exports") == nights.exports[0]
+    pushed = [path for path in (tmp_path / "remote").rglob("*") if path.is_file()]
+    assert len(pushed) > len(STAGES)
 
 
 def remote(repo: Any, url: str) -> str:
