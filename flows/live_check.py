@@ -84,9 +84,9 @@ def compare(here: Path, there: Path) -> Agreement:
     for key, row in mine.items():
         if key not in labels or labels[key]["masks"] != row["masks"]:
             raise InputError(f"state {key} is not in the sample with these deletion sets", where=str(there))
-        for one, other in zip(_harms(row), _harms(labels[key]), strict=True):
-            sets, harm = sets + 1, max(harm, abs(one - other))
-            changed += (one > HARM_TOLERANCE) != (other > HARM_TOLERANCE)
+        for now, then in zip(_harms(row), _harms(labels[key]), strict=True):
+            sets, harm = sets + 1, max(harm, abs(now - then))
+            changed += (now > HARM_TOLERANCE) != (then > HARM_TOLERANCE)
     for key, row in _rows(place_of(here, "featurize")).items():
         one, other = (np.array(each["values"]) for each in (row, values[key]))
         features = max(features, float((np.abs(one - other) / np.maximum(1.0, np.abs(other))).max()))
