@@ -50,7 +50,7 @@ class Compaction:
     summary: str = ""
     until: int = 0
     """Messages before this one are summarised; 0: none."""
-    probed: int = -ROUNDS_BETWEEN
+    probed: int | None = None
     """Iteration of the last probe."""
 
 
@@ -69,8 +69,19 @@ class SelfCompact:
     trained: Trained = "no"
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK})
 
-    def __init__(self, counts: TokenCounts) -> None:
+    def __init__(
+        self,
+        counts: TokenCounts,
+        *,
+        first_iteration: int = FIRST_ITERATION,
+        prompt_tokens: int = PROMPT_TOKENS,
+        rounds_between: int = ROUNDS_BETWEEN,
+    ) -> None:
+        """The gates; `prompt_tokens` is for a window of 128K."""
         self._counts = counts
+        self._first_iteration = first_iteration
+        self._prompt_tokens = counts.share(prompt_tokens)
+        self._rounds_between = rounds_between
 
     def begin(self) -> Compaction:
         return Compaction()
@@ -79,8 +90,9 @@ class SelfCompact:
         history, ledger = read_history(request), Ledger()
         present = _reset(history, state)
         iteration, end = len(history.steps), end_of_finished(history)
-        due = iteration >= FIRST_ITERATION and iteration - state.probed >= ROUNDS_BETWEEN and end > state.until
-        if due and history.prefix_length and self._counts.request(present) >= self._counts.share(PROMPT_TOKENS):
+        rested = state.probed is None or iteration - state.probed >= self._rounds_between
+        due = iteration >= self._first_iteration and rested and end > state.until
+        if due and history.prefix_length and self._counts.request(present) >= self._prompt_tokens:
             state.probed = iteration
             text = conversation(present)
             if holds(ledger.paid(summariser.complete(Ask("rubric", _PROBE, text, 512))), text):

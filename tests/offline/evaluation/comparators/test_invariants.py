@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.offline import samples
-from drsr.offline.evaluation.checked import Checked, checked_rewrite
+from drsr.offline.evaluation.checked import Checked, added_violations, checked_rewrite
 from drsr.offline.evaluation.comparators.contract import Comparator, Keep
 from drsr.offline.evaluation.comparators.lre import LreModel
 from drsr.offline.evaluation.comparators.registry import comparators
@@ -20,7 +20,7 @@ from drsr.rendering import render
 from drsr.request import Protocol, Request, read_request
 from drsr.scripted_policy import scripted_policy
 from tests.offline.evaluation.long_run import long_run
-from tests.strategies import PROTOCOLS, aborted, eligible
+from tests.strategies import PROTOCOLS, aborted, arbitrary, eligible
 from tests.trajectory_files import recorded_runs
 
 TOKENIZER = ScriptedTokenizer()
@@ -98,6 +98,17 @@ def test_generated_requests_of_both_protocols(request: Request) -> None:
 def test_calls_that_were_never_answered(request: Request) -> None:
     for comparator in ALL.values():
         check(comparator, decisions(request)[-3:])
+
+
+@settings(max_examples=25)
+@given(arbitrary)
+def test_requests_that_are_broken_already_are_rewritten_or_fall_back(request: Request) -> None:
+    """Whatever comes in, nothing worse goes out, and nothing is raised."""
+    before = json.dumps(request.to_wire())
+    for comparator in ALL.values():
+        found = run(comparator, [request])[0]
+        assert not added_violations(request, found.request), comparator.name
+        assert json.dumps(request.to_wire()) == before, comparator.name
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
