@@ -41,7 +41,7 @@ def featurize_states(part: Part, view: str, processes: int) -> dict[str, Any]:
     return work_together(work, [order] * processes, lambda so_far: None)
 
 
-@task(name="featurize-shard", task_run_name="featurize {shard.number} of {shard.of}", tags=[GPU], **RETRIES)
+@task(name="featurize-shard", tags=[GPU], **RETRIES)
 def featurize_one(part: Part, shard: Shard, view: str) -> dict[str, Any]:
     """Compute one shard in this process."""
     with opened() as place:

@@ -39,7 +39,7 @@ def label_states(part: Part, labeler: str, processes: int, limit: int | None) ->
     return work_together(work, [order] * processes, lambda so_far: None)
 
 
-@task(name="label-shard", task_run_name="label {shard.number} of {shard.of}", tags=[GPU], **RETRIES)
+@task(name="label-shard", tags=[GPU], **RETRIES)
 def label_one(part: Part, shard: Shard, labeler: str) -> dict[str, Any]:
     """Measure one shard in this process."""
     with opened() as place:
