@@ -111,8 +111,8 @@ def main() -> int:
         share = growth(small, large)
         met = met and share <= MOST_SHARE
         print(
-            f"from {small.trajectories:,} to {large.trajectories:,} trajectories: a refresh takes longer by {share:.1%} of "
-            f"what the full run does (at most {MOST_SHARE:.0%})",
+            f"from {small.trajectories:,} to {large.trajectories:,} trajectories: a refresh takes longer by {share:.1%} "
+            f"of what the full run does (at most {MOST_SHARE:.0%})",
             file=sys.stderr if options.json else sys.stdout,
         )
     print(f"targets {'met' if met else 'MISSED'}", file=sys.stderr)
