@@ -111,7 +111,7 @@ def main() -> int:
         share = growth(small, large)
         met = met and share <= MOST_SHARE
         print(
-            f"from {small.trajectories:,} to {large.trajectories:,} trajectories: a refresh takes longer by {share:.1%} "
+            f"from {small.trajectories:,} to {large.trajectories:,} trajectories a refresh takes longer by {share:.1%} "
             f"of what the full run does (at most {MOST_SHARE:.0%})",
             file=sys.stderr if options.json else sys.stdout,
         )

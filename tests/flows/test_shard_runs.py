@@ -17,6 +17,7 @@ from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.claims import holder_lives
 from flows import fan_out, shard_runs
 from flows.parameters import EVERYTHING, FanOut
 from flows.shard_runs import CLAIM, ShardFailed, run_shards, shown_alive
@@ -136,7 +137,7 @@ def test_a_catalog_that_does_not_answer_gives_nobody_up(catalog: Catalog, monkey
 
 def test_a_flow_run_shows_itself_while_it_works(catalog: Catalog) -> None:
     with shown_alive(catalog, "some-run"), catalog.reading() as connection:
-        assert shard_runs.holder_lives(connection, CLAIM, "some-run") is True
+        assert holder_lives(connection, CLAIM, "some-run") is True
     assert claims(catalog) == 0
 
 
