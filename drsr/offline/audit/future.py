@@ -95,7 +95,7 @@ def audit_future(
 
 def check_future(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     """The policy's feature view, by the language model that it was read from."""
-    view = subject.traced.view
+    view = subject.view
     identity = view.identity
     backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
     order = subject.order

@@ -13,7 +13,7 @@ from drsr.view import caps_for
 
 def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     """The labeler's states, by the language model that measured them."""
-    labeler = subject.traced.labeler
+    labeler = subject.labeler
     identity = labeler.identity
     backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
     order, caps = subject.order, caps_for(backbone.window)

@@ -108,11 +108,11 @@ def _head(audit: Audit) -> Iterator[str]:
 
 
 def _severities(audit: Audit) -> str:
-    ordered = [*audit.failures, *(verdict for verdict in audit.verdicts if verdict.passed)]
     rows = [
-        f'<tr><td class="severity {verdict.severity}">{verdict.severity}</td><td>{escape(verdict.check)}</td>'
-        f'<td class="verdict {_word(verdict)}">{_word(verdict)}</td><td>{escape(verdict.detail)}</td></tr>'
-        for verdict in ordered
+        f'<tr><td class="severity {verdict.severity}">{verdict.severity}</td>'
+        f'<td class="check">{escape(verdict.check)}</td><td class="verdict {_word(verdict)}">{_word(verdict)}</td>'
+        f"<td>{escape(verdict.detail)}</td></tr>"
+        for verdict in audit.summary
     ]
     legend = "".join(f"<li><b>{severity}</b>: {meaning}</li>" for severity, meaning in _MEANING.items())
     head = "<tr><th>severity if it fails</th><th>check</th><th>verdict</th><th>found</th></tr>"
@@ -123,10 +123,9 @@ def _check(section: Section) -> str:
     check, verdicts = section.check, section.verdicts
     wrong = [verdict for verdict in verdicts if not verdict.passed]
     word = "failed" if wrong else "passed"
-    found = (wrong or verdicts) if len(verdicts) < 3 or wrong else ()
-    shown = [f"<dt>found</dt><dd>{escape(verdict.detail)}{_items(verdict)}</dd>" for verdict in found]
-    if not found:
-        shown = [f"<dt>found</dt><dd>all {len(verdicts)} hold; they are listed above, one by one</dd>"]
+    shown = [f"<dt>found</dt><dd>{escape(verdict.detail)}{_items(verdict)}</dd>" for verdict in verdicts]
+    if len(verdicts) > 1:
+        shown = [f"<dt>found</dt><dd>{len(verdicts) - len(wrong)} of {len(verdicts)} rules hold</dd>"]
     hints = dict.fromkeys(verdict.hint for verdict in wrong if verdict.hint)
     shown += [f"<dt>to do</dt><dd>{escape(hint)}</dd>" for hint in hints]
     return (
@@ -145,6 +144,8 @@ def _items(verdict: AuditVerdict) -> str:
 
 def _evidence(section: Section) -> str:
     """The plot or table of a check, where it got as far as having numbers."""
+    if len(section.verdicts) > 1:
+        return _rules(section.verdicts)
     evidence: Mapping[str, Any] = section.verdicts[0].evidence
     if not evidence:
         return ""
@@ -165,6 +166,17 @@ def _evidence(section: Section) -> str:
     elif name == split_reads.CHECK.name:
         plot = report_plots.reads(evidence)
     return "" if plot is None else f"<figure>{plot[0]}<figcaption>{escape(plot[1])}</figcaption></figure>"
+
+
+def _rules(verdicts: Sequence[AuditVerdict]) -> str:
+    """Every rule, one by one."""
+    rows = [
+        f'<tr><td class="check">{escape(verdict.check)}</td><td class="severity">{verdict.severity}</td>'
+        f'<td class="verdict {_word(verdict)}">{_word(verdict)}</td><td>{escape(verdict.detail)}</td></tr>'
+        for verdict in verdicts
+    ]
+    head = "<tr><th>rule</th><th>severity</th><th>verdict</th><th>judged</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _chain(links: Sequence[Mapping[str, Any]]) -> str:

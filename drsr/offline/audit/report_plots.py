@@ -114,7 +114,7 @@ def split_sizes(evidence: Mapping[str, Any]) -> tuple[str, str]:
             axis.set_xlabel(what)
 
     caption = (
-        "Trajectories of each split, and its states that the policy was made from: of the test split there are none."
+        "Trajectories of each split, and its states that the policy was made from: none of the test split may be there."
     )
     return _svg("splits", draw, 2, height=2.0), caption
 

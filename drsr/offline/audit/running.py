@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -34,11 +35,11 @@ CHECKS: tuple[Check, ...] = (
     normaliser.CHECK,
     calibration.CHECK,
     golden.CHECK,
-    data_rules.CHECK,
     future.CHECK,
     labels.CHECK,
+    data_rules.CHECK,
 )
-"""The quick ones first."""
+"""Single questions, the quick ones first; then the rules, which are many."""
 
 Progress = Callable[[Check, int, int], None]
 _PACKAGES = ("numpy", "torch", "transformers", "safetensors", "sqlalchemy", "pyarrow", "great_expectations")
@@ -73,6 +74,20 @@ class Audit(NamedTuple):
         """The worst first."""
         wrong = (verdict for verdict in self.verdicts if not verdict.passed)
         return tuple(sorted(wrong, key=lambda verdict: list(Severity).index(verdict.severity)))
+
+    @property
+    def summary(self) -> tuple[AuditVerdict, ...]:
+        """The severity table: what failed first, the worst of it before the rest; then what passed, rules as one."""
+        passed = []
+        for check, verdicts, _ in self.sections:
+            kept = [verdict for verdict in verdicts if verdict.passed]
+            if len(verdicts) > 1 and kept:
+                worst = min((verdict.severity for verdict in verdicts), key=list(Severity).index)
+                counts = Counter(verdict.check.partition(":")[0] for verdict in kept)
+                said = ", ".join(f"{count} of {dataset}" for dataset, count in counts.items())
+                kept = [AuditVerdict(check.name, worst, True, f"{len(kept)} rules: {said}")]
+            passed += kept
+        return (*self.failures, *passed)
 
     @property
     def passed(self) -> bool:
@@ -143,10 +158,10 @@ def describe(subject: AuditSubject) -> dict[str, str]:
                 "feature layout": numbers.layout_hash,
             }
         about["calibration"] = subject.calibration.calibration_key
-        about["training run"] = subject.traced.run.run_key
-        about["scorer weights"] = subject.traced.run.weights
-        about["labeler"] = subject.traced.labeler.name
-        about["feature view"] = subject.traced.view.shown
+        about["training run"] = subject.run.run_key
+        about["scorer weights"] = subject.run.weights
+        about["labeler"] = subject.labeler.name
+        about["feature view"] = subject.view.shown
         about["end of the hash chain"] = subject.lineage.links[-1].sha256 if subject.has_policy else "not published"
     except DrsrError as error:
         about["not readable"] = error.what

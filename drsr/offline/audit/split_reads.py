@@ -36,7 +36,7 @@ def check_split_reads(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     problems += _unaccounted(subject, reads)
     evidence = {
         "reads": [[read.split, read.purpose, read.read_at.isoformat(timespec="seconds")] for read in reads],
-        "trained_at": subject.traced.run.trained_at.isoformat(timespec="seconds"),
+        "trained_at": subject.run.trained_at.isoformat(timespec="seconds"),
         "calibrated_at": subject.calibration.calibrated_at.isoformat(timespec="seconds"),
     }
     if problems:
@@ -51,7 +51,7 @@ def check_split_reads(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
 
 def _unaccounted(subject: AuditSubject, reads: list[Read]) -> list[str]:
     """Frames that training and calibration must have seen, and that nobody is recorded to have read."""
-    run, calibration = subject.traced.run, subject.calibration
+    run, calibration = subject.run, subject.calibration
     needed = [
         ("train", "train", run.train_sets, run.trained_at),
         ("validation", "train", run.validation_sets, run.trained_at),

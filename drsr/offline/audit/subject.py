@@ -29,12 +29,14 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.releases import ReleaseRecord, find_release, latest_releases
 from drsr.offline.catalog.trained import (
     CalibrationRecord,
+    TrainingRecord,
     find_calibration,
     get_training_run,
     latest_calibrations,
 )
+from drsr.offline.feature_views import RegisteredView
 from drsr.offline.lineage import Link, Traced, read_lineage, trace
-from drsr.offline.lineage_rows import labeler_of, present_states, view_of
+from drsr.offline.lineage_rows import NamedLabeler, labeler_of, present_states, view_of
 from drsr.offline.train import load_trained
 from drsr.policy_description import LINEAGE_FILE
 from drsr.policy_folder import PolicyFiles
@@ -129,19 +131,37 @@ class AuditSubject:
         return self._once("calibration", self._find_calibration)
 
     @property
+    def run(self) -> TrainingRecord:
+        """The catalog's row of the training run that was calibrated."""
+        return self._once("run", self._find_run)
+
+    @property
+    def view(self) -> RegisteredView:
+        """The feature view that it was fitted on."""
+        with self.catalog.reading() as connection:
+            return view_of(connection, self.run.view_id)
+
+    @property
+    def labeler(self) -> NamedLabeler:
+        """The labeler whose labels it was fitted on."""
+        with self.catalog.reading() as connection:
+            return labeler_of(connection, self.run.labeler_id)
+
+    @property
     def state_keys(self) -> list[str]:
         """The states that the policy says it was made from; without a policy, those that there are now."""
         return self._once("state keys", self._read_state_keys)
 
     @property
     def traced(self) -> Traced:
-        """Everything behind the calibration, read again, every link computed again."""
+        """Everything behind the calibration, read again, every link computed again. Where a single row is so wrong that
+        no frame can be made of it, this is an error; what needs no frame is asked for above."""
         return self._once("traced", self._trace)
 
     @property
     def shipped_scorer(self) -> Ensemble:
         """The scorer that decides: the policy's own; without a policy the trained one."""
-        return self.policy.scorer if self.has_policy else load_trained(self.artifacts, self.traced.run)
+        return self.policy.scorer if self.has_policy else load_trained(self.artifacts, self.run)
 
     def backbone(self, name: str, dtype: str, identity: str) -> FrozenLM:
         """The language model of that identity; BackboneError where the one on this machine is another."""
@@ -207,14 +227,17 @@ class AuditSubject:
             )
         return found
 
+    def _find_run(self) -> TrainingRecord:
+        with self.catalog.reading() as connection:
+            return get_training_run(connection, self.calibration.training_run_id)
+
     def _trace(self) -> Traced:
         return trace(self.catalog, self.artifacts, self.calibration, self.state_keys)
 
     def _read_state_keys(self) -> list[str]:
         if not self.has_policy:
+            view, labeler = self.view, self.labeler
             with self.catalog.reading() as connection:
-                run = get_training_run(connection, self.calibration.training_run_id)
-                view, labeler = view_of(connection, run.view_id), labeler_of(connection, run.labeler_id)
                 return present_states(connection, view, labeler)
         keys = orjson.loads(self.artifacts.get(self.lineage.states))
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):

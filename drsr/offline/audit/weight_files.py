@@ -9,8 +9,6 @@ from drsr.backbone.catalogue import identity_of
 from drsr.errors import DrsrError
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.offline.catalog.trained import TrainingRecord, get_training_run
-from drsr.offline.lineage_rows import labeler_of, view_of
 from drsr.scorer.weights import FILE_NAME as SCORER_FILE
 from drsr.scorer.weights import scorer_bytes
 
@@ -32,8 +30,7 @@ def check_weight_files(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
             # Without its numbers it is not known which calibration and training it claims to come from.
             what = f"{error.where}: {error.what}" if error.where else error.what
             return failed(CHECK, f"the policy's files are not as listed: {what}", _HINT, [what])
-    calibration = subject.calibration
-    run = _run(subject)
+    calibration, run = subject.calibration, subject.run
     if subject.has_policy:
         shipped = hashlib.sha256(scorer_bytes(files_of.scorer)).hexdigest()
         compare(f"{SCORER_FILE} in {subject.named}", run.weights, shipped)
@@ -51,17 +48,9 @@ def check_weight_files(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     return passed(CHECK, f"{len(files)} hashes are the recorded ones", **evidence)
 
 
-def _run(subject: AuditSubject) -> TrainingRecord:
-    with subject.catalog.reading() as connection:
-        return get_training_run(connection, subject.calibration.training_run_id)
-
-
 def _models(subject: AuditSubject) -> list[tuple[str, str, str]]:
     """What is read with which language model, of which identity."""
-    run = _run(subject)
-    with subject.catalog.reading() as connection:
-        view = view_of(connection, run.view_id).identity
-        labeler = labeler_of(connection, run.labeler_id).identity
+    view, labeler = subject.view.identity, subject.labeler.identity
     found = [
         ("features", view.backbone, view.backbone_identity),
         ("labels", labeler.backbone, labeler.backbone_identity),

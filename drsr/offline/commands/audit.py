@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from drsr.offline.audit.running import Audit
-    from drsr.offline.audit.verdicts import AuditVerdict
 
 _EXAMPLES = """\
 examples:
@@ -84,19 +82,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def text(audit: Audit, report: Path | None) -> str:
-    """The severity table: what failed first, the worst of it before the rest."""
-    from drsr.offline.audit.verdicts import Severity
+    """What was audited, the severity table, and of all that failed the first items and what to do."""
     from drsr.tables import table
 
     about = [f"  {name}: {value}" for name, value in audit.about.items()]
-    rows = [(str(verdict.severity), verdict.check, "FAILED", verdict.detail) for verdict in audit.failures]
-    for section in audit.sections:
-        kept = [verdict for verdict in section.verdicts if verdict.passed]
-        if len(section.verdicts) == 1:
-            rows += [(str(verdict.severity), verdict.check, "passed", verdict.detail) for verdict in kept]
-        elif kept:  # a suite of rules, each of which is in the JSON and in the report
-            worst = min((verdict.severity for verdict in section.verdicts), key=list(Severity).index)
-            rows.append((str(worst), section.check.name, "passed", _by_dataset(kept)))
+    rows = [
+        (verdict.severity, verdict.check, "passed" if verdict.passed else "FAILED", verdict.detail)
+        for verdict in audit.summary
+    ]
     lines = [*about, "", table(("severity", "check", "verdict", "found"), rows)]
     for verdict in audit.failures:
         lines += ["", f"{verdict.check}:"]
@@ -108,9 +101,3 @@ def text(audit: Audit, report: Path | None) -> str:
     if report is not None:
         lines.append(f"wrote {report}")
     return "\n".join(lines)
-
-
-def _by_dataset(kept: list[AuditVerdict]) -> str:
-    """How many rules of each dataset hold."""
-    counts = Counter(verdict.check.partition(":")[0] for verdict in kept)
-    return f"{len(kept)} rules: " + ", ".join(f"{count} of {dataset}" for dataset, count in counts.items())

@@ -30,6 +30,7 @@ from drsr.policy_location import read_found
 from drsr.scorer.ensemble import Ensemble, Normaliser, fit_normaliser
 from tests.offline.audit.published import (
     ALL_BUT_RULES,
+    WITHOUT_MODEL,
     PublishedPipeline,
     ask,
     audited,
@@ -215,6 +216,19 @@ def _labelled(pipeline: Pipeline, split: str) -> tuple[int, str]:
         split,
     )[0]
     return state_id, key
+
+
+def test_a_row_that_no_frame_can_be_made_of(release: PublishedPipeline) -> None:
+    """A safe set is called unsafe. What needs the frames says so; what does not, is checked all the same."""
+    state_id, key = _labelled(release.pipeline, "train")
+    by_hand(release.pipeline, "UPDATE label SET harm = -1.0, unsafe = 1 WHERE state_id = ? AND mask = 3", state_id)
+    caught = failures(audited(release, [*WITHOUT_MODEL, labels.CHECK], sample=None))
+    unable = {"hash chain to the trajectories", "normaliser refitted", "calibration repeated"}
+    assert caught.keys() == {*unable, "labels remeasured"}
+    for name in unable:
+        assert caught[name].startswith("could not be checked: ")
+        assert key in caught[name]
+    assert caught["labels remeasured"].startswith(f"state {key}, deletion set 3: recorded -1.000000 unsafe")
 
 
 def test_a_swapped_weight_file_in_the_wheel(release: PublishedPipeline) -> None:
