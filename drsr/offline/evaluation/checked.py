@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from drsr.errors import DrsrError
 from drsr.history import read_history
 from drsr.offline.evaluation.comparators.contract import Comparator, Keep, Rewrite
-from drsr.offline.evaluation.summariser import Summariser
+from drsr.offline.evaluation.summariser import Ask, Completion, Summariser
 from drsr.parts import Message, Text
 from drsr.protocol import Violation, ViolationKind, violations
 from drsr.request import Request
@@ -38,12 +38,33 @@ class Checked(NamedTuple):
         return self.lost & comparator.keeps
 
 
+class CountedSummariser:
+    """Counts what a summariser takes: also where the comparator fails behind it."""
+
+    def __init__(self, summariser: Summariser) -> None:
+        self._summariser = summariser
+        self.input_tokens = 0
+        self.output_tokens = 0
+
+    @property
+    def name(self) -> str:
+        return self._summariser.name
+
+    def complete(self, ask: Ask) -> Completion:
+        completion = self._summariser.complete(ask)
+        self.input_tokens += completion.input_tokens
+        self.output_tokens += completion.output_tokens
+        return completion
+
+
 def checked_rewrite(comparator: Comparator, request: Request, state: Any, summariser: Summariser) -> Checked:
     """Rewrite, look, and fall back to the request as it came where the rewrite is not valid."""
+    counted = CountedSummariser(summariser)
     try:
-        rewrite = comparator.rewrite(request, state, summariser)
+        rewrite = comparator.rewrite(request, state, counted)
     except DrsrError as error:
-        return Checked(request, Rewrite(request), (), f"{type(error).__name__}: {error.what}", frozenset())
+        paid = Rewrite(request, counted.input_tokens, counted.output_tokens)
+        return Checked(request, paid, (), f"{type(error).__name__}: {error.what}", frozenset())
     found = added_violations(request, rewrite.request)
     failure = None if _speaks(rewrite.request) or not _speaks(request) else "nothing of the conversation is left"
     lost = lost_by(request, rewrite.request, found)

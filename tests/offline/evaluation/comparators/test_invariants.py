@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.offline import samples
-from drsr.offline.evaluation.checked import Checked, added_violations, checked_rewrite
+from drsr.offline.evaluation.checked import Checked, CountedSummariser, added_violations, checked_rewrite
 from drsr.offline.evaluation.comparators.contract import Comparator, Keep
 from drsr.offline.evaluation.comparators.lre import LreModel
 from drsr.offline.evaluation.comparators.registry import comparators
@@ -50,8 +50,12 @@ def decisions(request: Request) -> list[Request]:
 def run(comparator: Comparator, requests: list[Request]) -> list[Checked]:
     """One trajectory, decision by decision."""
     state = comparator.begin()
-    summariser = ScriptedSummariser(TOKENIZER)
-    return [checked_rewrite(comparator, request, state, summariser) for request in requests]
+    summariser = CountedSummariser(ScriptedSummariser(TOKENIZER))
+    found = [checked_rewrite(comparator, request, state, summariser) for request in requests]
+    counted = [(one.rewrite.auxiliary_input_tokens, one.rewrite.auxiliary_output_tokens) for one in found]
+    assert sum(read for read, _ in counted) == summariser.input_tokens, f"{comparator.name} does not count all it asks"
+    assert sum(written for _, written in counted) == summariser.output_tokens
+    return found
 
 
 def check(comparator: Comparator, requests: list[Request]) -> list[Checked]:
