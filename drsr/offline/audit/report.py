@@ -250,7 +250,7 @@ def _commands(audit: Audit) -> Iterator[str]:
     )
     lines = [
         f"pip install 'drsr[flows]=={audit.versions['drsr']}'",
-        "export DRSR_CATALOG_URL=...       # the catalog, or a copy of it: reading is enough",
+        "export DRSR_CATALOG_URL=...       # the catalog, or a copy of it: nothing is written to it",
         "export DRSR_ARTIFACT_ROOT=...     # the artifact store, or a copy of it",
         f"drsr backbone fetch {shlex.quote(audit.about.get('language model', 'NAME'))}",
         f"drsr audit {policy}{options}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,9 +28,13 @@ def run(release: PublishedPipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     return lambda *arguments: main(["audit", "--sample", "1", *arguments])
 
 
-def test_an_untouched_catalog_passes_every_check(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_untouched_catalog_passes_every_check_and_stays_untouched(
+    run: Run, release: PublishedPipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every expectation among them; the latest release is audited, from the artifact store."""
+    before = held(release)
     assert run("--json", "--html", str(tmp_path / "audit.html")) == 0
+    assert held(release) == before
     shown = json.loads(capsys.readouterr().out)
     assert shown["passed"] is True
     assert [check["name"] for check in shown["checks"]] == [check.name for check in CHECKS]
@@ -41,6 +46,16 @@ def test_an_untouched_catalog_passes_every_check(run: Run, tmp_path: Path, capsy
     assert set(shown["versions"]) >= {"drsr", "python", "torch", "great_expectations"}
     text = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert all(rule.replace("'", "&#x27;").replace(">", "&gt;") in text for rule in rules)
+
+
+def held(release: PublishedPipeline) -> tuple[list[str], set[str]]:
+    """Every row of the catalog, and every file of the artifact store."""
+    connection = sqlite3.connect(release.pipeline.folder / "catalog.sqlite")
+    try:
+        rows = list(connection.iterdump())
+    finally:
+        connection.close()
+    return rows, {path.name for path in (release.pipeline.folder / "artifacts").rglob("*")}
 
 
 def test_a_leak_fails_the_audit_and_the_expectation_that_forbids_it(
