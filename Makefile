@@ -1,6 +1,7 @@
 # The two commands of the README are `make demo` and `make test`. Both set up everything in .venv by themselves.
 PYTHON ?= python3
 BIN := .venv/bin
+EXTRAS ?= offline
 
 # Quiet and offline: nothing phones home, nothing asks a hub.
 export HF_HUB_OFFLINE := 1
@@ -11,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo repro sample test fuzz lint format benchmarks clean
+.PHONY: help install demo repro sample test fuzz lint format benchmarks clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -23,6 +24,11 @@ help:            ## this list
 	@echo "installing into .venv (about two minutes the first time) ..."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+# What the images of docker/ install, each with its own extras; a test compares the lines.
+install:         ## into .venv what only runs: make install EXTRAS=flows
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --no-cache-dir --constraint constraints.txt '.[$(EXTRAS)]'
 
 demo: .venv/installed    ## from recorded runs to a policy that prunes, on the sample corpus, through the nightly flow
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.demo
@@ -44,10 +50,11 @@ test: .venv/installed    ## all tests, as CI runs them
 fuzz: .venv/installed    ## ten thousand generated requests through the core, twenty thousand and all recorded runs through a policy
 	DRSR_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz tests/test_real_decisions.py --timeout 3600
 
-lint: .venv/installed    ## ruff and strict mypy
+lint: .venv/installed    ## ruff, strict mypy, hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/hadolint docker/*.Dockerfile
 
 format: .venv/installed  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

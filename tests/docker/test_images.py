@@ -1,0 +1,142 @@
+"""The images and the compose file: linted and parsed, since no engine runs here. What they promise is looked up."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts.readme_map import ROOT
+
+FOLDER = ROOT / "docker"
+DOCKERFILES = sorted(FOLDER.glob("*.Dockerfile"))
+COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+VARIABLE = re.compile(r"\$\{(\w+)(?::[?-][^}]*)?\}")
+
+
+def instructions(dockerfile: Path) -> list[tuple[str, str]]:
+    """(instruction, what follows) in order, continued lines joined."""
+    joined = dockerfile.read_text().replace("\\\n", " ")
+    lines = [line.strip() for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def of(dockerfile: Path, word: str) -> list[str]:
+    return [rest for found, rest in instructions(dockerfile) if found == word]
+
+
+def test_there_are_images() -> None:
+    assert [path.stem for path in DOCKERFILES] == ["decide", "server", "worker"]
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+def test_the_linter_has_nothing_to_say(dockerfile: Path) -> None:
+    linter = Path(sys.executable).parent / "hadolint"
+    command = [linter, "--config", ROOT / ".hadolint.yaml", dockerfile]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_linter_sees_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM python:latest\nRUN cd /tmp && apt-get install curl\n")
+    linter = Path(sys.executable).parent / "hadolint"
+    assert subprocess.run([linter, tmp_path / "Dockerfile"], capture_output=True).returncode != 0
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+def test_every_run_line_is_a_command_of_the_makefile(dockerfile: Path) -> None:
+    lines = of(dockerfile, "RUN")
+    extras = re.search(r"'\.\[(.*)\]'", lines[-1])
+    assert extras is not None
+    command = ["make", "--dry-run", "install", "PYTHON=python", f"EXTRAS={extras[1]}"]
+    made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert set(lines) <= set(made)
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+def test_bases_are_pinned_nobody_is_root_and_health_is_checked(dockerfile: Path) -> None:
+    assert of(dockerfile, "ARG")[0] == "BASE_IMAGE=python:3.11.14-slim-bookworm"
+    stages = {name.split(" AS ")[-1] for name in of(dockerfile, "FROM")}
+    assert all(base.split(" AS ")[0] in {"${BASE_IMAGE}", *stages} for base in of(dockerfile, "FROM"))
+    assert of(dockerfile, "USER") == ["10001:10001"]
+    assert len(of(dockerfile, "HEALTHCHECK")) == 1
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+def test_what_is_copied_is_there_and_not_ignored(dockerfile: Path) -> None:
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = [line.split()[:-1] for line in of(dockerfile, "COPY") if not line.startswith("--from")]
+    for name in (name for names in copied for name in names):
+        assert (ROOT / name).exists()
+        assert name in allowed
+
+
+def test_services_are_built_from_what_is_here_or_pinned() -> None:
+    for name, service in SERVICES.items():
+        if "image" in service:
+            tag = service["image"].partition(":")[2]
+            assert re.search(r"\d", tag), f"{name} is not pinned"
+            continue
+        dockerfile = ROOT / service["build"]["dockerfile"]
+        stages = [line.split(" AS ")[-1] for line in of(dockerfile, "FROM") if " AS " in line]
+        assert service["build"].get("target", stages[0]) in stages
+        assert (FOLDER / service["build"]["context"]).resolve() == ROOT
+
+
+def test_services_wait_for_what_is_healthy() -> None:
+    for service in SERVICES.values():
+        for name, condition in service.get("depends_on", {}).items():
+            wanted = condition["condition"]
+            other = SERVICES[name]
+            if wanted == "service_healthy":
+                assert "healthcheck" in other or of(ROOT / other["build"]["dockerfile"], "HEALTHCHECK")
+            else:
+                assert (wanted, other["restart"]) == ("service_completed_successfully", "no")
+
+
+def test_no_service_is_root_or_can_become_it() -> None:
+    for name, service in SERVICES.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        if "image" in service:
+            assert int(service["user"].split(":")[0]) > 0, name
+
+
+def test_secrets_come_from_the_environment() -> None:
+    example = dict(
+        line.split("=") for line in (FOLDER / "example.env").read_text().splitlines() if not line.startswith("#")
+    )
+    assert set(example.values()) == {""}
+    assert set(VARIABLE.findall((FOLDER / "compose.yaml").read_text())) == set(example)
+    for service in SERVICES.values():
+        for variable, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|KEY", variable):
+                assert VARIABLE.fullmatch(str(value)), variable
+            for password in re.findall(r"://\w+:([^@]+)@", str(value)):
+                assert VARIABLE.fullmatch(password), variable
+    assert "/docker/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_volumes_are_declared_and_ports_are_for_this_machine() -> None:
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = VARIABLE.sub("./", volume).split(":")[0]
+            assert source.startswith("./") or source in COMPOSE["volumes"]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_what_prepares_the_installation_are_commands() -> None:
+    from drsr.cli import build_parser
+
+    parser = build_parser()
+    lines = SERVICES["prepare"]["command"][-1].splitlines()
+    mine = [line.split()[1:] for line in lines if line.startswith("drsr ")]
+    assert len(mine) == 2
+    for arguments in mine:
+        assert parser.parse_args(arguments).run
