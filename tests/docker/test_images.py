@@ -38,7 +38,7 @@ def test_there_are_images() -> None:
 @pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
 def test_the_linter_has_nothing_to_say(dockerfile: Path) -> None:
     linter = Path(sys.executable).parent / "hadolint"
-    command = [linter, "--config", ROOT / ".hadolint.yaml", dockerfile]
+    command = [str(linter), "--config", str(ROOT / ".hadolint.yaml"), str(dockerfile)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
 
