@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import subprocess
 import sys
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -118,6 +120,11 @@ def test_drsr_itself_is_built_from_its_source_the_same_each_time(tmp_path: Path)
     built = drsr_wheel(ROOT)
     assert built.file_name.startswith("drsr-")
     assert drsr_wheel(ROOT).data == built.data
+    with zipfile.ZipFile(io.BytesIO(built.data)) as archive:
+        inside = set(archive.namelist())
+    # An audit needs the rules and the page's style, and whoever audits has no checkout.
+    assert {"expectations/judging.py", "expectations/data_docs.css", "drsr/offline/audit/report.css"} <= inside
+    assert not any(name.startswith(("tests/", "benchmarks/")) for name in inside)
     add_wheels(tmp_path, [built, wheel("1.0")])
     assert [link["href"] for link in Links(tmp_path / "index.html").found] == ["drsr/", "drsr-policy/"]
     as_it_is = drsr_wheel(place_of(tmp_path, built))
