@@ -10,7 +10,6 @@ from sqlalchemy import Connection, and_, case, func, select
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.frozen import FreezingRule, is_rule
-from drsr.offline.catalog.label_tables import Labeler, StateMeasurement
 from drsr.offline.catalog.tables import (
     DecisionState,
     FrozenTrajectory,
@@ -27,12 +26,11 @@ from drsr.offline.catalog.trained import (
     latest_training_runs,
 )
 from drsr.offline.feature_views import get_view
+from drsr.offline.label_status import LabelStatus, label_status
 
 LAST_RUNS = 5
 LAST_SCORERS = 10
 LAST_CALIBRATIONS = 3
-LABELER = "default"
-"""Whose labels are counted."""
 
 
 class SourceStatus(NamedTuple):
@@ -60,15 +58,6 @@ class SourceStatus(NamedTuple):
         return self.trajectories - (self.frozen or 0)
 
 
-class LabelStatus(NamedTuple):
-    """States of current trajectories under this rule and tokenizer, by what labeler `default` made of them."""
-
-    labelled: int
-    excluded: int
-    """Cannot be measured, for a reason that is recorded."""
-    waiting: int
-
-
 class ViewStatus(NamedTuple):
     """The latest version of a feature view. States are those of current trajectories, under the view's own rule."""
 
@@ -93,8 +82,8 @@ class Status(NamedTuple):
     """By reason."""
     without_states: dict[str, int]
     """Frozen trajectories without an eligible decision, by reason."""
-    labels: LabelStatus | None
-    """None while the tokenizer is not known."""
+    labels: list[LabelStatus] | None
+    """By labeler, `default` first. None while the tokenizer is not known."""
     views: list[ViewStatus]
     scorers: list[TrainingRecord]
     """The last trained ones, newest first."""
@@ -108,7 +97,7 @@ class Status(NamedTuple):
             "sources": [
                 {**row._asdict(), "to_freeze": None if row.frozen is None else row.to_freeze} for row in self.sources
             ],
-            "labels": None if self.labels is None else self.labels._asdict(),
+            "labels": None if self.labels is None else [found._asdict() for found in self.labels],
             "views": [view._asdict() for view in self.views],
             "scorers": [record.to_json() for record in self.scorers],
             "calibrations": [record.to_json() for record in self.calibrations],
@@ -130,7 +119,7 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
                 connection, select(QuarantinedItem.reason, func.count()).group_by(QuarantinedItem.reason)
             ),
             without_states={} if rule is None else _without_states(connection, rule),
-            labels=None if rule is None else _labels(connection, rule),
+            labels=None if rule is None else label_status(connection, rule),
             views=[_view(connection, name) for name in _view_names(connection)],
             scorers=latest_training_runs(connection, LAST_SCORERS),
             calibrations=latest_calibrations(connection, LAST_CALIBRATIONS),
@@ -173,23 +162,6 @@ def _frozen(connection: Connection, rule: FreezingRule) -> dict[int, tuple[int, 
         joined=(DecisionState, DecisionState.trajectory_id == Trajectory.id),
     )
     return {source: (*frozen.get(source, (0,)), *states.get(source, (0, 0))) for source in {*frozen, *states}}
-
-
-def _labels(connection: Connection, rule: FreezingRule) -> LabelStatus:
-    fresh = (Trajectory.superseded_by.is_(None), is_rule(DecisionState, rule), DecisionState.status == "frozen")
-    query = select(func.count()).select_from(DecisionState).join(Trajectory).where(*fresh)
-    states = int(connection.execute(query).scalar_one())
-    measured = (
-        select(StateMeasurement.outcome, func.count())
-        .join(Labeler, Labeler.id == StateMeasurement.labeler_id)
-        .join(DecisionState, DecisionState.id == StateMeasurement.state_id)
-        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
-        .where(*fresh, Labeler.name == LABELER)
-        .group_by(StateMeasurement.outcome)
-    )
-    outcomes = _counts(connection, measured)
-    labelled, excluded = outcomes.get("labelled", 0), outcomes.get("excluded", 0)
-    return LabelStatus(labelled, excluded, states - labelled - excluded)
 
 
 def _view_names(connection: Connection) -> list[str]:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+from sqlalchemy import select
+
 from drsr.backbone.scripted import ScriptedBackbone
+from drsr.deletion_sets import DeletionSet
+from drsr.history import Removal
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.records import finish_run, start_run
+from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.freeze import freeze, freezing_rule
+from drsr.offline.harm import Exclusion, ExclusionReason, MeasuredHarm, StateHarms
 from drsr.offline.ingest import ingest
 from drsr.offline.label import label, label_run
-from drsr.offline.status import LAST_RUNS, LabelStatus, SourceStatus, quarantined_items, read_status
+from drsr.offline.label_status import LabelStatus
+from drsr.offline.labels import MeasuredState, ensure_labeler, record_measurements
+from drsr.offline.status import LAST_RUNS, SourceStatus, quarantined_items, read_status
 from drsr.offline.target_nll import TargetNll
 from drsr.offline.trajectories import Quarantined
 from drsr.view import Caps
@@ -26,7 +35,8 @@ RULE = freezing_rule(BACKBONE.tokenizer, CAPS)
 
 def test_an_empty_catalog_counts_nothing(catalog: Catalog) -> None:
     status = read_status(catalog, RULE)
-    assert status == ([], {}, {}, {}, LabelStatus(0, 0, 0), [], [], [], [])
+    nothing = LabelStatus("default", 0, 0, 0, 0, 0, {}, {}, 0)
+    assert status == ([], {}, {}, {}, [nothing], [], [], [], [])
 
 
 def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) -> None:
@@ -56,26 +66,75 @@ def test_what_depends_on_the_tokenizer_is_unknown_without_it(catalog: Catalog) -
     assert (shown["labels"], shown["sources"][0]["to_freeze"]) == (None, None)
 
 
+def labels(catalog: Catalog) -> dict[str, LabelStatus]:
+    return {found.labeler: found for found in read_status(catalog, RULE).labels or []}
+
+
 def test_labels_are_counted_for_the_current_states(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
-    """Labels of other labelers, and of states that became stale, do not count."""
+    """Each labeler's own. Labels of states that became stale are told apart."""
     path = write_json(tmp_path / "runs" / "a.json", chat(1, steps=8))
     write_json(tmp_path / "runs" / "b.json", chat(2, steps=8))
     ingest(catalog, artifacts, str(tmp_path / "runs"))
     freeze(catalog, artifacts, BACKBONE.tokenizer, CAPS)
     states = read_status(catalog, RULE).sources[0].states
     assert states
-    assert read_status(catalog, RULE).labels == (0, 0, states)
     scorer = TargetNll(BACKBONE)
-    label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS, labeler="another"))
-    assert read_status(catalog, RULE).labels == (0, 0, states)
+    summary = label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS, labeler="another"))
+    assert labels(catalog) == {
+        "default": LabelStatus("default", 0, 0, states, 0, 0, {}, {}, 0),
+        "another": LabelStatus("another", states, 0, 0, summary.sets, 0, {}, {}, 0),
+    }
     label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS))
-    assert read_status(catalog, RULE).labels == (states, 0, 0)
+    assert labels(catalog)["default"] == labels(catalog)["another"]._replace(labeler="default")
     write_json(path, chat(1, steps=9))
     ingest(catalog, artifacts, str(tmp_path / "runs"))
     freeze(catalog, artifacts, BACKBONE.tokenizer, CAPS)
     (row,) = read_status(catalog, RULE).sources
     assert row.stale_states
-    assert read_status(catalog, RULE).labels == (states - row.stale_states, 0, row.stale_states)
+    found = labels(catalog)["default"]
+    assert (found.labelled, found.waiting, found.stale) == (
+        states - row.stale_states,
+        row.stale_states,
+        row.stale_states,
+    )
+    assert 0 < found.sets < summary.sets
+    assert list(labels(catalog)) == ["default", "another"]
+
+
+def test_why_there_is_no_label_is_counted(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+    """Of states and, in those that have some labels, of single sets."""
+    write_json(tmp_path / "runs" / "a.json", chat(1, steps=8))
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    freeze(catalog, artifacts, BACKBONE.tokenizer, CAPS)
+    with catalog.reading() as connection:
+        first, second, third = connection.execute(select(DecisionState.id).order_by(DecisionState.id)).scalars()
+    too_long, no_room = (
+        Exclusion(ExclusionReason.TARGET_TOO_LONG, "it is"),
+        Exclusion(ExclusionReason.OUT_OF_MEMORY, "it was"),
+    )
+    target = np.array([3], np.int32)
+    measured = MeasuredHarm(DeletionSet((0,), Removal(frozenset(), {}), 5, ()), 2.0, 2.5, 1)
+    results = {
+        first: too_long,
+        second: too_long,
+        third: StateHarms(2.0, (measured,), {2: no_room, 3: no_room, 4: too_long}),
+    }
+    with catalog.writing() as connection:
+        identity = label_run(TargetNll(BACKBONE), "float32", CAPS).identity
+        labeler_id = ensure_labeler(connection, "default", identity)
+        rows = [MeasuredState(state, target, 9, result, "direct") for state, result in results.items()]
+        record_measurements(connection, labeler_id, rows)
+    assert labels(catalog)["default"] == LabelStatus(
+        labeler="default",
+        labelled=1,
+        excluded=2,
+        waiting=0,
+        sets=1,
+        excluded_sets=3,
+        why_excluded={"target_too_long": 2},
+        why_excluded_sets={"out_of_memory": 2, "target_too_long": 1},
+        stale=0,
+    )
 
 
 def test_the_latest_runs_come_first(catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from drsr.offline.catalog.frozen import FreezingRule
+    from drsr.offline.label_status import LabelStatus
     from drsr.offline.status import Status
     from drsr.settings import Settings
 
@@ -101,8 +102,8 @@ def _text(status: Status, backbone: str) -> str:
     else:
         waiting = sum(row.to_freeze for row in status.sources)
         lines.append(f"waiting to be frozen: {waiting:,} trajectories" if waiting else "nothing waits to be frozen")
-        labelled, excluded, unlabelled = status.labels
-        lines.append(f"labels: {labelled:,} states labelled, {excluded:,} excluded, {unlabelled:,} waiting")
+        for labels in status.labels:
+            lines += _labels(labels)
     if status.views:
         shown = ("feature view", "version", "backbone", "columns", "states", "excluded", "waiting", "stale", "files")
         lines += ["", table(shown, status.views)]
@@ -114,6 +115,19 @@ def _text(status: Status, backbone: str) -> str:
     if runs:
         lines += ["", table(("run", "subject", "started", "finished"), runs)]
     return "\n".join(lines)
+
+
+def _labels(found: LabelStatus) -> list[str]:
+    """What one labeler has measured, in lines."""
+    whose = "labels" if found.labeler == "default" else f"labels by {found.labeler}"
+    states = f"{found.labelled:,} states labelled, {found.excluded:,} excluded, {found.waiting:,} waiting"
+    sets = f"{found.sets:,} sets measured, {found.excluded_sets:,} excluded"
+    lines = [f"{whose}: {states}; {sets}"]
+    lines += [f"  {count:,} states excluded: {reason}" for reason, count in found.why_excluded.items()]
+    lines += [f"  {count:,} sets excluded: {reason}" for reason, count in found.why_excluded_sets.items()]
+    if found.stale:
+        lines.append(f"  {found.stale:,} stale states measured: superseded, or under another rule or tokenizer")
+    return lines
 
 
 def _scorers(status: Status) -> list[str]:

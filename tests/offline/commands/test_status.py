@@ -29,10 +29,25 @@ def test_counts_and_labels(filled: Drsr) -> None:
     assert f"labels: 0 states labelled, 0 excluded, {states} waiting" in filled("status").out
     assert filled("label").code == 0
     shown = filled("status", "--json").json
-    assert shown["labels"] == {"labelled": states, "excluded": 0, "waiting": 0}
+    (labels,) = shown["labels"]
+    assert (labels["labeler"], labels["labelled"], labels["excluded"], labels["waiting"]) == ("default", states, 0, 0)
+    assert f"0 waiting; {labels['sets']} sets measured, 0 excluded" in filled("status").out
     assert [run["stage"] for run in shown["runs"]] == ["label", "freeze", "ingest"]
     (row,) = shown["sources"]
     assert (row["files"], row["trajectories"], row["quarantined"], row["frozen"], row["to_freeze"]) == (2, 1, 1, 1, 0)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_reasons_and_other_labelers_are_shown(filled: Drsr, tmp_path: Path) -> None:
+    body = chat(2, steps=9)
+    body["messages"][-1]["content"] = "too long " * 20_000
+    write_json(tmp_path / "runs" / "long.json", body)
+    filled("ingest", "runs")
+    filled("freeze")
+    filled("label", "--labeler", "other")
+    shown = filled("status").out
+    assert "labels: 0 states labelled, 0 excluded, 6 waiting; 0 sets measured, 0 excluded\nlabels by other: 5 " in shown
+    assert "\n  1 states excluded: target_too_long\n" in shown
 
 
 def test_what_could_not_be_read_is_listed(filled: Drsr, tmp_path: Path) -> None:
