@@ -10,7 +10,7 @@ speed-up:
 - the largest difference between the two in H.
 
 The loop takes minutes per trajectory. `--contexts 12` times that many of a trajectory's contexts, drawn by the seed,
-and scales by operations.
+and scales by operations. The exit code is 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import torch
 
 from benchmarks.operations import Geometry, gemm_peak
 from drsr.backbone.catalogue import load_backbone
+from drsr.backbone.continuation import layer_types
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.candidates import DecisionState
 from drsr.contracts import TokenIds
@@ -53,6 +54,8 @@ REAL = ROOT.parent / "shared" / "trajectories" / "tau-bench"
 CONTEXT_TOKENS = range(1_500, 4_001)
 """Intact contexts of the real runs that are measured."""
 SPEED_TARGET, ALLOWED_TARGET, PEAK_TARGET, FEATURES_TARGET = 3.0, 0.9, 0.6, 1.05
+EXACT_TARGET, HYBRID_EXACT_TARGET = 1e-5, 1e-4
+"""In H, in fp32; the second for models with recurrent layers."""
 
 
 class Work(NamedTuple):
@@ -90,7 +93,7 @@ class Row(NamedTuple):
     """In H, between the engine and the timed part of the loop."""
 
 
-def main() -> None:
+def main() -> int:
     options = _options()
     torch.set_num_threads(1)
     backbone = load_backbone(options.backbone)
@@ -99,7 +102,7 @@ def main() -> None:
         way, number = options.peak
         work = list(choose_work(backbone, options.trajectories, options.seed))[int(number)]
         print(json.dumps(peak_megabytes(backbone, way, work)))
-        return
+        return 0
     chosen = list(choose_work(backbone, options.trajectories, options.seed))
     print(f"{options.backbone} in fp32, one thread of {processor()}; seed {options.seed}, CPU seconds", flush=True)
     scorer = TargetNll(backbone)
@@ -109,12 +112,15 @@ def main() -> None:
     for work in chosen:
         rows.append(measure(scorer, work, options.contexts, options.seed))
         print("; ".join(f"{name} {_short(value)}" for name, value in rows[-1]._asdict().items()), flush=True)
+    exact = EXACT_TARGET if set(layer_types(backbone.model)) == {"full_attention"} else HYBRID_EXACT_TARGET
+    met = []
     for source in dict.fromkeys(row.source for row in rows):
-        summarise(source, [row for row in rows if row.source == source])
+        met.append(summarise(source, [row for row in rows if row.source == source], exact))
     longest = max(range(len(chosen)), key=lambda number: max(len(pair.context) for pair in chosen[number].pairs))
-    report_memory(options, longest)
+    met.append(report_memory(options, longest))
     if options.json:
         Path(options.json).write_text(json.dumps([row._asdict() for row in rows], indent=2))
+    return 0 if all(met) else 1
 
 
 def _options() -> argparse.Namespace:
@@ -227,24 +233,46 @@ def largest_difference(measured: MeasuredStates, losses: dict[int, float]) -> fl
     return worst
 
 
-def summarise(source: str, rows: list[Row]) -> None:
+def summarise(source: str, rows: list[Row], exact: float) -> bool:
+    """Prints what came out, each number that has a target with a verdict; whether all were met."""
+
     def median(of: Callable[[Row], float]) -> float:
         return statistics.median(of(row) for row in rows)
 
+    met = []
+
+    def judged(passed: bool) -> str:
+        met.append(passed)
+        return verdict(passed)
+
+    speedup, share = median(lambda row: row.speedup), median(lambda row: row.of_allowed)
+    peak, features = median(lambda row: row.of_peak), median(lambda row: row.features_s / row.engine_s)
     print(f"\n{source}: medians over {len(rows)} trajectories")
-    print(f"  speed-up {median(lambda row: row.speedup):.2f} (at least {SPEED_TARGET})")
+    print(f"  speed-up {speedup:.2f} (at least {SPEED_TARGET}): {judged(speedup >= SPEED_TARGET)}")
     print(f"  of what operations allow ({median(lambda row: row.allowed):.2f}): ", end="")
-    print(f"{median(lambda row: row.of_allowed):.2f} (at least {ALLOWED_TARGET})")
-    print(f"  of the matrix-multiplication peak: {median(lambda row: row.of_peak):.2f} (at least {PEAK_TARGET})")
-    print(f"  with features {median(lambda row: row.features_s / row.engine_s):.3f} (at most {FEATURES_TARGET})")
+    print(f"{share:.2f} (at least {ALLOWED_TARGET}): {judged(share >= ALLOWED_TARGET)}")
+    print(f"  of the matrix-multiplication peak: {peak:.2f} (at least {PEAK_TARGET}): {judged(peak >= PEAK_TARGET)}")
+    print(f"  with features {features:.3f} (at most {FEATURES_TARGET}): {judged(features <= FEATURES_TARGET)}")
     naive_tokens, tree = sum(row.naive_tokens for row in rows), sum(row.tree_tokens for row in rows)
     processed = sum(row.processed_tokens for row in rows)
-    print(f"  tokens: {naive_tokens:,} by the loop, {tree:,} in the trees, {processed:,} processed")
-    print(f"  largest difference in H: {max(row.largest_difference for row in rows):.1e} nats per token", flush=True)
+    print(
+        f"  tokens: {naive_tokens:,} by the loop, {tree:,} in the trees, {processed:,} processed (as in the trees): "
+        f"{judged(processed == tree)}"
+    )
+    largest = max(row.largest_difference for row in rows)
+    print(
+        f"  largest difference in H: {largest:.1e} nats per token (at most {exact:.0e}): {judged(largest <= exact)}",
+        flush=True,
+    )
+    return all(met)
 
 
-def report_memory(options: argparse.Namespace, number: int) -> None:
-    """On the longest context, and on the state it belongs to."""
+def verdict(passed: bool) -> str:
+    return "met" if passed else "NOT MET"
+
+
+def report_memory(options: argparse.Namespace, number: int) -> bool:
+    """On the longest context, and on the state it belongs to. Whether the engine keeps to the loop's peak."""
     peaks = {}
     for way in ("loop", "engine"):
         command = [
@@ -259,7 +287,10 @@ def report_memory(options: argparse.Namespace, number: int) -> None:
         command += ["--trajectories", str(options.trajectories), "--peak", way, str(number)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         peaks[way] = json.loads(done.stdout)
-    print(f"\npeak memory above the loaded model: loop {peaks['loop']:.0f} MB, engine {peaks['engine']:.0f} MB")
+    less = peaks["engine"] <= peaks["loop"]
+    shown = f"loop {peaks['loop']:.0f} MB, engine {peaks['engine']:.0f} MB (at most the loop's)"
+    print(f"\npeak memory above the loaded model: {shown}: {verdict(less)}")
+    return less
 
 
 def peak_megabytes(backbone: FrozenLM, way: str, work: Work) -> float:
@@ -297,4 +328,4 @@ def _status(field: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
