@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,16 +13,14 @@ from drsr.contracts import Backbone
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
-from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.harm import measure_harm
-from drsr.offline.labels import target_hash
+from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
+from drsr.offline.harm import HARM_TOLERANCE, measure_harm
+from drsr.offline.labels import Selection, selected, target_hash
 from drsr.offline.states import freeze_trajectory
+from drsr.offline.target_nll import agreement_of
 from drsr.offline.trajectories import Trajectory as RecordedRun
 from drsr.rendering import render_output
 from drsr.view import Caps
-
-AGREEMENT = 1e-4
-"""How far two computations of one harm may be apart, in nats per token."""
 
 
 class ComparedSet(NamedTuple):
@@ -43,11 +42,19 @@ class Remeasured(NamedTuple):
     sets: int
     largest_difference: float
     """In H, nats per token."""
+    agreement: float
+    """How far two computations may be apart in the dtype of the language model."""
     changed_unsafe: int
-    """Sets that are unsafe by one computation and safe by the other."""
+    """Sets recorded as unsafe that are safe by the direct computation, or the other way round."""
+    changed_near: int
+    """The same among sets so near to the tolerance that two computations in agreement may differ. Not a fault."""
     mismatches: tuple[str, ...]
     """States whose target or sets are not the recorded ones. Always a fault."""
     compared: tuple[ComparedSet, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        return self.largest_difference <= self.agreement and not self.changed_unsafe and not self.mismatches
 
 
 def remeasure(
@@ -58,23 +65,29 @@ def remeasure(
     labeler_id: int,
     sample: int | None,
     *,
-    seed: int = 0,
+    seed: int,
+    part: Selection | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Remeasured:
-    """Compute the labels of a random sample of states directly, and compare; None is all of them."""
+    """Compute the labels of a random sample of states directly, and compare; None is all of them.
+
+    The same seed draws the same states from the same catalog.
+    """
     columns = (DecisionState.id, DecisionState.state_key, DecisionState.decision_index, Trajectory.blob)
     query = (
         select(*columns, StateMeasurement.target_hash)
         .join(StateMeasurement, StateMeasurement.state_id == DecisionState.id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .join(Source, Source.id == Trajectory.source_id)
         .where(StateMeasurement.labeler_id == labeler_id, StateMeasurement.outcome == "labelled")
         .order_by(DecisionState.state_key)
     )
     with catalog.reading() as connection:
-        rows = connection.execute(query).all()
+        rows = connection.execute(selected(query, part or Selection())).all()
     chosen = rows if sample is None else random.Random(seed).sample(rows, min(sample, len(rows)))
+    agreement = agreement_of(backbone)
     compared: list[ComparedSet] = []
-    changed, mismatches = 0, []
+    changed, near, mismatches = 0, 0, []
     for done, (state_id, state_key, decision, blob, recorded_target) in enumerate(chosen):
         progress(done, len(chosen))
         frozen = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), backbone.tokenizer, caps)
@@ -92,9 +105,13 @@ def remeasure(
         for mask in sorted(labels.keys() & direct.keys()):
             harm, unsafe = labels[mask]
             compared.append(ComparedSet(state_key, mask, harm, direct[mask].harm, unsafe))
-            changed += unsafe != direct[mask].unsafe
-    largest = max((abs(found.recorded - found.direct) for found in compared), default=0.0)
-    return Remeasured(len(chosen), len(compared), largest, changed, tuple(mismatches), tuple(compared))
+            if unsafe != direct[mask].unsafe:
+                is_near = abs(direct[mask].harm - HARM_TOLERANCE) <= agreement
+                changed, near = changed + (not is_near), near + is_near
+    # A harm that came out as NaN is in no agreement, and max() would pass over it.
+    differences = [abs(found.recorded - found.direct) for found in compared]
+    largest = math.inf if any(map(math.isnan, differences)) else max(differences, default=0.0)
+    return Remeasured(len(chosen), len(compared), largest, agreement, changed, near, tuple(mismatches), tuple(compared))
 
 
 def _labels(catalog: Catalog, state_id: int, labeler_id: int) -> dict[int, tuple[float, bool]]:

@@ -23,8 +23,9 @@ from drsr.view import caps_for
 if TYPE_CHECKING:
     from drsr.backbone.continuation import Watch
 
-EXACT = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}
-"""How far a mean NLL by continuation may be from the direct one, in nats, by dtype: half precision rounds that much."""
+AGREEMENT = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1.5e-2}
+"""How far two computations of one mean NLL, or of one harm, may be apart, in nats per token, by dtype: half precision
+rounds that much. Always less than the harm that makes a set unsafe."""
 
 _PROBE_TOKENS = 192
 """Enough for several forwards and, in a recurrent layer, for several of its own chunks."""
@@ -131,7 +132,7 @@ class TargetNll:
         if None in differences:
             return  # not even the direct computation gives a number for these tokens: the next ones will tell
         largest = max(difference for difference in differences if difference is not None)
-        allowed = _allowed_difference(self.backbone)
+        allowed = agreement_of(self.backbone)
         if largest > allowed:
             self._compute_directly(f"cached continuation is off by {largest:.1e} nats, at most {allowed} are allowed")
             return
@@ -223,9 +224,10 @@ def _why_not_shared(backbone: Backbone) -> str | None:
     return why_not_continuable(backbone)
 
 
-def _allowed_difference(backbone: Backbone) -> float:
-    assert isinstance(backbone, FrozenLM)
-    return EXACT[str(backbone.model.dtype).removeprefix("torch.")]
+def agreement_of(backbone: Backbone) -> float:
+    """How far two computations with this backbone may be apart. Others than language models compute exactly."""
+    dtype = str(backbone.model.dtype).removeprefix("torch.") if isinstance(backbone, FrozenLM) else "float32"
+    return AGREEMENT[dtype]
 
 
 def _probe(token_ids: TokenIds) -> list[Pair]:

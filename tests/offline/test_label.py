@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import SettingsError
@@ -21,7 +21,6 @@ from drsr.offline.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.ingest import ingest
 from drsr.offline.label import count_pending, label, label_run
 from drsr.offline.labels import Selection, Shard, find_labeler, pending_states
-from drsr.offline.remeasure import remeasure
 from drsr.offline.states import freeze_trajectory
 from drsr.offline.target_nll import TargetNll
 from drsr.offline.trajectories import Trajectory as RecordedRun
@@ -185,16 +184,3 @@ def test_a_target_that_cannot_be_measured_is_an_exclusion(
     assert sum(summary.excluded.values()) == len(rows)
     assert summary.excluded == {"target_too_long": 1}
     assert [row.reason for row in rows] == ["target_too_long"]
-
-
-def test_remeasuring_finds_agreement_and_a_changed_label(
-    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll
-) -> None:
-    run(frozen, artifacts, scorer)
-    agreed = remeasure(frozen, artifacts, BACKBONE, CAPS, 1, sample=100)
-    assert agreed.states == 4
-    assert agreed.largest_difference < 1e-9
-    assert agreed.mismatches == ()
-    with frozen.writing() as connection:
-        connection.execute(update(Label).where(Label.mask == 1).values(harm=Label.harm + 0.5))
-    assert remeasure(frozen, artifacts, BACKBONE, CAPS, 1, sample=100).largest_difference == pytest.approx(0.5)

@@ -15,8 +15,9 @@ from drsr.backbone.continuation import Continuation, Mark, Watch
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.contracts import TokenIds
 from drsr.offline import tree_walk
+from drsr.offline.harm import HARM_TOLERANCE
 from drsr.offline.target_nll import (
-    EXACT,
+    AGREEMENT,
     Exclusion,
     ExclusionReason,
     Method,
@@ -292,7 +293,7 @@ def test_half_precision_is_not_taken_for_a_wrong_continuation(dtype: str) -> Non
         scorer = TargetNll(tiny_backbone(architecture, "cpu", dtype))
         scorer.verify(tokens(200, 0))
         assert scorer.method is Method.SHARED_PREFIX, scorer.why
-    assert EXACT["float32"] == 1e-4
+    assert max(AGREEMENT.values()) < HARM_TOLERANCE, "what rounding makes must not look like harm"
 
 
 def test_a_walk_that_processed_other_tokens_than_the_tree_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

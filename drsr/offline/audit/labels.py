@@ -7,7 +7,8 @@ from sqlalchemy import func, select
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.catalog.label_tables import StateMeasurement
-from drsr.offline.remeasure import AGREEMENT, remeasure
+from drsr.offline.remeasure import remeasure
+from drsr.offline.target_nll import AGREEMENT
 from drsr.view import caps_for
 
 
@@ -37,7 +38,7 @@ def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         "recorded": [label.recorded for label in found.compared],
         "direct": [label.direct for label in found.compared],
         "tolerance": tolerance,
-        "agreement": AGREEMENT,
+        "agreement": found.agreement,
     }
     if found.sets == 0:
         return failed(CHECK, "no label could be remeasured", "drsr label", found.mismatches, **evidence)
@@ -45,7 +46,7 @@ def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         f"state {label.state_key}, deletion set {label.mask}: recorded {label.recorded:+.6f}"
         f"{' unsafe' if label.unsafe else ' safe'}, measured {label.direct:+.6f}"
         for label in found.compared
-        if abs(label.recorded - label.direct) > AGREEMENT or label.unsafe != (label.recorded > tolerance)
+        if not abs(label.recorded - label.direct) <= found.agreement or label.unsafe != (label.recorded > tolerance)
     ]
     wrong = [*found.mismatches, *wrong]
     if wrong:
@@ -53,7 +54,7 @@ def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         return failed(CHECK, detail, "measure again under a new labeler, train and calibrate again", wrong, **evidence)
     detail = (
         f"{found.sets:,} labels of {found.states:,} of {labelled:,} states measured again: the largest difference is "
-        f"{found.largest_difference:.1g} nats per token (allowed {AGREEMENT:.0e})"
+        f"{found.largest_difference:.1g} nats per token (allowed {found.agreement:g} in {identity.dtype})"
     )
     return passed(CHECK, detail, **evidence)
 
@@ -64,6 +65,8 @@ CHECK = Check(
     "Is the recorded harm of a deletion what the language model says?",
     "For a random sample of states, the recorded next output is scored again under the intact history and under every "
     "deletion set, each context in a forward of its own; no prefix is shared and nothing stored is used but the "
-    f"trajectory. Harms must agree to {AGREEMENT:.0e} nats per token, and unsafe must be what exceeds the tolerance.",
+    "trajectory. Harms must agree to what the dtype's rounding makes "
+    f"({', '.join(f'{allowed:g} nats per token in {dtype}' for dtype, allowed in AGREEMENT.items())}), and unsafe must "
+    "be what exceeds the tolerance.",
     check_labels,
 )

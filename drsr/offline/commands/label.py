@@ -30,6 +30,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--remeasure", type=int, metavar="SAMPLE", help="compute SAMPLE states again, directly; compare"
     )
+    parser.add_argument("--seed", type=int, metavar="N", help="draws the sample of --remeasure (default: a new one)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -49,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise SettingsError(f"--{name} must be at least 1, not {value}")
+    if options.seed is not None and options.remeasure is None:
+        raise SettingsError("--seed draws the sample of --remeasure, which is not given")
     settings = load_settings()
     part = Selection.parsed(options.source, options.where)
     tokenizer, window = load_tokenizer(settings.backbone)
@@ -66,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         pending = count_pending(connection, freezing, labeler_id, part)
         to_freeze = count_to_freeze(connection, freezing, part)
     if options.remeasure is not None:
-        return _remeasure(options, settings, labeler_id)
+        return _remeasure(options, settings, labeler_id, part)
     if pending == 0:
         shown = {"states": 0} | ({"to_freeze": to_freeze} if to_freeze else {})
         print(json.dumps(shown) if options.json else "nothing to label: every frozen state is measured")
@@ -120,17 +123,20 @@ def _label(
     return code
 
 
-def _remeasure(options: argparse.Namespace, settings: Settings, labeler_id: int | None) -> int:
+def _remeasure(options: argparse.Namespace, settings: Settings, labeler_id: int | None, part: Selection) -> int:
+    import secrets
+
     from drsr.backbone.catalogue import load_backbone
     from drsr.errors import InputError
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.progress import progress
-    from drsr.offline.remeasure import AGREEMENT, remeasure
+    from drsr.offline.remeasure import remeasure
     from drsr.view import caps_for
 
     if labeler_id is None:
         raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")
+    seed = secrets.randbelow(2**32) if options.seed is None else options.seed
     backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
     with open_catalog(settings.catalog_url) as catalog, progress("remeasure", "states") as report:
         result = remeasure(
@@ -140,17 +146,22 @@ def _remeasure(options: argparse.Namespace, settings: Settings, labeler_id: int 
             caps_for(backbone.window),
             labeler_id,
             options.remeasure,
+            seed=seed,
+            part=part,
             progress=report,
         )
-    agrees = result.largest_difference <= AGREEMENT and not result.mismatches
+    if result.states == 0:
+        raise InputError(f"labeler {options.labeler!r} has labelled no state of this part", hint="drsr label")
     if options.json:
         shown = {name: value for name, value in result._asdict().items() if name != "compared"}
-        print(json.dumps(shown | {"agrees": agrees}))
+        print(json.dumps(shown | {"seed": seed, "agrees": result.agrees}))
     else:
         print(
             f"{result.states:,} states, {result.sets:,} sets computed directly: largest difference in harm "
-            f"{result.largest_difference:.1e} (at most {AGREEMENT:.0e}), {result.changed_unsafe} verdicts changed"
+            f"{result.largest_difference:.1e} (at most {result.agreement:g} in {settings.dtype}), "
+            f"{result.changed_unsafe} verdicts changed, {result.changed_near} so near to the tolerance that they may\n"
+            f"  the sample of seed {seed}"
         )
         for mismatch in result.mismatches:
             print(f"  mismatch: {mismatch}")
-    return 0 if agrees else 1
+    return 0 if result.agrees else 1

@@ -67,3 +67,28 @@ def test_a_worker_s_error_says_what_is_left(ready: Drsr, monkeypatch: pytest.Mon
     assert "worker 1, 2 of 2: internal error: ZeroDivisionError: planted" in failed.err
     assert f"hint: {STATES} states are left; this is a fault of drsr" in failed.err
     assert "Traceback" not in failed.err
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_remeasured_sample_is_a_new_one_each_time_and_says_which(ready: Drsr) -> None:
+    ready("label")
+    seeds = {ready("label", "--remeasure", "2", "--json").json["seed"] for _ in range(3)}
+    assert len(seeds) == 3
+    told = ready("label", "--remeasure", "2", "--seed", "7")
+    assert told.code == 0
+    assert told.out.endswith("  the sample of seed 7\n")
+    assert "(at most 0.0001 in float32), 0 verdicts changed" in told.out
+    assert ready("label", "--seed", "7").code == 2
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_remeasuring_keeps_to_the_part(ready: Drsr) -> None:
+    ready("label")
+    found = {
+        split: ready("label", "--remeasure", "100", "--where", f"split={split}", "--json")
+        for split in ("train", "validation", "test")
+    }
+    assert sum(shown.json["states"] for shown in found.values() if shown.code == 0) == STATES
+    empty = [shown for shown in found.values() if shown.code]
+    assert empty, "so that there is a part without a state"
+    assert all("has labelled no state of this part" in shown.err for shown in empty)
