@@ -29,6 +29,8 @@ rounds that much. Always less than the harm that makes a set unsafe."""
 
 _PROBE_TOKENS = 192
 """Enough for several forwards and, in a recurrent layer, for several of its own chunks."""
+_LONG_PROBE_TOKENS, _LONG_PROBE_TARGET = 1_024, 32
+"""Of a real state, in pieces of the size that the work is done in."""
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 """How torch says it, by device."""
 
@@ -119,18 +121,18 @@ class TargetNll:
         _log.warning("%s: each context is computed on its own: %s", self.backbone.name, why)
 
     def verify(self, token_ids: TokenIds) -> None:
-        """Compare both ways on a few tokens of a real state; where they differ, compute directly from now on.
+        """Compare both ways on the tokens of a real state; where they differ, compute directly from now on.
 
         The first `score` does it if nobody did before.
         """
         if self._verified:
             return
-        pairs = dict(enumerate(_probe(token_ids)))
-        shared, _ = self._walk(pairs, {}, query_chunk=_PROBE_TOKENS // 5)
-        direct = {index: _direct_outcome(self.backbone, pair) for index, pair in pairs.items()}
-        differences = [_difference(shared[index], direct[index]) for index in pairs]
+        differences = self._differences(_probe(token_ids), query_chunk=_PROBE_TOKENS // 5)
         if None in differences:
             return  # not even the direct computation gives a number for these tokens: the next ones will tell
+        # What does not fit into memory at this length is no difference: the work excludes it, with that reason.
+        further = self._differences(_long_probe(token_ids), query_chunk=self._query_chunk)
+        differences += [difference for difference in further if difference != math.inf]
         largest = max(difference for difference in differences if difference is not None)
         allowed = agreement_of(self.backbone)
         if largest > allowed:
@@ -138,6 +140,11 @@ class TargetNll:
             return
         self._verified = True
         self.why = f"cached continuation agrees with the direct computation to {largest:.1e} nats"
+
+    def _differences(self, pairs: Sequence[Pair], *, query_chunk: int | None) -> list[float | None]:
+        """How far the two ways are apart for each pair."""
+        shared, _ = self._walk(dict(enumerate(pairs)), {}, query_chunk=query_chunk)
+        return [_difference(shared[index], _direct_outcome(self.backbone, pair)) for index, pair in enumerate(pairs)]
 
     def score(self, pairs: Sequence[Pair], watches: Mapping[int, Watch] | None = None) -> Scores:
         """The NLL of every pair, or why there is none.
@@ -236,6 +243,15 @@ def _probe(token_ids: TokenIds) -> list[Pair]:
     half, quarter = _PROBE_TOKENS // 2, _PROBE_TOKENS // 4
     whole, short = tokens[:half], tokens[:quarter]
     return [Pair(whole, tokens[half:]), Pair(whole, tokens[half + quarter :]), Pair(short, tokens[half + quarter :])]
+
+
+def _long_probe(token_ids: TokenIds) -> list[Pair]:
+    """One context that goes on in two ways; none where the state is not longer than the short probe."""
+    tokens = token_ids[:_LONG_PROBE_TOKENS]
+    if len(tokens) <= _PROBE_TOKENS:
+        return []
+    context, target = tokens[:-_LONG_PROBE_TARGET], tokens[-_LONG_PROBE_TARGET:]
+    return [Pair(context, target), Pair(context, target[::-1].copy())]
 
 
 def _difference(shared: Outcome, direct: Outcome) -> float | None:

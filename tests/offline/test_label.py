@@ -11,15 +11,18 @@ from sqlalchemy import func, select
 
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import SettingsError
+from drsr.offline import label as labelling
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Interaction, Label, StateMeasurement
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.freeze import freeze
+from drsr.offline.frozen_rows import TrajectoryItem, load_states
 from drsr.offline.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.ingest import ingest
 from drsr.offline.label import count_pending, label, label_run
+from drsr.offline.label_status import label_status
 from drsr.offline.labels import Selection, Shard, find_labeler, pending_states
 from drsr.offline.states import freeze_trajectory
 from drsr.offline.target_nll import TargetNll
@@ -167,6 +170,35 @@ def test_superseded_trajectories_are_not_measured(
         assert connection.execute(stale).all() != []
         measured = select(StateMeasurement.state_id).where(StateMeasurement.state_id.in_(stale))
         assert connection.execute(measured).all() == []
+
+
+def test_superseded_while_it_is_measured(
+    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between claim and record, by somebody else's ingest: the run goes on, and the new version is measured anew."""
+    taken: list[int] = []
+
+    def superseded_meanwhile(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem, *more: Any) -> Any:
+        if not taken:
+            write_json(tmp_path / "runs" / "1.json", chat(1, steps=9), long_ago=False)
+            assert ingest(catalog, artifacts, str(tmp_path / "runs"), source="runs").superseded == 1
+        taken.append(item.number)
+        return load_states(catalog, artifacts, item, *more)
+
+    monkeypatch.setattr(labelling, "load_states", superseded_meanwhile)
+    assert run(frozen, artifacts, scorer).labelled == 4
+    rule = label_run(scorer, "float32", CAPS).freezing
+    with frozen.reading() as connection:
+        replaced = select(Trajectory.id).where(Trajectory.superseded_by.is_not(None))
+        assert connection.execute(replaced).scalar_one() == taken[0]
+        (status,) = label_status(connection, rule)
+    assert (status.labelled, status.waiting, status.stale) == (3, 0, 1)
+    freeze(frozen, artifacts, BACKBONE.tokenizer, CAPS)
+    assert run(frozen, artifacts, scorer).labelled == 3
+    with frozen.reading() as connection:
+        (status,) = label_status(connection, rule)
+        assert connection.execute(select(func.count()).select_from(Claim)).scalar_one() == 0
+    assert (status.labelled, status.waiting, status.stale) == (6, 0, 1)
 
 
 def test_a_target_that_cannot_be_measured_is_an_exclusion(

@@ -251,6 +251,32 @@ def test_a_wrong_continuation_is_found_and_not_used(
     assert scores.tokens_processed == scores.tokens_in_pairs
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen3_5"])
+def test_a_continuation_that_goes_wrong_late_is_found(
+    architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only behind more tokens than a short probe has."""
+    head = Continuation.head
+
+    def late(state: Continuation, hidden: torch.Tensor) -> torch.Tensor:
+        return head(state, hidden) * (0.5 if state.length > 400 else 1.0)
+
+    monkeypatch.setattr(Continuation, "head", late)
+    short, long = TargetNll(tiny_backbone(architecture)), TargetNll(tiny_backbone(architecture))
+    short.verify(tokens(200, 0))
+    assert short.method is Method.SHARED_PREFIX
+    long.verify(tokens(600, 0))
+    assert long.method is Method.DIRECT
+    assert "off by" in long.why
+
+
+def test_a_long_comparison_that_does_not_fit_is_no_difference() -> None:
+    pair = Pair(tokens(900, 0), tokens(8, 1))
+    scorer = TargetNll(tiny_backbone("llama"), memory_mb=1)
+    scorer.verify(np.concatenate(pair))
+    assert scorer.method is Method.SHARED_PREFIX, scorer.why
+
+
 def test_the_same_mistake_does_no_harm_without_recurrent_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above finds what it claims to find."""
 
