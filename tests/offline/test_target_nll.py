@@ -26,6 +26,7 @@ from drsr.offline.target_nll import (
     direct_nll,
     is_out_of_memory,
 )
+from drsr.offline.walk_memory import Room
 from drsr.view import caps_for
 from tests.tiny_backbones import ARCHITECTURES, DEVICES, as_backbone, fresh_backbone, tiny_backbone
 from tests.tiny_models import VOCABULARY, Architecture
@@ -270,10 +271,13 @@ def test_a_continuation_that_goes_wrong_late_is_found(
     assert "off by" in long.why
 
 
-def test_a_long_comparison_that_does_not_fit_is_no_difference() -> None:
-    pair = Pair(tokens(900, 0), tokens(8, 1))
-    scorer = TargetNll(tiny_backbone("llama"), memory_mb=1)
-    scorer.verify(np.concatenate(pair))
+def test_a_long_comparison_that_does_not_fit_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "holds", lambda room, longest, marks: longest <= 300)
+    scorer = TargetNll(tiny_backbone("llama"))
+    long, short = scorer.score([Pair(tokens(600, 0), tokens(8, 1)), Pair(tokens(250, 0), tokens(8, 1))]).nlls
+    assert isinstance(long, Exclusion)
+    assert long.reason is ExclusionReason.OUT_OF_MEMORY
+    assert isinstance(short, float)
     assert scorer.method is Method.SHARED_PREFIX, scorer.why
 
 
