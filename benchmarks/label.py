@@ -286,7 +286,7 @@ def report_memory(options: argparse.Namespace, number: int) -> bool:
         ]
         command += ["--trajectories", str(options.trajectories), "--peak", way, str(number)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-        peaks[way] = json.loads(done.stdout)
+        peaks[way] = float(done.stdout)
     less = peaks["engine"] <= peaks["loop"]
     shown = f"loop {peaks['loop']:.0f} MB, engine {peaks['engine']:.0f} MB (at most the loop's)"
     print(f"\npeak memory above the loaded model: {shown}: {verdict(less)}")

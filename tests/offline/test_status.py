@@ -114,7 +114,7 @@ def test_why_there_is_no_label_is_counted(catalog: Catalog, artifacts: ArtifactS
     )
     target = np.array([3], np.int32)
     measured = MeasuredHarm(DeletionSet((0,), Removal(frozenset(), {}), 5, ()), 2.0, 2.5, 1)
-    results = {
+    results: dict[int, StateHarms | Exclusion] = {
         first: too_long,
         second: too_long,
         third: StateHarms(2.0, (measured,), {2: no_room, 3: no_room, 4: too_long}),
