@@ -17,6 +17,7 @@ from pathlib import Path
 
 from drsr import __version__
 from drsr.errors import DrsrError, InputError, MissingExtra
+from drsr.tables import printable
 
 _EXTRA_OF = {
     "torch": "backbone",
@@ -153,7 +154,7 @@ def _inspect(options: argparse.Namespace) -> int:
 def _fail(error: DrsrError, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"drsr: {error}", file=sys.stderr)
+    print("drsr:", printable(str(error), keep="\n"), file=sys.stderr)
     return code
 
 

@@ -26,10 +26,17 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], indent: str 
     )
 
 
+def printable(text: str, keep: str = "") -> str:
+    """The text without a character that could move a terminal's cursor, colour it or turn the reading direction."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() or character in keep else "?" for character in text)
+
+
 def excerpt(text: str, length: int = 48) -> str:
     """The beginning of a text on one line, without a character that could move a terminal's cursor."""
     head = " ".join(text[: 4 * length].split())
-    head = "".join(character if character.isprintable() else "?" for character in head)
+    head = printable(head)
     return head if len(head) <= length else head[: length - 1] + "…"
 
 
@@ -40,4 +47,4 @@ def _cell(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    return f"{value:.4f}" if isinstance(value, float) else printable(str(value))

@@ -41,6 +41,11 @@ def test_inspect_shows_blocks_candidates_and_sets(capsys: pytest.CaptureFixture[
     assert "14 deletion sets" in out
 
 
+def test_a_file_name_cannot_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = printed(capsys, "inspect", "\x1b[2Jx.json")
+    assert (code, err) == (2, "drsr: ?[2Jx.json: cannot be read: No such file or directory\n")
+
+
 def test_inspect_json_has_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = printed(capsys, "inspect", SAMPLE, "--json")
     seen = json.loads(out)

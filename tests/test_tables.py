@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drsr.tables import excerpt, table
+from drsr.tables import excerpt, printable, table
 
 
 def test_numbers_stand_right_and_text_left() -> None:
@@ -23,3 +23,13 @@ def test_an_excerpt_is_one_short_printable_line() -> None:
     assert excerpt("one\ntwo\tthree  four") == "one two three four"
     assert excerpt("x" * 60, length=10) == "xxxxxxxxx…"
     assert excerpt("a\x1b[31mb\x00") == "a?[31mb?"
+
+
+def test_a_cell_cannot_reach_the_terminal() -> None:
+    shown = table(("file", "runs"), [("a\x1b[2Jb\nc\u202ed.json", 1), ("plain é 猫.json", 2)], indent="")
+    assert shown.splitlines()[2:] == ["a?[2Jb?c?d.json     1", "plain é 猫.json      2"]
+
+
+def test_printable_text_stays_as_it_is() -> None:
+    assert printable("one two é 猫") == "one two é 猫"
+    assert printable("one\ntwo\r\x1b]0;title\x07\x9b", keep="\n") == "one\ntwo??]0;title??"

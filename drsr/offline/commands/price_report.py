@@ -90,7 +90,9 @@ def _runs(uri: str, limit: int | None) -> Iterator[Trajectory]:
 
 
 def _complain(item: Quarantined) -> None:
-    print(f"drsr: left out: {item.location}: {item.reason}: {item.detail}", file=sys.stderr)
+    from drsr.tables import printable
+
+    print(printable(f"drsr: left out: {item.location}: {item.reason}: {item.detail}"), file=sys.stderr)
 
 
 def _plain(
