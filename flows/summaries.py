@@ -77,7 +77,9 @@ def said(stage: str, result: Mapping[str, Any]) -> str:
         case "ingest":
             return _ingested(result)
         case "freeze":
-            return f"{result['frozen']:,} trajectories frozen, {result['states']:,} decision states"
+            damaged = len(result.get("damaged", ()))
+            text = f"{result['frozen']:,} trajectories frozen, {result['states']:,} decision states"
+            return f"{text}{f', {damaged:,} wait with damaged bytes: drsr freeze' if damaged else ''}"
         case "label" | "featurize":
             return _spread("labelled" if stage == "label" else "featurized", result)
         case "train":

@@ -61,6 +61,12 @@ class _Place(NamedTuple):
     stop: int | None
 
 
+REPAIR_HINT = (
+    "restore the artifact folder from a copy, or point DRSR_ARTIFACT_ROOT to where it is; or, with the recorded run "
+    "still at hand: remove the damaged file, touch the run's file and drsr ingest it again"
+)
+
+
 class ArtifactStore:
     """A folder of artifacts. Writing the same bytes twice changes nothing."""
 
@@ -206,8 +212,7 @@ class ArtifactStore:
         return ArtifactCorrupt(
             f"artifact {key} {what}",
             where=self.location,
-            hint="restore the artifact folder from a copy, or point DRSR_ARTIFACT_ROOT to where it is; or, with the "
-            "recorded run still at hand: remove the damaged file, touch the run's file and drsr ingest it again",
+            hint=REPAIR_HINT,
         )
 
 

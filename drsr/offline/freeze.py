@@ -15,7 +15,7 @@ import numpy as np
 import drsr
 from drsr.candidates import RULE_VERSION, Candidate
 from drsr.contracts import Tokenizer
-from drsr.errors import AlignmentError, RequestError
+from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import (
@@ -55,6 +55,8 @@ class FreezeSummary(NamedTuple):
     """Trajectories that were frozen before."""
     cut_short: int = 0
     """Trajectories with states whose later messages could not be used."""
+    damaged: tuple[str, ...] = ()
+    """Trajectories that wait on because their stored bytes are missing or damaged: which, and what is wrong."""
 
 
 def freezing_rule(tokenizer: Tokenizer, caps: Caps) -> FreezingRule:
@@ -71,7 +73,10 @@ def freeze(
     source: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> FreezeSummary:
-    """Freeze every current trajectory (of one source, if given) that is not frozen yet. Rerunning changes nothing."""
+    """Freeze every current trajectory (of one source, if given) that is not frozen yet. Rerunning changes nothing.
+
+    One whose stored bytes are damaged does not stop the others: it is named in the summary and waits.
+    """
     rule = freezing_rule(tokenizer, caps)
     with catalog.reading() as connection:
         waiting = count_unfrozen(connection, rule, source)
@@ -81,24 +86,34 @@ def freeze(
     with catalog.writing() as connection:
         run_id = start_run(connection, "freeze", source, drsr.__version__)
     reasons: Counter[str] = Counter()
+    damaged: list[str] = []
     done, states, cut_short, last = 0, 0, 0, 0
     while True:
         with catalog.reading() as connection:
             batch = unfrozen(connection, rule, source, after=last, limit=BATCH)
         if not batch:
             break
-        found = [_freeze_one(artifacts, item, tokenizer, caps) for item in batch]
+        results = [(item, _freeze_one(artifacts, item, tokenizer, caps)) for item in batch]
+        found = [result for _, result in results if isinstance(result, FrozenTrajectory)]
+        damaged += [
+            f"{item.source}/{item.external_id}: {result.what}"
+            for item, result in results
+            if isinstance(result, ArtifactCorrupt)
+        ]
         with catalog.writing() as connection:
-            for item, result in zip(batch, found, strict=True):
+            for item, result in results:
+                if isinstance(result, ArtifactCorrupt):
+                    continue  # no marker: it is tried again once its bytes are restored
                 why_none = None if result.why_none is None else storable_text(result.why_none)
                 record_frozen(connection, rule, item, result.eligible, why_none, [_record(s) for s in result.states])
         last = batch[-1].id
-        done += len(batch)
+        done += len(found)
         states += sum(len(result.states) for result in found)
         cut_short += sum(result.why_cut is not None and result.why_none is None for result in found)
         reasons.update(result.why_none.partition(":")[0] for result in found if result.why_none is not None)
         progress(done, max(done, waiting))
-    summary = FreezeSummary(done, states, dict(sorted(reasons.items())), current - waiting, cut_short)
+    without_states = dict(sorted(reasons.items()))
+    summary = FreezeSummary(done, states, without_states, current - waiting, cut_short, tuple(damaged))
     with catalog.writing() as connection:
         finish_run(connection, run_id, summary._asdict())
     return summary
@@ -106,8 +121,11 @@ def freeze(
 
 def _freeze_one(
     artifacts: ArtifactStore, item: UnfrozenTrajectory, tokenizer: Tokenizer, caps: Caps
-) -> FrozenTrajectory:
-    trajectory = Trajectory.from_json(artifacts.get(item.blob))
+) -> FrozenTrajectory | ArtifactCorrupt:
+    try:
+        trajectory = Trajectory.from_json(artifacts.get(item.blob))
+    except ArtifactCorrupt as error:
+        return error
     try:
         return freeze_trajectory(trajectory, tokenizer, caps)
     except (RequestError, AlignmentError) as error:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from drsr.contracts import Tokenizer
-from drsr.errors import CatalogError
+from drsr.errors import ArtifactCorrupt, CatalogError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import FreezingRule, is_rule
-from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.catalog.tables import DecisionState, Source
+from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.splits import Split
 from drsr.offline.states import FrozenState, freeze_trajectory, request_hash
 from drsr.offline.trajectories import Trajectory
@@ -45,7 +46,7 @@ def load_states(
     freezing: FreezingRule,
 ) -> list[StateRow]:
     """Freeze a stored trajectory again, in order of its decisions. What was frozen then must be what is frozen now."""
-    states = freeze_trajectory(Trajectory.from_json(artifacts.get(item.blob)), tokenizer, caps).states
+    states = freeze_trajectory(_stored(catalog, artifacts, item), tokenizer, caps).states
     columns = (DecisionState.id, DecisionState.state_key, DecisionState.decision_index, DecisionState.request_hash)
     query = select(*columns).where(DecisionState.trajectory_id == item.number, is_rule(DecisionState, freezing))
     with catalog.reading() as connection:
@@ -58,3 +59,14 @@ def load_states(
             hint="the rule changed without its version; put RULE_VERSION up and run drsr freeze",
         )
     return [StateRow(*rows[state.decision][:2], state) for state in states]
+
+
+def _stored(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem) -> Trajectory:
+    """The recorded run; where its bytes are damaged, the complaint names it as people know it."""
+    try:
+        return Trajectory.from_json(artifacts.get(item.blob))
+    except ArtifactCorrupt as error:
+        query = select(Source.name, TrajectoryRow.external_id).join(Source, Source.id == TrajectoryRow.source_id)
+        with catalog.reading() as connection:
+            source, external_id = connection.execute(query.where(TrajectoryRow.id == item.number)).one()
+        raise ArtifactCorrupt(f"run {source}/{external_id}: {error.what}", where=error.where, hint=error.hint) from None

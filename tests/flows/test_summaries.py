@@ -27,6 +27,11 @@ PUBLISH = {
         ("ingest", INGEST, "2 runs added, 1 superseded, 3 quarantined: drsr status --quarantined"),
         ("ingest", INGEST | {"unchanged_files": 3}, "nothing new in 3 files"),
         ("freeze", {"frozen": 1_000, "states": 2_500}, "1,000 trajectories frozen, 2,500 decision states"),
+        (
+            "freeze",
+            {"frozen": 9, "states": 20, "damaged": ("runs/a: is missing",)},
+            "9 trajectories frozen, 20 decision states, 1 wait with damaged bytes: drsr freeze",
+        ),
         ("label", {"states": 7}, "7 states labelled"),
         (
             "label",

@@ -11,12 +11,13 @@ from sqlalchemy import select
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.contracts import TokenIds
-from drsr.errors import AlignmentError
+from drsr.errors import AlignmentError, ArtifactCorrupt
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Trajectory
 from drsr.offline.freeze import FreezeSummary, freeze, freezing_rule
+from drsr.offline.frozen_rows import TrajectoryItem, load_states
 from drsr.offline.ingest import ingest
 from drsr.offline.states import freeze_trajectory, request_hash
 from drsr.offline.status import read_status
@@ -154,3 +155,21 @@ def test_states_before_a_message_that_cannot_be_tokenized_are_frozen(
     ingest(catalog, artifacts, str(tmp_path / "runs"), source="runs")
     summary = freeze(catalog, artifacts, IncompleteTokenizer(), CAPS)
     assert summary == FreezeSummary(1, 3, {}, 0, cut_short=1)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_later_stage_names_the_run_whose_bytes_are_damaged(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "runs" / "x.json", chat(1, steps=9))
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="runs")
+    freeze(catalog, artifacts, TOKENIZER, CAPS)
+    with catalog.reading() as connection:
+        number, blob, split = connection.execute(select(Trajectory.id, Trajectory.blob, Trajectory.split)).one()
+    item = TrajectoryItem(number, blob, split, "claim")
+    rule = freezing_rule(TOKENIZER, CAPS)
+    assert len(load_states(catalog, artifacts, item, TOKENIZER, CAPS, rule)) == 3
+    (stored,) = (tmp_path / "artifacts").glob("??/*")
+    stored.write_bytes(stored.read_bytes()[:-9])
+    with pytest.raises(ArtifactCorrupt, match=r"run runs/x\.json#run-1: artifact .* is cut short"):
+        load_states(catalog, artifacts, item, TOKENIZER, CAPS, rule)

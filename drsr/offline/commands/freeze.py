@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+
+SHOWN = 20
+"""Damaged trajectories that are named one by one; --json names all."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,12 +25,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_tokenizer
-    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.artifacts import REPAIR_HINT, ArtifactStore
     from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.freeze import freeze
     from drsr.offline.progress import progress
     from drsr.settings import load_settings
+    from drsr.tables import printable
     from drsr.view import caps_for
 
     settings = load_settings()
@@ -42,10 +47,16 @@ def run(options: argparse.Namespace) -> int:
             source=options.source,
             progress=report,
         )
+    for complaint in summary.damaged[:SHOWN]:
+        print(f"drsr: {printable(complaint)}", file=sys.stderr)
+    if summary.damaged:
+        count = f"{len(summary.damaged):,} trajectories wait: their stored bytes are missing or damaged"
+        print(f"drsr: {count}\n  hint: {REPAIR_HINT}", file=sys.stderr)
+    code = 1 if summary.damaged else 0
     if options.json:
         print(json.dumps(summary._asdict()))
-        return 0
-    if summary.frozen == 0:
+        return code
+    if summary.frozen == 0 and not summary.damaged:
         print(f"nothing to freeze: all {summary.up_to_date:,} trajectories are frozen")
         return 0
     print(f"{summary.frozen:,} trajectories frozen: {summary.states:,} decision states")
@@ -53,4 +64,4 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {count:,} without an eligible decision: {reason}")
     if summary.cut_short:
         print(f"  {summary.cut_short:,} used up to a message that cannot be read or tokenized")
-    return 0
+    return code

@@ -19,8 +19,27 @@ def test_what_waits_is_frozen_once(drsr: Drsr, tmp_path: Path) -> None:
     assert "2 trajectories frozen: " in first.out
     assert "1 without an eligible decision: too_few_candidates" in first.out
     assert drsr("freeze", "--source", "runs").out == "nothing to freeze: all 2 trajectories are frozen\n"
-    nothing = {"frozen": 0, "states": 0, "without_states": {}, "up_to_date": 2, "cut_short": 0}
+    nothing = {"frozen": 0, "states": 0, "without_states": {}, "up_to_date": 2, "cut_short": 0, "damaged": []}
     assert drsr("freeze", "--json").json == nothing
+
+
+def test_damaged_bytes_of_one_run_stop_only_that_run(drsr: Drsr, tmp_path: Path) -> None:
+    for seed in range(3):
+        write_json(tmp_path / "runs" / f"{seed}.json", chat(seed, steps=8))
+        drsr("ingest", "runs")  # each in a file of its own
+    damaged = min((path for path in (tmp_path / "artifacts").glob("??/*")), key=lambda path: path.stat().st_mtime_ns)
+    sound = damaged.read_bytes()
+    damaged.write_bytes(sound[:50] + bytes([sound[50] ^ 1]) + sound[51:])
+    first = drsr("freeze")
+    assert first.code == 1
+    assert "2 trajectories frozen: 6 decision states" in first.out
+    assert first.err.startswith("drsr: runs/0.json#run-0: artifact ")
+    assert "1 trajectories wait" in first.err
+    assert "hint: restore the artifact folder" in first.err
+    again = drsr("freeze", "--json")
+    assert (again.code, again.json["frozen"], len(again.json["damaged"])) == (1, 0, 1)
+    damaged.write_bytes(sound)
+    assert drsr("freeze", "--json").json["frozen"] == 1
 
 
 @pytest.mark.parametrize("command", ["freeze", "label", "plan"])
