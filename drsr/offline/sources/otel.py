@@ -2,7 +2,8 @@
 
 Each LLM span repeats the history so far, so the span that sent the longest history holds the run, and its output is the
 last thing said. Spans of one trace that start a different conversation (sub-agents) are runs of their own. Traces that
-name the same conversation are one run as long as they begin alike.
+name the same conversation are one run as long as they begin alike. A span whose history is no beginning of the longest
+one, as after a compaction, belongs to a stretch of its own: no span is dropped that says something else.
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ _START_KEYS = ("start_time", "startTimeUnixNano", "start_time_unix_nano", "start
 _MODEL_CALLS = frozenset({"chat", "generate_content", "text_completion"})
 
 
-class _Best(NamedTuple):
+class _Stretch(NamedTuple):
+    """The longest history so far of those that grew out of one another."""
+
     exchange: Exchange
+    said: list[bytes]
+    """By message sent, a digest of what it says."""
     start: str
     place: str
+
+    def grew_from(self, other: _Stretch) -> bool:
+        return self.said[: len(other.said)] == other.said
 
 
 def _recognises(value: Any) -> bool:
@@ -40,32 +48,40 @@ def _recognises(value: Any) -> bool:
 
 
 def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-    best: dict[tuple[str, bytes], _Best] = {}
+    conversations: dict[tuple[str, bytes], list[_Stretch]] = {}
     for record in records:
         for span in _spans(record.value):
             found = _model_call(span)
             if found is None:
                 continue
             group = found.conversation or _trace(span) or file.location
-            key = (group, found.opening)
             start = str(next((span[name] for name in _START_KEYS if span.get(name) is not None), ""))
-            held = best.get(key)
-            if held is None or (len(found.sent), start) >= (len(held.exchange.sent), held.start):
-                best[key] = _Best(found, start, record.place)
-    if not best:
+            stretch = _Stretch(found, found.said, start, record.place)
+            key = (group, found.opening)
+            conversations[key] = _with(conversations.get(key, []), stretch)
+    if not conversations:
         detail = "spans, but none is a model call with its messages; was the capture of content switched off?"
         yield Quarantined(file.location, "no_assistant_message", detail)
     seen: dict[str, int] = {}
-    for (group, _), chosen in best.items():
+    for (group, _), stretches in conversations.items():
         number = seen[group] = seen.get(group, 0) + 1
         name = group if number == 1 else f"{group}/{number}"
-        try:
-            yield _run(chosen, name, group)
-        except Unreadable as problem:
-            yield Quarantined(f"{chosen.place} trace {group}", problem.reason, problem.detail)
+        for place, chosen in enumerate(sorted(stretches, key=lambda stretch: (stretch.start, stretch.said))):
+            try:
+                yield _run(chosen, name if place == 0 else f"{name}/stretch-{place + 1}", group)
+            except Unreadable as problem:
+                yield Quarantined(f"{chosen.place} trace {group}", problem.reason, problem.detail)
 
 
-def _run(chosen: _Best, name: str, group: str) -> Run:
+def _with(stretches: list[_Stretch], new: _Stretch) -> list[_Stretch]:
+    """The stretches with one more history: those that it grew from are part of it, as it may be part of another."""
+    for held in stretches:
+        if held.grew_from(new) and (len(held.said), held.start) > (len(new.said), new.start):
+            return stretches
+    return [held for held in stretches if not new.grew_from(held)] + [new]
+
+
+def _run(chosen: _Stretch, name: str, group: str) -> Run:
     request: Json = {"messages": conversation([*chosen.exchange.sent, *chosen.exchange.received])}
     if chosen.exchange.tools:
         request["tools"] = chosen.exchange.tools

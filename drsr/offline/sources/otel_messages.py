@@ -43,6 +43,19 @@ class Exchange(NamedTuple):
         text = "\0".join([text_of(self.sent[0].get("content")), text_of(first.get("content"))])
         return hashlib.sha256(text.encode(errors="replace")).digest()
 
+    @property
+    def said(self) -> list[bytes]:
+        """A digest of each message sent: who says what and calls what. Reasoning is left out of later requests by some,
+        so it does not count."""
+        return [
+            hashlib.sha256(
+                repr((message.get("role"), text_of(message.get("content")), message.get("tool_calls"))).encode(
+                    errors="replace"
+                )
+            ).digest()
+            for message in self.sent
+        ]
+
 
 def nested(flat: Json) -> Json:
     """Attributes with dotted keys as a tree. What is nested already is kept."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from itertools import permutations
 from typing import Any
 
-from drsr.offline.sources.otel_messages import nested
+import pytest
+
+from drsr.offline.sources.otel_messages import Exchange, nested
 from drsr.offline.trajectories import Trajectory
 from tests.offline.sources.files import as_json, as_lines, one, only_problem, read_bytes, read_value, shape
 from tests.offline.sources.miniatures import CHAT, GEN_AI, OPEN_INFERENCE, span
@@ -131,3 +134,50 @@ def test_dotted_keys_that_contradict_each_other() -> None:
     assert nested({"a": 1, "a.b": 2}) == {"a": 1}
     assert nested({"a.b": 2, "a": 1}) == {"a": {"b": 2}}
     assert nested({"a": {"b": 1}, "a.c": 2}) == {"a": {"b": 1, "c": 2}}
+
+
+def _turns(*texts: str) -> list[Json]:
+    roles = ["system", "user"] + ["assistant", "user"] * len(texts)
+    return [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+
+
+ANSWER = [{"role": "assistant", "content": "Well."}]
+OPENING = ("You fix bicycles.", "Mend it.")
+COMPACTED = [
+    span("0xabc", 1, _turns(*OPENING), ANSWER),
+    span("0xabc", 2, _turns(*OPENING, "Well.", "Go on.", "Well.", "And on."), ANSWER),
+    span("0xabc", 3, _turns(*OPENING, "So far: all is well.", "Go on."), ANSWER),
+    span("0xabc", 4, _turns(*OPENING, "So far: all is well.", "Go on.", "Well.", "To the end."), ANSWER),
+]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_histories_that_did_not_grow_out_of_one_another_are_stretches(order: tuple[int, ...]) -> None:
+    """After a compaction the history is shorter, and no beginning of the longest one."""
+    found = runs([COMPACTED[place] for place in order])
+    assert [(run.external_id, len(run.request["messages"]), run.task) for run in found] == [
+        ("0xabc", 7, "0xabc"),
+        ("0xabc/stretch-2", 7, "0xabc"),
+    ]
+    assert [run.request["messages"][2]["content"] for run in found] == ["Well.", "So far: all is well."]
+
+
+def test_a_shorter_history_after_a_longer_one_is_kept() -> None:
+    found = runs(COMPACTED[:3])
+    assert [len(run.request["messages"]) for run in found] == [7, 5]
+
+
+def test_reasoning_that_later_requests_leave_out_says_nothing_new() -> None:
+    plain = _turns(*OPENING, "Well.", "Go on.")
+    thinking = [message | {"reasoning_content": "hm"} for message in plain]
+    assert Exchange(thinking, [], [], None).said == Exchange(plain, [], [], None).said
+    calling = [message | {"tool_calls": [{"id": "c"}]} for message in plain]
+    assert Exchange(calling, [], [], None).said != Exchange(plain, [], [], None).said
+
+
+def test_a_call_that_was_repeated_is_told_by_its_last_answer() -> None:
+    sent = _turns(*OPENING)
+    later = span("t", 2, sent, [{"role": "assistant", "content": "Second try."}])
+    for values in ([span("t", 1, sent, ANSWER), later], [later, span("t", 1, sent, ANSWER)]):
+        (run,) = runs(values)
+        assert run.request["messages"][-1]["content"] == "Second try."
