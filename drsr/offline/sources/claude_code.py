@@ -2,8 +2,9 @@
 
 One message of the model stands on several lines with the same `message.id`, results in between: it is put together.
 A session that was rewound has abandoned branches; the last line's ancestors are the run, and with them the other pieces
-of their messages and the results of their calls. A compaction starts a new stretch (`compaction`). Sub-agents
-(`isSidechain`) are runs of their own. Lines that are no messages, and errors that the program made up, are left out.
+of their messages and the results of their calls. A compaction starts a new stretch (`compaction`); the messages that it
+preserved stand behind its summary. Sub-agents (`isSidechain`) are runs of their own. Lines that are no messages, and
+errors that the program made up, are left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from drsr.offline.source_files import SourceFile
 from drsr.offline.sources.anthropic_form import Turns
+from drsr.offline.sources.claude_code_compaction import preserved_lines, uuids
 from drsr.offline.sources.compaction import stretch_id, with_an_answer
 from drsr.offline.sources.reader import Found, Reader, Run, dig, identity
 from drsr.offline.sources.records import Record
@@ -97,17 +99,32 @@ def _stretches(lines: list[Json]) -> list[list[Json]]:
     end = len(lines)
     while end > 0:
         chain, start = _ancestors(lines[:end])
-        stretches.append(_with_siblings(lines[:end], chain))
-        compacted = start > 0 and (
-            lines[start].get("subtype") == "compact_boundary" or lines[start].get("isCompactSummary") is True
-        )
-        end = start if compacted else 0
+        stretches.append(_with_preserved(lines, _with_siblings(lines[:end], chain), start))
+        end = start if start > 0 and _begins_stretch(lines[start]) else 0
     return stretches[::-1]
+
+
+def _begins_stretch(line: Json) -> bool:
+    return line.get("subtype") == "compact_boundary" or line.get("isCompactSummary") is True
+
+
+def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> list[Json]:
+    """The lines of a stretch, with what the compaction before it preserved right behind its summary."""
+    boundary = start
+    while (
+        boundary > 0 and lines[boundary].get("subtype") != "compact_boundary" and not _is_message(lines[boundary - 1])
+    ):
+        boundary -= 1
+    preserved = [index for index in preserved_lines(lines, boundary) if index not in stretch]
+    summary = max((index for index in stretch if lines[index].get("isCompactSummary") is True), default=start)
+    behind = [index for index in stretch if index > summary]
+    return [lines[index] for index in [*stretch[: len(stretch) - len(behind)], *preserved, *behind]]
 
 
 def _ancestors(lines: list[Json]) -> tuple[set[int], int]:
     """Indexes of the last message and of everything it follows from, and the smallest of them."""
-    by_uuid = {line["uuid"]: index for index, line in enumerate(lines) if isinstance(line.get("uuid"), str)}
+    by_uuid = uuids(lines)
+    summaries = _summaries_behind(lines)
     at: int | None = max((index for index, line in enumerate(lines) if _is_message(line)), default=len(lines) - 1)
     chain: set[int] = set()
     start = at or 0
@@ -115,20 +132,31 @@ def _ancestors(lines: list[Json]) -> tuple[set[int], int]:
         chain.add(at)
         start = at
         line = lines[at]
-        if line.get("isCompactSummary") is True or line.get("subtype") == "compact_boundary":
-            break
-        if line.get("parentUuid", "") is None:
+        if _begins_stretch(line) or line.get("parentUuid", "") is None:
             break
         parent = line.get("parentUuid")
         # A line without a parent that is known (the printed stream, a damaged line) follows the one before it.
         at = by_uuid.get(parent) if isinstance(parent, str) else None
         if at is None:
             at = start - 1 if start > 0 else None
+        elif (summary := summaries.get(at)) is not None and at < summary < start:
+            at = summary
     return chain, start
 
 
-def _with_siblings(lines: list[Json], chain: set[int]) -> list[Json]:
-    """The lines of a chain, the other pieces of its messages, and the results of its calls, in the file's order."""
+def _summaries_behind(lines: list[Json]) -> dict[int, int]:
+    """For each preserved line the place of the latest compaction that preserved it: what follows it goes on there."""
+    found = {}
+    for boundary, line in enumerate(lines):
+        if line.get("subtype") == "compact_boundary":
+            summary = next((at for at in range(boundary, len(lines)) if _is_message(lines[at])), boundary)
+            place = summary if lines[summary].get("isCompactSummary") is True else boundary
+            found |= dict.fromkeys(preserved_lines(lines, boundary), place)
+    return found
+
+
+def _with_siblings(lines: list[Json], chain: set[int]) -> list[int]:
+    """The places of a chain's lines, of the other pieces of its messages and of the results of its calls, in order."""
     messages = {_message_id(lines[index]) for index in chain} - {None}
     kept = set(chain)
     calls: set[str] = set()
@@ -146,7 +174,7 @@ def _with_siblings(lines: list[Json], chain: set[int]) -> list[Json]:
             and not calls.isdisjoint(_ids(line, "tool_result", "tool_use_id"))
         ):
             kept.add(index)
-    return [lines[index] for index in sorted(kept)]
+    return sorted(kept)
 
 
 def _message_id(line: Json) -> str | None:

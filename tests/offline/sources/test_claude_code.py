@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from drsr.offline.trajectories import Quarantined, Trajectory
 from tests.offline.sources.files import as_lines, history, one, read_bytes, shape
 from tests.offline.sources.miniatures import CLAUDE_CODE
@@ -71,6 +73,71 @@ def test_a_compaction_starts_a_new_stretch() -> None:
     assert said(first) == ["one", "two"]
     assert said(second) == ["summary", "go on", "done"]
     assert (first.external_id, second.external_id) == ("sess-1", "sess-1/2")
+
+
+def use(uuid: str, parent: str, call: str) -> Json:
+    line = reply(uuid, parent, "")
+    line["message"]["content"] = [{"type": "tool_use", "id": call, "name": "ls", "input": {}}]
+    return line
+
+
+def result(uuid: str, parent: str, call: str) -> Json:
+    line = say(uuid, parent, "")
+    line["message"]["content"] = [{"type": "tool_result", "tool_use_id": call, "content": "a file"}]
+    return line
+
+
+BY_NAME = {"preservedMessages": {"anchorUuid": "s", "uuids": ["3", "4", "5", "6"]}}
+BY_ENDS = {"preservedSegment": {"headUuid": "3", "anchorUuid": "s", "tailUuid": "6"}}
+
+
+def compacted(metadata: Json, parent: str) -> list[Json]:
+    return [
+        *(say("1", None, "one"), reply("2", "1", "two")),
+        *(say("3", "2", "look"), use("4", "3", "t1"), result("5", "4", "t1"), reply("6", "5", "looked")),
+        {
+            "type": "system",
+            "subtype": "compact_boundary",
+            "uuid": "b",
+            "parentUuid": None,
+            "sessionId": "sess-1",
+            "compactMetadata": metadata,
+        },
+        say("s", "b", "summary", isCompactSummary=True),
+        *(say("7", parent, "go on"), reply("8", "7", "done")),
+    ]
+
+
+@pytest.mark.parametrize("metadata", [BY_NAME, BY_ENDS])
+@pytest.mark.parametrize("parent", ["s", "6"], ids=["follows the summary", "follows what was preserved"])
+def test_what_a_compaction_preserved_stands_behind_its_summary(metadata: Json, parent: str) -> None:
+    first, second = runs(compacted(metadata, parent))
+    assert said(first) == ["one", "two", "look", "", "", "looked"]
+    assert said(second)[0] == "summary"
+    assert shape(second)[-5:] == ["assistant+1", "user=1", "assistant", "user", "assistant"]
+    texts = [block.get("text") for message in second.request["messages"] for block in _blocks(message)]
+    assert [text for text in texts if text] == ["summary", "look", "looked", "go on", "done"]
+    assert all(step.complete for step in history(second).steps)
+
+
+def _blocks(message: Json) -> list[Json]:
+    content = message["content"]
+    return [{"text": content}] if isinstance(content, str) else content
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"preservedMessages": {"uuids": ["nobody", 7]}},
+        {"preservedMessages": "all"},
+        {"preservedSegment": {"headUuid": "6", "tailUuid": "3"}},
+        {"preservedSegment": {"headUuid": "nobody", "tailUuid": "6"}},
+    ],
+)
+def test_a_compaction_that_preserved_nothing_that_is_there(metadata: Json) -> None:
+    _, second = runs(compacted(metadata, "s"))
+    assert said(second) == ["summary", "go on", "done"]
 
 
 def test_a_damaged_line_does_not_cut_the_session() -> None:
