@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
     for complaint in summary.damaged[:SHOWN]:
         print(f"drsr: {printable(complaint)}", file=sys.stderr)
     if summary.damaged:
-        count = f"{len(summary.damaged):,} trajectories wait: their stored bytes are missing or damaged"
-        print(f"drsr: {count}\n  hint: {REPAIR_HINT}", file=sys.stderr)
+        waiting = f"{len(summary.damaged):,} trajectories wait: their stored bytes are missing or damaged"
+        print(f"drsr: {waiting}\n  hint: {REPAIR_HINT}", file=sys.stderr)
     code = 1 if summary.damaged else 0
     if options.json:
         print(json.dumps(summary._asdict()))

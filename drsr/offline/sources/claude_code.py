@@ -105,15 +105,17 @@ def _stretches(lines: list[Json]) -> list[list[Json]]:
 
 
 def _begins_stretch(line: Json) -> bool:
-    return line.get("subtype") == "compact_boundary" or line.get("isCompactSummary") is True
+    return _is_boundary(line) or line.get("isCompactSummary") is True
+
+
+def _is_boundary(line: Json) -> bool:
+    return line.get("subtype") == "compact_boundary"
 
 
 def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> list[Json]:
     """The lines of a stretch, with what the compaction before it preserved right behind its summary."""
-    boundary = start
-    while (
-        boundary > 0 and lines[boundary].get("subtype") != "compact_boundary" and not _is_message(lines[boundary - 1])
-    ):
+    boundary = start  # or, where that is the summary, the line before it that is no message
+    while boundary > 0 and not _is_boundary(lines[boundary]) and not _is_message(lines[boundary - 1]):
         boundary -= 1
     preserved = [index for index in preserved_lines(lines, boundary) if index not in stretch]
     summary = max((index for index in stretch if lines[index].get("isCompactSummary") is True), default=start)
@@ -146,9 +148,9 @@ def _ancestors(lines: list[Json]) -> tuple[set[int], int]:
 
 def _summaries_behind(lines: list[Json]) -> dict[int, int]:
     """For each preserved line the place of the latest compaction that preserved it: what follows it goes on there."""
-    found = {}
+    found: dict[int, int] = {}
     for boundary, line in enumerate(lines):
-        if line.get("subtype") == "compact_boundary":
+        if _is_boundary(line):
             summary = next((at for at in range(boundary, len(lines)) if _is_message(lines[at])), boundary)
             place = summary if lines[summary].get("isCompactSummary") is True else boundary
             found |= dict.fromkeys(preserved_lines(lines, boundary), place)
