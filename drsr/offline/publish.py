@@ -20,6 +20,7 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.errors import InputError, ScorerNotTrained, VersionTaken
 from drsr.golden import GoldenRequest
 from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.audit.subject import Order
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.records import finish_run, start_run
 from drsr.offline.catalog.releases import ReleaseRecord, find_release, record_release, releases_of
@@ -29,6 +30,7 @@ from drsr.offline.lineage import Traced, trace
 from drsr.offline.policy_package import requirement
 from drsr.offline.release_candidate import Built, build, decide_golden, policy_numbers
 from drsr.offline.release_gates import DATA_CHECKS, Check, Gate, Subject, agreement, golden, refuse_failed, run_checks
+from drsr.offline.release_judges import AUDIT, EXPECTATIONS, WheelCheck, audited, rules_kept
 from drsr.offline.simple_index import WheelFile, add_wheels, is_there, place_of
 from drsr.offline.train import load_trained
 from drsr.policy_numbers import PolicyNumbers
@@ -61,6 +63,12 @@ class PublishOrder:
     backbone: str | None = None
     """Another name for the same language model, under which consumers will load it."""
     device: str = "cpu"
+    data_rules: Check = rules_kept
+    """The gate `expectations`."""
+    audit: WheelCheck = audited
+    """The gate `audit`."""
+    audit_sample: int | None = 0
+    """States that it measures again with the language model; None is all of them."""
     more_checks: tuple[tuple[str, Check], ...] = ()
 
 
@@ -101,7 +109,7 @@ def _publish(
 ) -> Published:
     traced = trace(catalog, artifacts, calibration)
     subject = Subject(catalog, artifacts, traced, order.may_abstain_always)
-    gates = run_checks((*DATA_CHECKS, *order.more_checks), subject)
+    gates = run_checks((*DATA_CHECKS, (EXPECTATIONS, order.data_rules), *order.more_checks), subject)
     refuse_failed(gates)
     scorer = load_trained(artifacts, traced.run)
     view = traced.view.identity
@@ -112,6 +120,8 @@ def _publish(
     decided = decide_golden(numbers, scorer, backbone)
     built = _first_free(catalog, traced, scorer, numbers, decided, order)
     gates.append(golden(built.package, backbone))
+    how = Order(sample=order.audit_sample, backbone=order.backbone, device=order.device)
+    gates.append(Gate(AUDIT, *order.audit(subject, built, how)))
     refuse_failed(gates)
     return _write(catalog, artifacts, traced, built, gates, order)
 

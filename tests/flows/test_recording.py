@@ -21,7 +21,7 @@ from drsr.errors import CatalogError, CatalogUnreachable, InputError
 from drsr.offline.catalog.tables import STAGES
 from drsr.offline.freeze import freeze
 from drsr.offline.label import label, label_run
-from drsr.offline.publish import PublishOrder, publish
+from drsr.offline.publish import PublishOrder
 from drsr.offline.stage_exports import CONTENTS
 from drsr.offline.target_nll import TargetNll
 from drsr.view import caps_for
@@ -32,7 +32,7 @@ from flows.sample import main as sample_command
 from scripts.readme_map import ROOT
 from tests.flows.dvc_repositories import commit, git, new_repository
 from tests.offline.conftest import bucket as bucket  # noqa: PLC0414 - a fixture
-from tests.offline.small_pipeline import Pipeline, add_runs, featurize, fit, quick_params, run_stages
+from tests.offline.small_pipeline import Pipeline, add_runs, featurize, fit, publish_quickly, quick_params, run_stages
 from tests.offline.test_stage_exports import content, evaluated
 
 pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarning")  # DVC's use of pygtrie
@@ -65,7 +65,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
                 pipeline = grown(pipeline)
             evaluated(pipeline)
             order = PublishOrder(folder / "index", version=f"1.{night}")
-            publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, order)
+            publish_quickly(pipeline, order)
             outputs = [record(stage).outputs for stage in STAGES]
             found.outputs.append({path: value for each in outputs for path, value in each.items()})
             assert changed() == {}

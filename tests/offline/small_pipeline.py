@@ -2,6 +2,7 @@
 
     pipeline = run_stages(folder)                            ingest, freeze, label, featurize, train, calibrate
     pipeline = run_stages(folder, name, labels="drawn")      the same with drawn harms, for a model that is slow
+    published = publish_quickly(pipeline, order)             without expectations and audit, which take seconds
 
 Harms that are drawn mean nothing; all else is as a data team would have it.
 """
@@ -36,6 +37,8 @@ from drsr.offline.ingest import ingest
 from drsr.offline.label import label, label_run
 from drsr.offline.labels import LabelerIdentity, MeasuredState, ensure_labeler, record_measurements
 from drsr.offline.params import Params
+from drsr.offline.publish import Published, PublishOrder, publish
+from drsr.offline.release_gates import Verdict
 from drsr.offline.splits import assign_split, group_key
 from drsr.offline.states import rule_hash
 from drsr.offline.target_nll import TargetNll
@@ -117,6 +120,17 @@ def fit(catalog: Catalog, artifacts: ArtifactStore, folder: Path, numbers: Param
     train(catalog, artifacts, inputs, numbers.train, checkpoints=folder / "checkpoints", workers=1)
     inputs = read_inputs(catalog, artifacts, "default", "default", "calibrate")
     return calibrate(catalog, artifacts, inputs, numbers).record
+
+
+def publish_quickly(pipeline: Pipeline, order: PublishOrder) -> Published:
+    """Publish its calibration with doubles in place of the two judges that take seconds."""
+    quick = replace(order, data_rules=passed_unseen, audit=passed_unseen)
+    return publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, quick)
+
+
+def passed_unseen(*seen: object) -> Verdict:
+    """A double of a judge: it looks at nothing."""
+    return Verdict(True, "passed unseen, by a double")
 
 
 def add_runs(

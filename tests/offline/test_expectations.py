@@ -20,12 +20,12 @@ from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.feature_files import FeatureBlock, read_file, write_file
 from drsr.offline.feature_views import get_view
 from drsr.offline.freeze import freeze
-from drsr.offline.publish import PublishOrder, publish
+from drsr.offline.publish import PublishOrder
 from drsr.view import Caps
 from expectations.__main__ import main
 from expectations.judging import DATASETS, judge, present, require
 from expectations.required import REQUIRED
-from tests.offline.small_pipeline import Pipeline, add_runs
+from tests.offline.small_pipeline import Pipeline, add_runs, publish_quickly
 
 BEFORE_PUBLISHING = DATASETS[:-1]
 
@@ -38,7 +38,7 @@ def broken(catalog: Catalog, artifacts: ArtifactStore, *datasets: str) -> set[st
 def test_everything_is_kept_also_after_publishing(pipeline: Pipeline, tmp_path: Path) -> None:
     assert present(pipeline.catalog) == BEFORE_PUBLISHING
     assert broken(pipeline.catalog, pipeline.artifacts, "policy") == {"there is a release"}
-    publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, PublishOrder(tmp_path / "index"))
+    publish_quickly(pipeline, PublishOrder(tmp_path / "index"))
     assert present(pipeline.catalog) == DATASETS
     verdicts = judge(pipeline.catalog, pipeline.artifacts, docs=tmp_path / "docs")
     require(verdicts)

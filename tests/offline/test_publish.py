@@ -18,14 +18,17 @@ from drsr.offline.catalog.scorer_tables import CalibrationRun
 from drsr.offline.catalog.tables import Run
 from drsr.offline.golden_requests import golden_requests
 from drsr.offline.lineage import read_lineage, trace
-from drsr.offline.publish import Published, PublishOrder, default_versions, find_calibration, publish
+from drsr.offline.publish import Published, PublishOrder, default_versions, find_calibration
 from drsr.offline.release_gates import DATA_CHECKS, Verdict
 from drsr.policy import load_policy, policy_of
 from drsr.policy_location import read_found
-from tests.offline.small_pipeline import Pipeline, copy_of, fit, quick_params, run_stages
+from tests.offline.small_pipeline import Pipeline, copy_of, fit, publish_quickly, quick_params, run_stages
 from tests.offline.test_simple_index import content
 
-CHECKS = ["admissible", "lineage", "calibration repeats", "test split unread", "agreement", "golden requests"]
+CHECKS = [
+    *("admissible", "lineage", "calibration repeats", "test split unread"),
+    *("expectations", "agreement", "golden requests", "audit"),
+]
 
 
 def index_of(pipeline: Pipeline) -> Path:
@@ -34,7 +37,7 @@ def index_of(pipeline: Pipeline) -> Path:
 
 def published(pipeline: Pipeline, **options: Any) -> Published:
     order = PublishOrder(options.pop("index", index_of(pipeline)), **options)
-    return publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, order)
+    return publish_quickly(pipeline, order)
 
 
 def rows(catalog: Catalog, table: Any = PolicyRelease) -> list[Any]:
@@ -175,7 +178,7 @@ def test_nothing_admissible_is_refused_unless_asked_for(pipeline: Pipeline) -> N
     abstaining = pipeline._replace(calibration=nothing)
     with pytest.raises(ReleaseRefused, match="calibration found nothing admissible; --always-abstain") as refusal:
         published(abstaining)
-    assert [gate[1] for gate in refusal.value.gates] == [False, True, True, True]
+    assert [gate[1] for gate in refusal.value.gates] == [False, True, True, True, True]
     assert not index_of(pipeline).exists()
     assert rows(pipeline.catalog) == []
     assert publish_runs(pipeline.catalog) == 0
@@ -192,18 +195,18 @@ def test_nothing_admissible_is_refused_unless_asked_for(pipeline: Pipeline) -> N
 
 
 def test_further_checks_are_run_and_recorded(pipeline: Pipeline) -> None:
-    def audit(subject: Any) -> Verdict:
-        return Verdict(bool(subject.traced.states), "nothing leaked")
+    def states(subject: Any) -> Verdict:
+        return Verdict(bool(subject.traced.states), "there are states")
 
-    def expectations(subject: Any) -> Verdict:
-        return Verdict(False, "a column is constant")
+    def signed(subject: Any) -> Verdict:
+        return Verdict(False, "nobody signed it")
 
-    with pytest.raises(ReleaseRefused, match="expectations failed: a column is constant"):
-        published(pipeline, more_checks=(("audit", audit), ("expectations", expectations)))
+    with pytest.raises(ReleaseRefused, match="signed failed: nobody signed it"):
+        published(pipeline, more_checks=(("states", states), ("signed", signed)))
     assert not index_of(pipeline).exists()
-    record = published(pipeline, more_checks=(("audit", audit),)).record
-    assert ["audit", "nothing leaked"] in record.gates
-    assert len(record.gates) == len(DATA_CHECKS) + 3
+    record = published(pipeline, more_checks=(("states", states),)).record
+    assert ["states", "there are states"] in record.gates
+    assert len(record.gates) == len(DATA_CHECKS) + 5
 
 
 def test_the_model_card_says_what_the_numbers_say(pipeline: Pipeline) -> None:

@@ -21,13 +21,13 @@ from drsr.offline.commands import exports as command
 from drsr.offline.exports import read_parts
 from drsr.offline.freeze import freeze
 from drsr.offline.metrics import Bootstrap
-from drsr.offline.publish import PublishOrder, publish
+from drsr.offline.publish import PublishOrder
 from drsr.offline.scorer_evaluation import evaluate_ablations, latest_evaluation
 from drsr.offline.stage_exports import CONTENTS, SUMMARY, Exporter, place_of
 from drsr.offline.trajectory_exports import current_trajectories, latest_rule
 from drsr.scorer.weights import read_scorer
 from drsr.view import Caps
-from tests.offline.small_pipeline import RUNS, Pipeline, add_runs, quick_params
+from tests.offline.small_pipeline import RUNS, Pipeline, add_runs, publish_quickly, quick_params
 
 
 def exporter(pipeline: Pipeline, root: Path, *, may_replace: bool = False) -> Exporter:
@@ -59,7 +59,7 @@ def test_every_stage_has_its_export() -> None:
 
 def test_all_stages_again_write_the_same_bytes(pipeline: Pipeline, tmp_path: Path) -> None:
     evaluated(pipeline)
-    publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, PublishOrder(tmp_path / "index"))
+    publish_quickly(pipeline, PublishOrder(tmp_path / "index"))
     first = exporter(pipeline, tmp_path / "out")
     done = {stage: first.export(stage) for stage in STAGES}
     for stage, found in done.items():
@@ -145,7 +145,7 @@ def test_the_released_policy_is_the_wheel(pipeline: Pipeline, tmp_path: Path) ->
     assert found.summary == {"version": None}  # nothing is released, and the folder says so
     for version in ("1.0", "1.1"):
         order = PublishOrder(tmp_path / "index", version=version)
-        published = publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, order)
+        published = publish_quickly(pipeline, order)
         found = exporter(pipeline, tmp_path / "out").export("publish")
         names = sorted(path.name for path in found.folder.iterdir())
         assert names == sorted([f"drsr_policy-{version}-py3-none-any.whl", "release.json"])

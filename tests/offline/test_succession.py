@@ -14,13 +14,13 @@ from drsr.offline.calibrate import frozen_rule
 from drsr.offline.catalog.trained import get_training_run
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.lineage import trace
-from drsr.offline.publish import PublishOrder, publish
+from drsr.offline.publish import PublishOrder
 from drsr.offline.release_gates import Subject
 from drsr.offline.scored_sets import score_frame
 from drsr.offline.succession import NOT_WORSE, Performance, compare, judge_succession, not_worse, performance
 from drsr.offline.train import load_trained, read_inputs
 from drsr.selection import ProposedSets, SelectionRule, select
-from tests.offline.small_pipeline import Pipeline, fit, quick_params
+from tests.offline.small_pipeline import Pipeline, fit, publish_quickly, quick_params
 
 LIMITS = {"max_unsafe_rate": 0.10, "max_mean_harm": 0.02}
 GOOD = Performance(0.08, 0.05, 0.01)
@@ -108,7 +108,7 @@ def test_before_the_first_release_there_is_nobody_to_be_worse_than(pipeline: Pip
 def test_after_a_release_the_next_one_is_compared_with_it(pipeline: Pipeline) -> None:
     catalog, artifacts = pipeline.catalog, pipeline.artifacts
     order = PublishOrder(index=pipeline.folder / "index", more_checks=((NOT_WORSE, not_worse),))
-    published = publish(catalog, artifacts, pipeline.calibration, order)
+    published = publish_quickly(pipeline, order)
     assert NOT_WORSE in [gate.check for gate in published.gates]
     validation = read_inputs(catalog, artifacts, "default", "default", "calibrate").validation
     with catalog.reading() as connection:

@@ -68,11 +68,24 @@ class ShippedLineage(NamedTuple):
     """Key of the list of its states."""
 
 
+class Candidate(NamedTuple):
+    """A policy that is to be published if it passes: neither store nor catalog has it yet."""
+
+    file_name: str
+    wheel: bytes
+    states: bytes
+    """The list of states that it was made from, as it would be stored."""
+    traced: Traced
+
+
 class AuditSubject:
     """A policy and what it rests on, read when a check asks for it."""
 
-    def __init__(self, catalog: Catalog, artifacts: ArtifactStore, order: Order) -> None:
+    def __init__(
+        self, catalog: Catalog, artifacts: ArtifactStore, order: Order, candidate: Candidate | None = None
+    ) -> None:
         self.catalog, self.artifacts, self.order = catalog, artifacts, order
+        self.candidate = candidate
         self._kept: dict[str, Any] = {}
         with catalog.reading() as connection:
             released = latest_releases(connection, 1)
@@ -91,11 +104,13 @@ class AuditSubject:
     @property
     def has_policy(self) -> bool:
         """False: nothing is published yet, and the latest calibration is audited."""
-        return self.order.policy is not None or self._latest is not None
+        return self.candidate is not None or self.order.policy is not None or self._latest is not None
 
     @property
     def named(self) -> str:
         """What is audited, as a person would call it: without the folders of this machine."""
+        if self.candidate is not None:
+            return self.candidate.file_name
         if self.order.policy is not None:
             return Path(self.order.policy).name
         return self._latest.file_name if self._latest is not None else "the latest calibration"
@@ -192,6 +207,8 @@ class AuditSubject:
         return found
 
     def _read_wheel(self) -> bytes | None:
+        if self.candidate is not None:
+            return self.candidate.wheel
         if self.order.policy is None:
             return None if self._latest is None else self.artifacts.get(self._latest.wheel)
         path = Path(self.order.policy)
@@ -232,6 +249,8 @@ class AuditSubject:
             return get_training_run(connection, self.calibration.training_run_id)
 
     def _trace(self) -> Traced:
+        if self.candidate is not None:
+            return self.candidate.traced
         return trace(self.catalog, self.artifacts, self.calibration, self.state_keys)
 
     def _read_state_keys(self) -> list[str]:
@@ -239,7 +258,8 @@ class AuditSubject:
             view, labeler = self.view, self.labeler
             with self.catalog.reading() as connection:
                 return present_states(connection, view, labeler)
-        keys = orjson.loads(self.artifacts.get(self.lineage.states))
+        stored = self.artifacts.get(self.lineage.states) if self.candidate is None else self.candidate.states
+        keys = orjson.loads(stored)
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
             raise ArtifactCorrupt(f"artifact {self.lineage.states} is no list of states", where=self.artifacts.location)
         return keys

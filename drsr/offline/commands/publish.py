@@ -47,9 +47,30 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--with-drsr", type=Path, metavar="PATH", help="put drsr beside it: its wheel, or its source tree to build from"
     )
+    parser.add_argument(
+        "--audit-sample",
+        type=_sample,
+        default=0,
+        metavar="N",
+        help="states whose features and labels the audit computes again with the language model, or all (default: 0)",
+    )
+    parser.add_argument(
+        "--without-expectations",
+        action="store_true",
+        help="publish also where Great Expectations is not installed, so that nobody judges the data; recorded with "
+        "the release. Where it is installed, the data is judged all the same",
+    )
     parser.add_argument("--backbone", metavar="NAME", help="the name under which consumers load the same backbone")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
+
+
+def _sample(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of states nor all")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.publish import PublishOrder, find_calibration, publish
+    from drsr.offline.release_judges import rules_kept, rules_kept_if_judged
     from drsr.offline.simple_index import drsr_wheel
     from drsr.settings import load_settings
 
@@ -70,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
             beside=() if options.with_drsr is None else (drsr_wheel(options.with_drsr),),
             backbone=options.backbone,
             device=settings.device,
+            data_rules=rules_kept_if_judged if options.without_expectations else rules_kept,
+            audit_sample=options.audit_sample,
         )
         try:
             published = publish(catalog, ArtifactStore(settings.artifact_root), calibration, order)

@@ -17,9 +17,9 @@ from drsr.offline.audit import data_rules, future, golden, labels
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.audit.verdicts import Check
-from drsr.offline.publish import PublishOrder, publish
+from drsr.offline.publish import PublishOrder
 from tests.offline import small_pipeline
-from tests.offline.small_pipeline import Pipeline, fit, quick_params
+from tests.offline.small_pipeline import Pipeline, fit, publish_quickly, quick_params
 
 ALL_BUT_RULES = tuple(check for check in CHECKS if check is not data_rules.CHECK)
 """The expectations take seconds of their own."""
@@ -40,7 +40,7 @@ def published(pipeline: Pipeline, folder: Path) -> PublishedPipeline:
 
 def publish_again(pipeline: Pipeline, packages: Path) -> PublishedPipeline:
     """Publish what the pipeline's calibration gives."""
-    done = publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, PublishOrder(index=packages))
+    done = publish_quickly(pipeline, PublishOrder(index=packages))
     return PublishedPipeline(pipeline, packages, done.wheel)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from drsr.cli import main
+from drsr.offline.catalog.releases import find_release
+from tests.offline.audit.published import by_hand
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
 
 
@@ -29,7 +33,9 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, err = printed(capsys, "--version", "1.0")
     assert (code, err) == (0, "")
     assert out.startswith("published drsr-policy 1.0\n")
-    assert out.count("passed") == 6
+    assert out.count("  passed  ") == 8
+    assert "73 rules of 6 datasets are kept" in out
+    assert "6 checks passed, 0 states measured again" in out
     index = tmp_path / "var" / "index"
     assert f"pip install --index-url {index.as_uri()} drsr-policy" in out
     wheel = index / "drsr-policy" / "drsr_policy-1.0-py3-none-any.whl"
@@ -38,7 +44,7 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, _ = printed(capsys, "--json")
     shown = json.loads(out)
     assert (code, shown["published"], shown["is_new"], shown["version"]) == (0, True, False, "1.0")
-    assert [gate["passed"] for gate in shown["gates"]] == [True] * 6
+    assert [gate["passed"] for gate in shown["gates"]] == [True] * 8
     code, out, _ = printed(capsys, "--calibration", pipeline.calibration.calibration_key[:8])
     assert code == 0
     assert "nothing to publish: this calibration was published before as drsr-policy 1.0" in out
@@ -61,6 +67,44 @@ def test_a_refusal_shows_every_check_and_has_exit_code_1(
     assert code == 0
     assert ", which abstains always\n" in out
     assert (tmp_path / "packages" / "index.html").exists()
+
+
+def test_a_broken_expectation_stops_it(pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    by_hand(pipeline, "UPDATE decision_state SET frozen_at = '2099-01-01 00:00:00' WHERE id = 1")
+    code, out, err = printed(capsys)
+    assert code == 1
+    assert "expectations failed: labels: freezing is earlier than labelling" in err
+    assert re.search(r"expectations +FAILED", out)
+    code, _, _ = printed(capsys, "--without-expectations")
+    assert code == 1  # they can be judged here, so they are
+    assert not (tmp_path / "var").exists()
+
+
+def test_without_great_expectations_somebody_must_say_so(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "great_expectations", None)
+    code, out, err = printed(capsys, "--version", "1.0")
+    assert code == 1
+    assert "not judged" in err
+    assert "--without-expectations" in err
+    assert not (tmp_path / "var").exists()
+    # The log of reads is forged. The rules would see it; without them, the audit does.
+    by_hand(pipeline, "UPDATE split_read SET labels = labels + 1 WHERE purpose = 'calibrate'")
+    code, out, err = printed(capsys, "--version", "1.0", "--without-expectations")
+    assert code == 1
+    assert "audit failed: split reads: no read of" in err
+    assert re.search(r"audit +FAILED", out)
+    assert not (tmp_path / "var").exists()
+    by_hand(pipeline, "UPDATE split_read SET labels = labels - 1 WHERE purpose = 'calibrate'")
+    code, out, err = printed(capsys, "--version", "1.0", "--without-expectations", "--audit-sample", "1")
+    assert (code, err) == (0, "")
+    assert "8 checks passed, 1 states measured again" in out
+    with pipeline.catalog.reading() as connection:
+        record = find_release(connection, "1.0")
+    assert record is not None
+    gates = dict(record.gates)
+    assert gates["expectations"].startswith("NOT JUDGED, as --without-expectations allows: ")
 
 
 def test_bad_input_has_exit_code_2(pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
