@@ -58,15 +58,16 @@ def nightly(
     repository that is the working directory.
     """
     logger = get_run_logger()
+    chosen: dict[str, dict[str, Any]] = {}
     run: dict[str, Callable[[], Mapping[str, Any]]] = {
         "ingest": lambda: ingest(locations),
         "freeze": lambda: freeze(),
         "label": lambda: label(EVERYTHING, fan_out, labeler),
         "featurize": lambda: featurize(EVERYTHING, fan_out, view),
         "train": lambda: train(view, labeler),
-        "calibrate": lambda: calibrate(view, labeler, certified),
+        "calibrate": lambda: chosen.setdefault("calibration", calibrate(view, labeler, certified)),
         "evaluate": lambda: evaluate(view, labeler, ablations),
-        "publish": lambda: publish(index),
+        "publish": lambda: publish(index, chosen["calibration"]["calibration_key"]),
     }
     before: dict[str, Any] | None = None
 

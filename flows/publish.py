@@ -18,15 +18,16 @@ HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 
 
 @task(name="publish-policy", tags=[GPU], **RETRIES)
-def publish_calibrated(index: str, calibration: str | None) -> dict[str, Any]:
+def publish_calibrated(index: str, calibration: str | None, certified: bool) -> dict[str, Any]:
     """Publish, or say why the released policy stays."""
     from drsr.offline.publish import PublishOrder, find_calibration, publish
     from drsr.offline.succession import NOT_WORSE, not_worse
 
     with opened() as place:
         order = PublishOrder(index=Path(index), device=place.settings.device, more_checks=((NOT_WORSE, not_worse),))
+        record = find_calibration(place.catalog, calibration, certified=certified)
         try:
-            published = publish(place.catalog, place.artifacts, find_calibration(place.catalog, calibration), order)
+            published = publish(place.catalog, place.artifacts, record, order)
         except ReleaseRefused as refusal:
             return held_back(refusal)
     return {
@@ -42,9 +43,9 @@ def publish_calibrated(index: str, calibration: str | None) -> dict[str, Any]:
 
 
 @flow(name="publish", timeout_seconds=TIMEOUTS["publish"])
-def publish(index: Name = "var/index", calibration: Name | None = None) -> dict[str, Any]:
-    """Publish the latest calibration, or the one whose key begins so."""
-    return publish_calibrated(index, calibration)
+def publish(index: Name = "var/index", calibration: Name | None = None, certified: bool = False) -> dict[str, Any]:
+    """Publish the calibration whose key begins so; without one the latest plain one, or the latest certified one."""
+    return publish_calibrated(index, calibration, certified)
 
 
 def held_back(refusal: ReleaseRefused) -> dict[str, Any]:

@@ -72,13 +72,20 @@ class PublishOrder:
     more_checks: tuple[tuple[str, Check], ...] = ()
 
 
-def find_calibration(catalog: Catalog, key: str | None) -> CalibrationRecord:
-    """The latest calibration, or the one whose key begins so."""
+def find_calibration(catalog: Catalog, key: str | None, *, certified: bool = False) -> CalibrationRecord:
+    """The one whose key begins so, of whatever mode; without a key the latest plain one, or the latest certified one.
+
+    Never just the latest: a calibration that somebody tried in the other mode must not take the place of the one that
+    is meant.
+    """
+    mode = "certified" if certified else "plain"
     with catalog.reading() as connection:
-        known = latest_calibrations(connection, 1 if key is None else 10_000)
+        known = latest_calibrations(connection, 1, mode) if key is None else latest_calibrations(connection, 10_000)
     found = [record for record in known if key is None or record.calibration_key.startswith(key)]
     if not known:
-        raise ScorerNotTrained("nothing is calibrated yet", hint="drsr train, then drsr calibrate")
+        command = "drsr calibrate --certified" if certified else "drsr calibrate"
+        what = f"nothing is calibrated yet, in the {mode} mode" if key is None else "nothing is calibrated yet"
+        raise ScorerNotTrained(what, hint=f"drsr train, then {command}")
     if len(found) != 1:
         raise InputError(f"{len(found)} calibrations have a key that begins with {key!r}", hint="drsr status")
     return found[0]

@@ -12,6 +12,7 @@ from sqlalchemy import delete, select, update
 from drsr.errors import InputError, ReleaseRefused, ScorerNotTrained, VersionTaken
 from drsr.golden import read_golden, verify_files
 from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.calibrate import calibrate
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.release_tables import PolicyRelease
 from drsr.offline.catalog.scorer_tables import CalibrationRun
@@ -20,6 +21,7 @@ from drsr.offline.golden_requests import golden_requests
 from drsr.offline.lineage import read_lineage, trace
 from drsr.offline.publish import Published, PublishOrder, default_versions, find_calibration
 from drsr.offline.release_gates import DATA_CHECKS, Verdict
+from drsr.offline.train import read_inputs
 from drsr.policy import load_policy, policy_of
 from drsr.policy_location import read_found
 from tests.offline.small_pipeline import Pipeline, copy_of, fit, publish_quickly, quick_params, run_stages
@@ -235,10 +237,18 @@ def test_which_calibration(pipeline: Pipeline, artifacts: ArtifactStore, tmp_pat
     older = pipeline.calibration
     newer = fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, quick_params(removal_cap=0.19))
     assert find_calibration(pipeline.catalog, None) == newer
+    with pytest.raises(ScorerNotTrained, match="nothing is calibrated yet, in the certified mode"):
+        find_calibration(pipeline.catalog, None, certified=True)
+    inputs = read_inputs(pipeline.catalog, pipeline.artifacts, "default", "default", "calibrate")
+    tried = calibrate(pipeline.catalog, pipeline.artifacts, inputs, quick_params(), certified=True).record
+    assert tried.calibrated_at > newer.calibrated_at
+    assert find_calibration(pipeline.catalog, None) == newer  # what somebody tried does not take its place
+    assert find_calibration(pipeline.catalog, None, certified=True) == tried
+    assert find_calibration(pipeline.catalog, tried.calibration_key[:12]) == tried
     assert find_calibration(pipeline.catalog, older.calibration_key[:12]) == older
     with pytest.raises(InputError, match="0 calibrations have a key that begins with 'nothing'"):
         find_calibration(pipeline.catalog, "nothing")
-    with pytest.raises(InputError, match="2 calibrations"):
+    with pytest.raises(InputError, match="3 calibrations"):
         find_calibration(pipeline.catalog, "")
 
 

@@ -108,6 +108,7 @@ def _numbers(record: CalibrationRecord, params: CalibrateParams) -> list[tuple[s
     rate = "-" if record.unsafe_rate is None else f"{record.unsafe_rate:.4f}"
     harm = "-" if record.mean_harm is None else f"{record.mean_harm:+.4f}"
     rows = [
+        ("key of this calibration", record.calibration_key[:12], ""),
         ("states pruned", f"{record.selected:,} of {record.states:,}", ""),
         ("unsafe rate of the selected sets", rate, f"{params.max_unsafe_rate:g}"),
         ("their mean harm, nats per token", harm, f"{params.max_mean_harm:g}"),

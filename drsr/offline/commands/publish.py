@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  drsr publish                                             the latest calibration, version of its day, into var/index
+  drsr publish                                             the latest drsr calibrate, version of its day, into var/index
   drsr publish --index packages --version 2026.11.16
   drsr publish --with-drsr .                               and drsr itself, built from this source tree
   pip install --index-url file:///.../var/index drsr-policy
@@ -38,7 +38,15 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="of the policy (default: the day of the calibration, such as 2026.11.16; if another policy has it, "
         "2026.11.16.1)",
     )
-    parser.add_argument("--calibration", metavar="KEY", help="its key or the beginning of it (default: the latest)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--calibration",
+        metavar="KEY",
+        help="its key or the beginning of it, as drsr calibrate and drsr status show (default: the latest plain one)",
+    )
+    which.add_argument(
+        "--certified", action="store_true", help="the latest that was made with drsr calibrate --certified"
+    )
     parser.add_argument(
         "--always-abstain",
         action="store_true",
@@ -84,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
 
     settings = load_settings()
     with open_catalog(settings.catalog_url) as catalog:
-        calibration = find_calibration(catalog, options.calibration)
+        calibration = find_calibration(catalog, options.calibration, certified=options.certified)
         order = PublishOrder(
             index=options.index or Path("var", "index"),
             version=options.policy_version,

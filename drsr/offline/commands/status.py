@@ -159,6 +159,6 @@ def _calibrations(status: Status) -> list[str]:
         point = (found.max_cardinality, f"{found.uncertainty_coefficient:g}", tau)
         pruned = f"{found.selected:,} of {found.states:,}"
         moment = f"{found.calibrated_at:%Y-%m-%d %H:%M}"
-        rows.append((found.mode, moment, *point, pruned, rate, f"{found.mean_removal:.2%}"))
-    headers = ("calibration", "made", "K", "beta", "tau", "states pruned", "unsafe rate", "mean removal")
+        rows.append((found.mode, found.calibration_key[:12], moment, *point, pruned, rate, f"{found.mean_removal:.2%}"))
+    headers = ("calibration", "key", "made", "K", "beta", "tau", "states pruned", "unsafe rate", "mean removal")
     return ["", table(headers, rows)]

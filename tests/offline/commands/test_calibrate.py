@@ -38,7 +38,10 @@ def test_a_person_sees_the_point_its_numbers_and_the_alternatives(trained: Drsr,
     assert shown["risk_threshold"] in [
         row["best"]["risk_threshold"] for row in shown["beta_sensitivity"] if row["best"]
     ]
-    assert f"{shown['risk_threshold']:.6f}" in trained("status").out
+    status = trained("status").out
+    assert f"{shown['risk_threshold']:.6f}" in status
+    for place in (again.out, status):  # what drsr publish --calibration takes
+        assert shown["calibration_key"][:12] in place
 
 
 def test_nothing_admissible_is_said_loudly(trained: Drsr, tmp_path: Path) -> None:
