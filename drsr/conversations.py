@@ -19,6 +19,12 @@ from typing import Any
 from drsr.pruning_session import PruningSession
 from drsr.request import Protocol
 
+REMEMBERED = 2_000
+"""Conversations that are remembered at once, unless told otherwise: many more than run at the same time. Each takes
+four bytes per token of its last request and a few kilobytes; the backbone's state is kept elsewhere, in a store of
+fixed size that all share. Forgetting one that goes on costs money: what was removed from it comes back, and its cached
+prefix is lost."""
+
 ENDS_KEPT = 32
 """Requests of a conversation that are recognised as the beginning of a branch."""
 
@@ -56,9 +62,14 @@ def branch(session: PruningSession) -> PruningSession:
 class Conversations:
     """The conversations of one proxy; the least recently used is forgotten first. For one event loop."""
 
-    def __init__(self, begin: Callable[[], PruningSession], limit: int) -> None:
+    def __init__(
+        self, begin: Callable[[], PruningSession], limit: int = REMEMBERED, forgot: Callable[[], None] = lambda: None
+    ) -> None:
+        """`forgot` is told of every one that had to go to make room."""
         self._begin = begin
         self._limit = limit
+        self._forgot = forgot
+        self._has_forgotten = False
         self._recent: OrderedDict[int, Conversation] = OrderedDict()
         self._by_end: dict[bytes, Conversation] = {}
 
@@ -73,7 +84,9 @@ class Conversations:
         """
         known = next((end for end in reversed(trail) if end in self._by_end), None)
         if known is None:
-            found = self._new(self._begin(), asyncio.Lock())
+            session = self._begin()
+            session.may_be_lost = self._has_forgotten
+            found = self._new(session, asyncio.Lock())
         else:
             found = self._by_end[known]
             if found.ends[-1] != known:
@@ -87,6 +100,8 @@ class Conversations:
         self._recent[id(conversation)] = conversation
         while len(self._recent) > self._limit:
             _, forgotten = self._recent.popitem(last=False)
+            self._has_forgotten = True
+            self._forgot()
             for end in forgotten.ends:
                 self._forget(end, forgotten)
         return conversation

@@ -37,6 +37,7 @@ from drsr.errors import (
     PolicyMismatch,
     RequestError,
     ScorerError,
+    SettingsError,
 )
 from drsr.history import Protect
 from drsr.policy_folder import PolicyFiles, policy_identity, write_policy
@@ -182,8 +183,6 @@ class Policy:
         own, as in the paper. A request that cannot be read or pruned comes back as it is, with the reason.
         """
         body = request_body(messages, request, tools, system)
-        if format not in ("auto", "openai", "anthropic"):
-            raise ValueError(f"unknown format {format!r}: auto, openai or anthropic")
         if session is not None:
             if session.policy is not self:
                 raise ValueError("the session is another policy's")
@@ -224,6 +223,8 @@ class Policy:
 
     def decided(self, body: Any, format: Format, run: Callable[[Request], _Run]) -> Decision:
         """Read a request and decide by `run`; whatever goes wrong becomes a reason. For sessions."""
+        if format not in ("auto", "openai", "anthropic"):
+            raise ValueError(f"unknown format {format!r}: auto, openai or anthropic")
         start = time.perf_counter()
         outcome: Outcome | None = None
         session: Mapping[str, Any] | None = None
@@ -274,29 +275,29 @@ class Policy:
             _log.warning("the receipt of decision %s was not kept: %s", decision.id, type(error).__name__)
 
 
-_WITHOUT_TEXT = (PolicyError, BackboneError, FeatureError, ScorerError, LayoutMismatch, MissingExtra)
+_WITHOUT_TEXT = (PolicyError, BackboneError, FeatureError, ScorerError, LayoutMismatch, MissingExtra, SettingsError)
 """Errors whose text we write ourselves, from names and numbers."""
 
 _Run = tuple[Outcome, Mapping[str, Any] | None]
 
 
 def load_policy(
-    location: str | os.PathLike[str],
+    location: str | os.PathLike[str] | None = None,
     *,
     backbone: str | Backbone | None = None,
     device: str | None = None,
     dtype: str | None = None,
     receipts: Receipts | None = None,
 ) -> Policy:
-    """Load a policy from its folder, its wheel, or by the name of its installed package (`drsr_policy`).
+    """Load a policy from its folder, its wheel, or by the name of its installed package; by default `drsr_policy`.
 
     Every file is checked against its hash, and the backbone against the policy. `backbone` is another name for the same
     model (`path:/models/x`), or the model itself where it is loaded already; by default the one that the policy names.
     Its weights are read when the first eligible request comes, or by `policy.prepare()`. Raises PolicyCorrupt,
-    PolicyMismatch, BackboneNotFetched (with the command that fetches it) or MissingExtra. Nothing that belongs to the
-    policy is executed.
+    PolicyMismatch, BackboneNotFetched (with the command that fetches it), MissingExtra, or SettingsError where there is
+    no such device or dtype. Nothing that belongs to the policy is executed.
     """
-    files = read_found(os.fspath(location))
+    files = read_found(None if location is None else os.fspath(location))
     return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts)
 
 

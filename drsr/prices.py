@@ -53,7 +53,9 @@ class Prices:
     def __post_init__(self) -> None:
         for name in ("input", "cached_input", "cache_write", "output", "cache_minimum", "cache_lifetime"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
+            if value is None and name == "cache_lifetime":
+                continue
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
                 raise SettingsError(f"the price setting {name} must be a number from 0 on, not {value!r}")
 
     @classmethod

@@ -24,7 +24,7 @@ from drsr.candidates import DecisionState, invalid_protocol
 from drsr.contracts import TokenIds, Tokenizer
 from drsr.decision import Outcome, Reason, decide
 from drsr.deletion_sets import DeletionSet
-from drsr.errors import AlignmentError
+from drsr.errors import AlignmentError, SettingsError
 from drsr.history import Block, BlockKind, History, Protect, Rewrite, delete, read_history, removal
 from drsr.invariants import check_all
 from drsr.prices import Prices, Weighed
@@ -63,6 +63,12 @@ class _Base(NamedTuple):
         return len(self.rendering) - len(self.token_ids)
 
 
+def check_expected_calls(given: Any) -> None:
+    """SettingsError unless it is a number of calls."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise SettingsError(f"the number of expected calls must be a whole number from 1 on, not {given!r}")
+
+
 class PruningSession:
     """The requests of one run. Safe to use from several threads, one decision at a time."""
 
@@ -70,11 +76,18 @@ class PruningSession:
         self, policy: Policy, prices: Prices, expected_calls: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`expected_calls` is how many calls such a run usually has; a run that is longer removes nothing more."""
+        check_expected_calls(expected_calls)
         self.policy = policy
         self.prices = prices
         self.expected_calls = expected_calls
         self.calls = 0
         """Requests that were decided about."""
+        self.calls_before = 0
+        """Calls that the run had had when it was joined: the Steps of the first request."""
+        self.may_be_lost = False
+        """Said by whoever holds sessions and has had to forget some. Then a run that is joined in its middle was
+        probably forgotten and may be again, and what is removed now would come back with its next request: no later
+        call is counted on before it has come back once."""
         self._clock = clock
         self._lock = threading.Lock()
         self._source = policy.frozen.representation.session()
@@ -109,9 +122,11 @@ class PruningSession:
         base = self._base(request, protect, tokenizer)
         if base is None:  # not valid, or not to be counted: Algorithm 1 says which
             return decide(request, self.policy.frozen, protect=protect, tokenizer=tokenizer), self._about(None)
+        if not len(self._sent):
+            self.calls_before = len(base.history.steps)
         names = _names_in_original(base)
         weighed: dict[int, Weighed] = {}
-        cached = self._cached(base.token_ids)
+        cached = self._cached(base)
         outcome = decide(
             base.rewrite.request,
             self.policy.frozen,
@@ -158,17 +173,26 @@ class PruningSession:
                     found.append(block)
         return tuple(found)
 
-    def _cached(self, token_ids: TokenIds) -> int:
-        """How much of a request the provider should have in its cache."""
+    def _cached(self, base: _Base) -> int:
+        """How much of a request the provider should have in its cache.
+
+        A run that is joined in its middle (this process was started anew, or had forgotten it) was sent before by
+        somebody: all in front of its last answer counts as cached.
+        """
+        if not len(self._sent):
+            steps = base.history.steps
+            return base.rendering.message_spans[steps[-1].message].start if steps else 0
         lifetime = self.prices.cache_lifetime
         if lifetime is not None and self._clock() - self._sent_at > lifetime:
             return 0
-        return common_prefix(self._sent, token_ids)
+        return common_prefix(self._sent, base.token_ids)
 
     @property
     def remaining_calls(self) -> int:
         """Calls expected after the next one."""
-        return max(self.expected_calls - self.calls - 1, 0)
+        if self.may_be_lost and self.calls_before and not len(self._sent):
+            return 0
+        return max(self.expected_calls - self.calls_before - self.calls - 1, 0)
 
     def _verdict(
         self, base: _Base, state: DecisionState, found: DeletionSet, cached: int, weighed: dict[int, Weighed]

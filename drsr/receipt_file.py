@@ -33,6 +33,15 @@ class ReceiptFile:
         self.path = Path(path)
         self.keep_text = keep_text
 
+    def check_writable(self) -> None:
+        """ReceiptError where the file can be neither appended to nor made. Leaves an empty file behind."""
+        try:
+            os.close(_opened(self.path))
+        except OSError as error:
+            raise ReceiptError(
+                f"receipts cannot be written there: {error.strerror}", where=str(self.path), hint="name another file"
+            ) from None
+
     def __call__(self, decision: Decision) -> None:
         append_line(self.path, self._line(decision))
 
@@ -51,9 +60,7 @@ def _encoded(record: dict[str, Any]) -> bytes:
 
 def append_line(path: Path, line: bytes) -> None:
     """Append one line, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # For the owner alone: with text, receipts hold whatever the agent has seen.
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = _opened(path)
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # released when the file is closed
@@ -67,6 +74,12 @@ def append_line(path: Path, line: bytes) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # For the owner alone: with text, receipts hold whatever the agent has seen.
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def read_receipts(path: Path) -> Iterator[dict[str, Any]]:

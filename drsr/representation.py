@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from drsr.backbone.catalogue import TokenizerAndWindow, identity_of, load_backbone, load_tokenizer
+from drsr.backbone.frozen_lm import check_placement
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.candidates import DecisionState
 from drsr.contracts import Backbone, Tokenizer
@@ -147,10 +148,12 @@ class LazyRepresentation:
     an eligible one comes. Safe to use from several threads."""
 
     def __init__(self, name: str, identity: str, layout_hash: str, *, device: str, dtype: str) -> None:
-        """Raises PolicyMismatch where the backbone of this name is another one than `identity` says."""
+        """Raises PolicyMismatch where the backbone of this name is another one than `identity` says, SettingsError
+        where it cannot be loaded on that device or in that dtype."""
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise MissingExtra(package, "backbone", needed_for=f"the backbone {name}")
+        check_placement(device, dtype)
         found = identity_of(name)
         if found != identity:
             raise _other_backbone(name, found, identity)

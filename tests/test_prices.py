@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,3 +103,9 @@ def test_prices_from_text() -> None:
     for text in ("-1,0,0,0", "nan,0,0,0", "inf,0,0,0"):
         with pytest.raises(SettingsError, match="from 0 on"):
             Prices.parse(text)
+
+
+@pytest.mark.parametrize("output", ["x", None, True, [15]])
+def test_a_price_that_is_no_number_is_refused(output: Any) -> None:
+    with pytest.raises(SettingsError, match="the price setting output must be a number from 0 on"):
+        Prices(3, 0.3, 3.75, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drsr.decision import Reason
+from drsr.errors import SettingsError
 from drsr.history import delete
 from drsr.invariants import Check, check_all
 from drsr.offline import samples
@@ -308,3 +310,38 @@ def test_the_whole_history_is_handed_in_every_time_and_never_changed() -> None:
         session.prune(part)
     assert json.dumps(messages) == before
     assert np.array_equal(token_ids(session.policy, json.loads(before)), token_ids(session.policy, messages))
+
+
+@pytest.mark.parametrize("expected_calls", [None, "x", math.nan, 0, -1, True, 2.5])
+def test_a_number_of_calls_that_is_none_is_refused_at_once(expected_calls: Any) -> None:
+    with pytest.raises(SettingsError, match="whole number from 1 on"):
+        scripted_policy().session(UNCACHED, expected_calls)
+
+
+def test_an_unknown_format_is_refused_as_without_a_session() -> None:
+    policy = scripted_policy()
+    session = policy.session(UNCACHED, 9)
+    for prune in (policy.prune, session.prune):
+        with pytest.raises(ValueError, match="unknown format 'x'"):
+            prune([{"role": "user", "content": "x"}], format="x")  # type: ignore[arg-type]
+    assert session.calls == 0
+
+
+def test_a_run_that_is_joined_in_its_middle_counts_as_cached() -> None:
+    """Up to its last answer: that was sent by somebody before."""
+    policy = scripted_policy()
+    messages = run_messages(30, words=60)
+    last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
+    joined = policy.session(CACHED, 3).prune(messages)
+    assert joined.reason is Reason.NOT_WORTH_REWRITING
+    assert joined.session is not None
+    # The generation prompt is the beginning of the answer that followed.
+    assert joined.session["cached_tokens"] == len(token_ids(policy, messages[:last])) - len(prompt(policy))
+    started = policy.session(CACHED, 3).prune(messages[:1])
+    assert started.session is not None
+    assert started.session["cached_tokens"] == 0
+
+
+def prompt(policy: Policy) -> Any:
+    rendering = render(read_request(run_messages(1)), policy.frozen.representation.tokenizer)
+    return rendering.token_ids[-rendering.prompt_length :]

@@ -16,7 +16,7 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.candidates import DecisionState, freeze
 from drsr.decision import Reason
-from drsr.errors import InputError, MissingExtra, PolicyMismatch
+from drsr.errors import InputError, MissingExtra, PolicyMismatch, SettingsError
 from drsr.offline import samples
 from drsr.policy import Policy
 from drsr.policy_folder import read_policy
@@ -75,6 +75,26 @@ def test_weights_are_read_with_the_first_eligible_request(folder: Path, loads: l
     assert policy.prune(run_messages(7)).pruned
     assert policy.prune(run_messages(8)).pruned
     assert len(loads) == 1
+
+
+@pytest.mark.parametrize("options", [{"device": "nonsense"}, {"device": "cuda:77"}, {"dtype": "int3"}])
+def test_a_device_or_dtype_that_is_not_there_is_refused_at_load(
+    folder: Path, loads: list[str], options: dict[str, str]
+) -> None:
+    with pytest.raises(SettingsError, match="cannot be used|unknown dtype"):
+        load_policy(folder, **options)  # type: ignore[arg-type]
+    assert loads == []
+
+
+def test_a_device_that_is_lost_later_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*arguments: Any, **options: Any) -> Any:
+        raise SettingsError("the device 'cuda' cannot be used: it is gone")
+
+    policy = load_policy(folder)
+    monkeypatch.setattr("drsr.representation.load_backbone", lost)
+    decision = policy.prune(run_messages(7))
+    assert decision.reason is Reason.INTERNAL_FAILURE
+    assert "the device 'cuda' cannot be used: it is gone" in decision.detail
 
 
 def test_prepare_reads_them_at_once_and_once(folder: Path, loads: list[str]) -> None:

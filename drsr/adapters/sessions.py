@@ -11,24 +11,37 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from drsr.conversations import Conversations, Trail, trail_of
+from drsr.conversations import REMEMBERED, Conversations, Trail, trail_of
+from drsr.errors import SettingsError
 from drsr.history import Protect
 from drsr.policy import Decision, Policy
 from drsr.prices import Prices
+from drsr.pruning_session import check_expected_calls
 from drsr.request import Protocol
 
 
 class Sessions:
     """One `PruningSession` per run, the least recently used forgotten first. Safe to use from several threads."""
 
-    def __init__(self, policy: Policy, *, prices: Prices, expected_calls: int, limit: int = 8) -> None:
-        """`limit` is how many runs are remembered; each may hold the backbone's state for its whole history."""
+    def __init__(self, policy: Policy, *, prices: Prices, expected_calls: int, limit: int = REMEMBERED) -> None:
+        """`limit` is how many runs are remembered. Take more than go on at the same time: a run that is forgotten in
+        its middle loses what was removed from it, and with that its place in the provider's cache."""
+        check_expected_calls(expected_calls)  # now, and not with the first request
+        if not isinstance(limit, int) or limit < 1:
+            raise SettingsError(f"the number of runs that are remembered must be at least 1, not {limit!r}")
         self.policy = policy
-        self._conversations = Conversations(lambda: policy.session(prices, expected_calls), limit)
+        self.forgotten = 0
+        """How many runs had to go to make room; where this grows steadily, raise `limit`."""
+        self._conversations = Conversations(
+            lambda: policy.session(prices, expected_calls), limit, self._count_forgotten
+        )
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._conversations)
+
+    def _count_forgotten(self) -> None:
+        self.forgotten += 1  # by `Conversations.of`, which is called under the lock
 
     def prune(self, *, request: Any, format: Protocol, protect: Protect | None = None) -> Decision:
         """Like `Policy.prune`, with the session of the run that the request belongs to."""

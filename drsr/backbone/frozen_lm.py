@@ -112,16 +112,22 @@ def read_settings(folder: Path) -> Any:
         raise BackboneError(f"transformers cannot read its settings: {error}", where=str(folder)) from error
 
 
-def _load_model(folder: Path, device: str, dtype: str) -> Any:
+def check_placement(device: str, dtype: str) -> None:
+    """SettingsError where no model can be loaded so on this machine."""
     if dtype not in DTYPES:
         raise SettingsError(f"unknown dtype {dtype!r}", hint=f"one of {', '.join(DTYPES)}")
+    if device != "cpu":  # which is always there, and asking takes seconds for importing torch
+        _check_device(device)
+
+
+def _load_model(folder: Path, device: str, dtype: str) -> Any:
     try:
         import torch
         from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "transformers", "backbone", needed_for="a language model") from error
-    _check_device(device)
+    check_placement(device, dtype)
     try:
         with _without_progress_bars():
             from_pretrained: Any = AutoModelForCausalLM.from_pretrained
@@ -150,7 +156,10 @@ def _check_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise SettingsError(f"the device {device!r} cannot be used: {str(error).splitlines()[0]}") from error
+        what = f"the device {device!r} cannot be used: {str(error).splitlines()[0]}"
+        raise SettingsError(
+            what, hint="cpu works everywhere; it is named by --device, DRSR_DEVICE or drsr.toml"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -1,14 +1,20 @@
-"""`drsr prune REQUEST.json --policy FOLDER`: the request as the policy would send it, on standard output."""
+"""`drsr prune REQUEST.json --policy POLICY`: the request as the policy would send it, on standard output."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.policy import Decision
+    from drsr.receipt_file import ReceiptFile
 
 _EXAMPLES = """\
 examples:
-  drsr prune request.json --policy policies/2026.11.16 > smaller.json
+  drsr prune request.json > smaller.json                                  with the installed drsr_policy
+  drsr prune request.json --policy drsr_policy-2026.11.16-py3-none-any.whl
   drsr prune request.json --policy policies/2026.11.16 --explain --protect tool=read_policy
   drsr prune request.json --policy policies/2026.11.16 --receipts receipts.jsonl --keep-text
 """
@@ -26,7 +32,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "request", nargs="?", metavar="REQUEST.json", help="a request body or a list of messages; - reads stdin"
     )
-    parser.add_argument("--policy", required=True, metavar="FOLDER", help="the policy's folder")
+    parser.add_argument(
+        "--policy", metavar="POLICY", help="its folder, its wheel, or an installed package (default: drsr_policy)"
+    )
     parser.add_argument("--format", choices=("auto", "openai", "anthropic"), default="auto", help="wire form")
     parser.add_argument("--explain", action="store_true", help="show every set considered, on standard error")
     parser.add_argument(
@@ -60,18 +68,20 @@ def run(options: argparse.Namespace) -> int:
     from drsr.wire.json_values import parse_json
 
     if options.request is None:
-        raise InputError("no request", hint="drsr prune REQUEST.json --policy FOLDER; - reads standard input")
+        raise InputError("no request", hint="drsr prune REQUEST.json --policy POLICY; - reads standard input")
     protect = parse_protection(options.protect)
     data, where = read_document(options.request)
     body = parse_json(data, where)
+    receipts = ReceiptFile(options.receipts, keep_text=options.keep_text) if options.receipts else None
+    if receipts is not None:
+        receipts.check_writable()  # before deciding: a request that was read must not get lost for a receipt
     device = options.device or load_settings().device
     policy = load_policy(options.policy, backbone=options.backbone, device=device, dtype=options.dtype)
     decision = policy.prune(request=body, format=options.format, protect=protect)
-    if options.receipts:
-        ReceiptFile(options.receipts, keep_text=options.keep_text)(decision)
+    kept = receipts is None or _keep(receipts, decision)
     if options.explain:
         print(decision.explain(), file=sys.stderr)
-    elif not decision.pruned:
+    if not decision.pruned and (not options.explain or isinstance(decision.error, RequestError)):
         # The request is this person's own file: what is wrong with it is said in full.
         why = excerpt(str(decision.error), 200) if isinstance(decision.error, RequestError) else decision.detail
         print(f"drsr: unchanged: {decision.reason}: {why}", file=sys.stderr)
@@ -82,4 +92,14 @@ def run(options: argparse.Namespace) -> int:
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
-    return 3 if decision.reason is Reason.INTERNAL_FAILURE else 0
+    return 3 if decision.reason is Reason.INTERNAL_FAILURE or not kept else 0
+
+
+def _keep(receipts: ReceiptFile, decision: Decision) -> bool:
+    """Whether the receipt was written. A disk that has become full does not keep the request from being printed."""
+    try:
+        receipts(decision)
+    except OSError as error:
+        print(f"drsr: the receipt was not kept: {error.strerror} [{receipts.path}]", file=sys.stderr)
+        return False
+    return True

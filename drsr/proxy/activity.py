@@ -35,6 +35,10 @@ class Activity:
         self.late = Counter(
             "drsr_late_decisions_total", "Decisions thrown away: behind their deadline, or nobody waited any more."
         )
+        self.forgotten = Counter(
+            "drsr_sessions_forgotten_total",
+            "Conversations forgotten to make room. If it grows steadily, raise --max-sessions.",
+        )
         self.receipts = Counter("drsr_receipts_total", "Receipts of decisions, by what became of them.", "outcome")
         self.decision_seconds = Histogram("drsr_decision_seconds", "Time to decide, waiting for a worker included.")
         self.upstream_seconds = Histogram("drsr_upstream_seconds", "Time until the upstream's answer began.")
@@ -80,6 +84,7 @@ class Activity:
             self.saved,
             self.shadow_saved,
             self.late,
+            self.forgotten,
             self.receipts,
             self.decision_seconds,
             self.upstream_seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -72,7 +72,7 @@ class ProxyApp:
             deadline=settings.deadline,
             workers=settings.workers,
             queue=settings.queued_decisions,
-            conversations=_conversations(self.policy, settings),
+            conversations=_conversations(self.policy, settings, self.activity.forgotten.add),
             protect=settings.protect,
             receipts=self._receipts.record if self._receipts else None,
             late=self.activity.late.add,
@@ -146,11 +146,11 @@ class ProxyApp:
         return JSONResponse(state, headers={"cache-control": "no-store"})
 
 
-def _conversations(policy: Policy, settings: ProxySettings) -> Conversations | None:
+def _conversations(policy: Policy, settings: ProxySettings, forgot: Callable[[], None]) -> Conversations | None:
     wanted = settings.sessions
     if wanted is None:
         return None
-    return Conversations(lambda: policy.session(wanted.prices, wanted.expected_calls), wanted.limit)
+    return Conversations(lambda: policy.session(wanted.prices, wanted.expected_calls), wanted.limit, forgot)
 
 
 def _receipt_writer(settings: ProxySettings, activity: Activity) -> ReceiptWriter | None:

@@ -19,7 +19,7 @@ KILL_FILE = Path("var") / "pruning-off"
 
 _EXAMPLES = """\
 examples:
-  drsr serve --upstream https://api.openai.com --policy policies/2026.11.16
+  drsr serve --upstream https://api.openai.com                           with the installed drsr_policy
   drsr serve --upstream https://api.anthropic.com --policy policies/2026.11.16 --shadow --receipts var/receipts.jsonl
   drsr serve --upstream http://127.0.0.1:8000 --policy policies/2026.11.16 --sessions --prices 3,0.3,3.75,15
 
@@ -38,7 +38,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add = serve.add_argument
     add("--upstream", required=True, metavar="URL", help="where requests go, without /v1")
-    add("--policy", required=True, metavar="FOLDER", help="the frozen policy: its folder, wheel or installed package")
+    add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: drsr_policy)")
     add("--protect", action="append", default=[], metavar="RULE", help="keep tool=NAME or text=WORDS, as in drsr prune")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=DEFAULT_PORT, help="port to listen on, 0 for any (default: %(default)s)")
@@ -63,7 +63,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--sessions", action="store_true", help="keep what was removed removed, so that prompt caches stay of use")
     add("--prices", metavar="IN,CACHED,WRITE,OUT", help="per million tokens, for --sessions: 3,0.3,3.75,15")
     add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, for --sessions (40)")
-    add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (8)")
+    add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (2000)")
     add("--backbone", help="another name for the policy's language model, such as path:/models/x")
     add("--device", help="where the language model runs (default: DRSR_DEVICE, drsr.toml, cpu)")
     add("--dtype", help="number format of its weights (default: the policy's)")

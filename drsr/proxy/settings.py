@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from drsr.conversations import REMEMBERED
 from drsr.errors import SettingsError
 from drsr.history import Protect
 from drsr.prices import Prices
@@ -67,9 +68,8 @@ class SessionSettings:
     prices: Prices
     expected_calls: int = 40
     """How many calls a conversation usually has."""
-    limit: int = 8
-    """Conversations remembered at once. Each may hold the backbone's keys and values for its whole history: with
-    smollm2-135m 46 kB per token, up to 380 MB."""
+    limit: int = REMEMBERED
+    """Conversations remembered at once."""
 
     def __post_init__(self) -> None:
         _require(self.expected_calls >= 1, "--expected-calls", "at least 1")

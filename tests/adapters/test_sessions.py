@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import pytest
 
 from drsr.adapters import Pruner, Sessions
 from drsr.adapters.wire_form import Body, openai_body
 from drsr.decision import Reason
-from drsr.policy import Decision
+from drsr.errors import SettingsError
+from drsr.offline.price_report import PrefixCache
+from drsr.policy import Decision, Policy
 from drsr.prices import Prices
+from drsr.rendering import render
+from drsr.request import read_request
 from drsr.scripted_policy import scripted_policy
 from tests.adapters.long_run import RUN
+from tests.features.states import run_messages
 
 PRICES = Prices(3, 0.3, 3.75, 15)
 MESSAGES: list[Any] = RUN.to_openai()["messages"]
@@ -75,3 +83,42 @@ def test_old_runs_are_forgotten_and_bad_requests_have_no_run() -> None:
     reasons = [decision.reason for decision in decisions]
     unreadable, few = Reason.UNREADABLE_REQUEST, Reason.TOO_FEW_CANDIDATES
     assert reasons == [unreadable, unreadable, few, unreadable]
+
+
+def bill_of(policy: Policy, runs: list[list[list[Any]]], sent: Callable[[list[Any]], list[Any]]) -> float:
+    """What it costs when the runs take turns, each with a prefix cache of its own at the provider."""
+    caches = [PrefixCache() for _ in runs]
+    cost = 0.0
+    for turn in zip(*runs, strict=True):
+        for messages, cache in zip(turn, caches, strict=True):
+            tokens = render(read_request({"messages": sent(messages)}), policy.frozen.representation.tokenizer)
+            cost += PRICES.input_cost(len(tokens), cache.read(tokens.token_ids))
+    return cost
+
+
+def test_more_runs_at_once_than_are_remembered_cost_no_more_than_without_pruning() -> None:
+    policy = scripted_policy()
+    runs = []
+    for number in range(5):
+        messages = run_messages(24, words=60)
+        messages[0] = {**messages[0], "content": f"{messages[0]['content']} For person {number}."}
+        runs.append([messages[:end] for end in range(1, len(messages) + 1) if messages[end - 1]["role"] != "assistant"])
+    unpruned = bill_of(policy, runs, lambda messages: messages)
+
+    def pruned(sessions: Sessions) -> float:
+        return bill_of(
+            policy, runs, lambda messages: sessions.prune(request={"messages": messages}, format="openai").messages
+        )
+
+    usual = Sessions(policy, prices=PRICES, expected_calls=24)
+    assert pruned(usual) < unpruned
+    assert (len(usual), usual.forgotten) == (5, 0)
+    tight = Sessions(policy, prices=PRICES, expected_calls=24, limit=4)
+    assert pruned(tight) <= unpruned
+    assert (len(tight), tight.forgotten) == (4, 5 * len(runs[0]) - 4)  # each time the one that comes next
+
+
+def test_settings_that_mean_nothing_are_refused_at_once() -> None:
+    for options in ({"expected_calls": 0}, {"expected_calls": None}, {"expected_calls": 9, "limit": 0}):
+        with pytest.raises(SettingsError):
+            Sessions(scripted_policy(), prices=PRICES, **options)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from drsr import receipt_file
 from drsr.cli import main
 from drsr.offline import samples
 from drsr.scripted_policy import scripted_policy
@@ -176,3 +177,49 @@ def test_a_damaged_policy_is_refused(capsys: pytest.CaptureFixture[str], policy:
     code, out, err = printed(capsys, "prune", SAMPLE, "--policy", policy)
     assert (code, out) == (2, "")
     assert "scorer.safetensors" in err
+
+
+def test_an_unreadable_request_says_why_also_with_explain(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: str
+) -> None:
+    path = written(tmp_path, {"messages": [{"role": "wizard", "content": "x"}]})
+    told = [printed(capsys, "prune", path, "--policy", policy, *more)[2] for more in ([], ["--explain"])]
+    assert "'wizard'" in told[0]
+    assert told[1].endswith(told[0])
+
+
+@pytest.mark.parametrize("place", ["file/receipts.jsonl", "."])
+def test_receipts_that_cannot_be_written_are_noticed_before_deciding(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: str, place: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, out, err = printed(capsys, "prune", SAMPLE, "--policy", policy, "--receipts", place)
+    assert (code, out) == (2, "")
+    assert "receipts cannot be written there" in err
+
+
+def test_a_disk_that_becomes_full_does_not_lose_the_request(
+    capsys: pytest.CaptureFixture[str], policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(receipt_file, "append_line", full)
+    code, out, err = printed(capsys, "prune", SAMPLE, "--policy", policy, "--receipts", "receipts.jsonl")
+    assert code == 3
+    assert json.loads(out) == scripted_policy().prune(request=BODY).request
+    assert "the receipt was not kept: No space left on device [receipts.jsonl]" in err
+
+
+def test_without_a_policy_the_installed_one_decides(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = printed(capsys, "prune", SAMPLE)
+    assert code == 2
+    assert "no package drsr_policy is installed" in err
+    scripted_policy().save(tmp_path / "site" / "drsr_policy")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    code, out, _ = printed(capsys, "prune", SAMPLE)
+    assert code == 0
+    assert json.loads(out) == scripted_policy().prune(request=BODY).request

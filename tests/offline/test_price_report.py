@@ -132,6 +132,7 @@ def test_what_the_command_refuses(
         (["--price-report", "nowhere"], "nowhere"),
         (["--price-report", "nothing.json"], "holds no run"),
         (["--price-report", str(samples.CORPUS), "--prices", "1,2"], "four numbers"),
+        (["--price-report", str(samples.CORPUS), "--expected-calls", "0"], "whole number from 1 on"),
         (["--price-report", str(samples.CORPUS), str(samples.REQUEST)], "takes no request"),
     ):
         assert main(["prune", "--policy", "policy", *more]) == 2

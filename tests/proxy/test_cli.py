@@ -165,6 +165,11 @@ def test_bad_options_are_said_and_nothing_starts(
     assert sorted(os.listdir(tmp_path)) == ["policy"]
 
 
+def test_without_a_policy_the_installed_one_is_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", *URL]) == 2
+    assert "no package drsr_policy is installed" in capsys.readouterr().err
+
+
 def test_a_policy_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", *URL, "--policy", str(tmp_path / "none")]) == 2
     assert "none" in capsys.readouterr().err

@@ -50,11 +50,13 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.trajectories import Quarantined
     from drsr.policy import load_policy
     from drsr.prices import Prices
+    from drsr.pruning_session import check_expected_calls
     from drsr.settings import load_settings
 
     if options.request is not None:
-        raise InputError("a price report takes no request", hint="drsr prune --policy FOLDER --price-report TRAJECTORY")
+        raise InputError("a price report takes no request", hint="drsr prune --policy POLICY --price-report TRAJECTORY")
     prices = Prices.parse(options.prices)
+    check_expected_calls(options.expected_calls)
     device = options.device or load_settings().device
     policy = load_policy(options.policy, backbone=options.backbone, device=device, dtype=options.dtype)
     policy.prepare()
