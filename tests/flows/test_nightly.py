@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy import update
 from drsr.errors import ExpectationFailed, ReleaseRefused
 from drsr.offline.catalog.label_tables import Label
 from drsr.settings import Settings
+from flows import nightly
 from flows.expecting import judged
 from flows.nightly import ORDER, in_order
 from flows.places import Place
@@ -128,3 +130,27 @@ def test_the_names_of_the_checks_are_those_that_are_run() -> None:
     from drsr.offline.succession import NOT_WORSE
 
     assert {*dict(DATA_CHECKS), NOT_WORSE} >= HELD_BACK
+
+
+def test_what_was_calibrated_tonight_is_what_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not whatever calibration happens to be the latest in the catalog."""
+    asked: list[tuple[Any, ...]] = []
+
+    def nothing(*arguments: Any) -> dict[str, Any]:
+        return {}
+
+    def publish(*arguments: Any) -> dict[str, Any]:
+        asked.append(arguments)
+        return {"published": False, "reason": "a double"}
+
+    for stage in nightly.ORDER:
+        monkeypatch.setattr(nightly, stage, nothing)
+    monkeypatch.setattr(nightly, "calibrate", lambda *arguments: {"calibration_key": "feed"})
+    monkeypatch.setattr(nightly, "publish", publish)
+    monkeypatch.setattr(nightly, "get_run_logger", logging.getLogger)
+    monkeypatch.setattr(nightly, "said", lambda stage, result: stage)
+    monkeypatch.setattr(nightly, "nothing_new", lambda *arguments: None)
+    for outside in ("note_end", "leave_summary", "judge_after"):
+        monkeypatch.setattr(nightly, outside, nothing, raising=False)
+    nightly.nightly.fn(index="packages", certified=True)
+    assert asked == [("packages", "feed")]

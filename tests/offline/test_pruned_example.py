@@ -9,11 +9,11 @@ import pytest
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.offline.pruned_example import PrunedExample, find_pruned_example
-from drsr.offline.publish import PublishOrder, publish
+from drsr.offline.publish import PublishOrder
 from drsr.policy import Decision, load_policy
 from drsr.view import caps_for
 from scripts.demo_ending import ending, look_next, removed_text
-from tests.offline.small_pipeline import Pipeline
+from tests.offline.small_pipeline import Pipeline, publish_quickly
 
 
 def found_in(pipeline: Pipeline, **changes: object) -> PrunedExample | None:
@@ -28,7 +28,7 @@ def test_the_package_does_what_the_stored_features_say(pipeline: Pipeline, tmp_p
     example = found_in(pipeline)
     assert example is not None
     order = PublishOrder(tmp_path / "index", version="1.0")
-    wheel = publish(pipeline.catalog, pipeline.artifacts, pipeline.calibration, order).wheel
+    wheel = publish_quickly(pipeline, order).wheel
     decision = load_policy(str(wheel)).prune(request=example.request)
     assert decision.pruned
     chosen = next(row for row in decision.receipt["sets"] if row["verdict"] == "chosen")
