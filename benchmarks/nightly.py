@@ -37,6 +37,7 @@ from drsr.offline.feature_records import FeaturizedState, featurized
 from drsr.offline.frozen_rows import StateRow
 from drsr.offline.harm import MeasuredHarm, MeasuredStates, StateHarms
 from drsr.offline.target_nll import Method, TargetNll
+from flows.embedded_server import with_embedded_server
 
 NEW_SHARE = 0.01
 MOST_SHARE = 0.03
@@ -99,7 +100,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    found = [measure(count) for count in options.trajectories]
+    with tempfile.TemporaryDirectory() as home, with_embedded_server(Path(home)):
+        for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
+            logging.getLogger(name).setLevel("WARNING")
+        found = [measure(count) for count in options.trajectories]
     if options.json:
         print(json.dumps([one._asdict() for one in found]))
     else:
@@ -149,7 +153,7 @@ def measure(trajectories: int) -> Found:
         model = build_tiny("llama", folder / "model")
         write_params(folder)
         write_runs(folder / "runs", range(trajectories), FILES)
-        with settings(folder, f"path:{model}"), stubbed_language_model(), server(folder / "prefect"):
+        with settings(folder, f"path:{model}"), stubbed_language_model():
             full = night("all of them", folder)
             write_runs(folder / "runs", range(trajectories, trajectories + round(NEW_SHARE * trajectories)), 1)
             refresh = night(f"{NEW_SHARE:.0%} more", folder)
@@ -196,21 +200,6 @@ def settings(folder: Path, backbone: str) -> Iterator[None]:
             yield
     finally:
         os.chdir(before)
-
-
-@contextmanager
-def server(home: Path) -> Iterator[None]:
-    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-
-    from flows.embedded_server import embedded_server
-
-    for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
-        logging.getLogger(name).setLevel("WARNING")
-    with (
-        embedded_server(home) as url,
-        temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
-    ):
-        yield
 
 
 @contextmanager

@@ -58,6 +58,26 @@ def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) 
             process.communicate()
 
 
+@contextmanager
+def with_embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Within the block, flows of this process run on a server of their own. Once per process: Prefect keeps clients."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    with (
+        embedded_server(home, meanwhile) as url,
+        # Nobody waits for the heartbeats of a process that the caller sees end, and stopping them takes a second each.
+        temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+    ):
+        try:
+            yield
+        finally:
+            # What is still to be sent goes out now: later there is nobody to send it to, and trying takes minutes.
+            APILogWorker.drain_all(timeout=STOP_SECONDS)
+            EventsWorker.drain_all(timeout=STOP_SECONDS)
+
+
 def _environment(home: Path) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     return {

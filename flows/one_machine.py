@@ -98,18 +98,14 @@ def _load_stages() -> None:
 @contextmanager
 def _server(home: Path) -> Iterator[None]:
     """The server that is configured; else one of our own, quiet, for as long as the block lasts."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from prefect.settings import PREFECT_API_URL
 
     if PREFECT_API_URL.value():
         yield
         return
-    from flows.embedded_server import embedded_server
+    from flows.embedded_server import with_embedded_server
 
     for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))
-    with (
-        embedded_server(home, _load_stages) as url,
-        # Nobody waits for the heartbeats of a process that the caller sees end, and stopping them takes a second each.
-        temporary_settings({PREFECT_API_URL: url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
-    ):
+    with with_embedded_server(home, _load_stages):
         yield
