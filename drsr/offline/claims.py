@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -48,13 +49,21 @@ AnyItem = TypeVar("AnyItem", bound=Item)
 
 def this_worker() -> str:
     """Host, process id and the process's start: process ids are used again, the three together are not."""
-    return f"{socket.gethostname()}/{os.getpid()}/{_started(os.getpid())}"
+    return f"{_this_host()}/{os.getpid()}/{_started(os.getpid())}"
 
 
 def is_gone(worker: str) -> bool:
     """True only when the worker ran on this host and its process certainly no longer exists."""
     host, pid, started = worker.rsplit("/", 2)
-    return host == socket.gethostname() and _started(int(pid)) != started
+    return host == _this_host() and _started(int(pid)) != started
+
+
+def _this_host() -> str:
+    """Where a process id means one process: containers may share a host's name and still count their own."""
+    try:
+        return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:  # without /proc
+        return socket.gethostname()
 
 
 def holder_lives(connection: Connection, stage: str, item: str) -> bool | None:
@@ -154,6 +163,8 @@ class Claims:
 
     def _renew(self) -> None:
         while not self._closed.wait(HEARTBEAT_SECONDS):
-            with self._catalog.writing() as connection:
+            # A catalog that fails now may answer in time for the next heartbeat. If it does not, the worker tells: it
+            # has to write there too.
+            with suppress(Exception), self._catalog.writing() as connection:
                 mine = update(Claim).where(Claim.stage == self._stage, Claim.worker == self._worker)
                 connection.execute(mine.values(heartbeat_at=datetime.datetime.now(datetime.UTC)))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import datetime
 import os
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Connection, select, update
 
+from drsr.errors import CatalogUnreachable
+from drsr.offline import claims
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives, is_gone, this_worker
@@ -23,6 +29,55 @@ def test_this_process_is_not_gone_and_an_ended_one_is() -> None:
     host, pid, _ = this_worker().rsplit("/", 2)
     assert is_gone(f"{host}/{pid}/1"), "the same number, but another process had it before"
     assert not is_gone(f"elsewhere/{os.getpid()}/1"), "nobody can tell from here"
+
+
+def test_a_worker_in_another_container_of_the_same_name_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two containers may share the host's name; process 1 of one is not process 1 of the other."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "readlink", lambda path: "pid:[1]")
+        other = this_worker().rpartition("/")[0] + "/1"
+        assert is_gone(other), "seen from its own container"
+    assert not is_gone(other)
+
+
+def test_without_a_proc_the_name_of_the_host_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "readlink", absent)
+    assert this_worker().rsplit("/", 2)[0] == socket.gethostname()
+    assert not is_gone(this_worker())
+
+
+class FailingCatalog(Catalog):
+    """A double whose write transactions fail while `fails` is set; it tells of each."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog.engine)
+        self.fails = False
+        self.failed, self.succeeded = threading.Event(), threading.Event()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        if self.fails:
+            self.failed.set()
+            raise CatalogUnreachable("the catalog is locked", passing=True)
+        with super().writing() as connection:
+            yield connection
+        self.succeeded.set()
+
+
+def test_the_heartbeat_goes_on_after_a_failure(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "HEARTBEAT_SECONDS", 0.01)
+    failing = FailingCatalog(catalog)
+    with Claims(failing, "label") as mine:
+        with failing.writing() as connection:
+            assert mine.take(connection, "a")
+        failing.fails = True
+        assert failing.failed.wait(60)
+        failing.succeeded.clear()
+        failing.fails = False
+        assert failing.succeeded.wait(60), "no heartbeat came any more"
 
 
 def claim_of(catalog: Catalog, worker: str, seconds_ago: float) -> None:

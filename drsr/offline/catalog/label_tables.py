@@ -137,6 +137,6 @@ class Claim(Table):
     item: Mapped[str] = mapped_column(primary_key=True)
     """What is worked on, in the stage's own words."""
     worker: Mapped[str]
-    """Host, process and its start, so that a dead one on the same host is recognised at once."""
+    """Host with its space of process ids, process and its start: a dead one on the same host is recognised at once."""
     heartbeat_at: Mapped[datetime.datetime]
     """When the worker last said that it lives."""
