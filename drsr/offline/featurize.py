@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +19,7 @@ from drsr.backbone.catalogue import identity_of, load_config
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import Backbone, Tokenizer
 from drsr.deletion_sets import deletion_sets
-from drsr.errors import FeatureError
+from drsr.errors import ArtifactCorrupt, FeatureError
 from drsr.features.geometry import geometry_from, geometry_of, no_layers
 from drsr.features.layout import Column
 from drsr.features.vectors import CandidateFeatures, layout_of
@@ -48,7 +48,7 @@ from drsr.offline.feature_views import (
     view_identity,
 )
 from drsr.offline.freeze import freezing_rule
-from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
+from drsr.offline.frozen_rows import StateRow, TrajectoryItem, all_damaged, load_states
 from drsr.offline.labels import Selection
 from drsr.offline.target_nll import ExclusionReason, is_out_of_memory
 from drsr.view import Caps
@@ -154,19 +154,28 @@ def materialize(
     *,
     progress: Progress = lambda summary: None,
 ) -> FeaturizeSummary:
-    """Compute what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    """Compute what is missing, together with whatever other workers are at it. Rerunning changes nothing.
+
+    A run whose stored bytes are damaged does not stop the others: it is left out, and named by the error at the end.
+    """
     started = time.monotonic()
-    summary = FeaturizeSummary()
+    summary, damaged = FeaturizeSummary(), dict[int, ArtifactCorrupt]()
     with catalog.writing() as connection:
         view = register_view(connection, run.view, run.identity, run.columns)
         run_id = start_run(connection, "featurize", run.view, drsr.__version__)
     summary.lost = forget_lost(catalog, artifacts, view)
     with Claims(catalog, "featurize") as claims:
         for item in claims.items(
-            lambda connection, cursor: _next(connection, run, view, cursor),
+            lambda connection, cursor: _next(connection, run, view, cursor, damaged),
             enough=lambda: run.limit is not None and summary.states >= run.limit,
         ):
-            rows = load_states(catalog, artifacts, item, backbone.tokenizer, run.caps, run.identity.freezing)
+            try:
+                rows = load_states(catalog, artifacts, item, backbone.tokenizer, run.caps, run.identity.freezing)
+            except ArtifactCorrupt as error:
+                damaged[item.number] = error
+                with catalog.writing() as connection:
+                    claims.release(connection, item.claimed_as)
+                continue
             states = featurize_states(backbone, without_features(catalog, view, rows))
             prepared = prepare_features(artifacts, view, item.split, states)
             with catalog.writing() as connection:
@@ -180,6 +189,8 @@ def materialize(
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
         finish_run(connection, run_id, summary.to_json())
+    if damaged:
+        raise all_damaged(list(damaged.values()))
     return summary
 
 
@@ -220,10 +231,14 @@ def _featurized(row: StateRow, result: CandidateFeatures | FeatureExclusion) -> 
     return featurized(row.id, row.state_key, state, deletion_sets(state, len(state.candidates)), result)
 
 
-def _next(connection: Connection, run: FeaturizeRun, view: RegisteredView, cursor: int) -> TrajectoryItem | None:
+def _next(
+    connection: Connection, run: FeaturizeRun, view: RegisteredView, cursor: int, without: Collection[int]
+) -> TrajectoryItem | None:
     columns = [Trajectory.id, Trajectory.blob, Trajectory.split]
     behind = DecisionState.trajectory_id  # whose index gives the first row at once; see the label stage
     query = pending_features(columns, view.id, run.identity.freezing, run.part).where(behind > cursor)
+    if without:
+        query = query.where(behind.not_in(without))
     row = connection.execute(query.order_by(behind).limit(1)).first()
     if row is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -70,3 +71,12 @@ def _stored(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem) ->
         with catalog.reading() as connection:
             source, external_id = connection.execute(query.where(TrajectoryRow.id == item.number)).one()
         raise ArtifactCorrupt(f"run {source}/{external_id}: {error.what}", where=error.where, hint=error.hint) from None
+
+
+def all_damaged(complaints: Sequence[ArtifactCorrupt]) -> ArtifactCorrupt:
+    """What `load_states` complained of at some runs, as one error, for the end of a run that left them out."""
+    first = complaints[0]
+    if len(complaints) == 1:
+        return first
+    which = "; ".join(complaint.what for complaint in complaints)
+    return ArtifactCorrupt(f"{len(complaints):,} runs: {which}", where=first.where, hint=first.hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, func
 
 import drsr
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.errors import FeatureError
+from drsr.errors import ArtifactCorrupt, FeatureError
 from drsr.features.vectors import CandidateFeatures
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
@@ -30,7 +30,7 @@ from drsr.offline.feature_upkeep import merge_small_files
 from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, find_view, register_view
 from drsr.offline.featurize import FeaturizeRun, featurize_run, without_features
 from drsr.offline.freeze import freezing_rule
-from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
+from drsr.offline.frozen_rows import StateRow, TrajectoryItem, all_damaged, load_states
 from drsr.offline.harm import Exclusion, measure_states
 from drsr.offline.labels import (
     LabelerIdentity,
@@ -136,19 +136,28 @@ def label(
     *,
     progress: Progress = lambda summary: None,
 ) -> LabelSummary:
-    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing.
+
+    A run whose stored bytes are damaged does not stop the others: it is left out, and named by the error at the end.
+    """
     started = time.monotonic()
-    summary = LabelSummary()
+    summary, damaged = LabelSummary(), dict[int, ArtifactCorrupt]()
     with catalog.writing() as connection:
         labeler_id = ensure_labeler(connection, run.labeler, run.identity)
         view = _view_to_fill(connection, run.features)
         run_id = start_run(connection, "label", run.labeler, drsr.__version__)
     with Claims(catalog, "label") as claims:
         for item in claims.items(
-            lambda connection, cursor: _next(connection, run, labeler_id, cursor),
+            lambda connection, cursor: _next(connection, run, labeler_id, cursor, damaged),
             enough=lambda: run.limit is not None and summary.states >= run.limit,
         ):
-            rows = load_states(catalog, artifacts, item, scorer.backbone.tokenizer, run.caps, run.freezing)
+            try:
+                rows = load_states(catalog, artifacts, item, scorer.backbone.tokenizer, run.caps, run.freezing)
+            except ArtifactCorrupt as error:
+                damaged[item.number] = error
+                with catalog.writing() as connection:
+                    claims.release(connection, item.claimed_as)
+                continue
             watches = _watches(catalog, scorer, view, rows)
             measured = _measure(scorer, rows, watches, summary)
             collected = [found for watch in watches.values() if (found := watch.collected()) is not None]
@@ -167,15 +176,21 @@ def label(
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
         finish_run(connection, run_id, summary.to_json())
+    if damaged:
+        raise all_damaged(list(damaged.values()))
     return summary
 
 
-def _next(connection: Connection, run: LabelRun, labeler_id: int, cursor: int) -> TrajectoryItem | None:
+def _next(
+    connection: Connection, run: LabelRun, labeler_id: int, cursor: int, without: Collection[int]
+) -> TrajectoryItem | None:
     columns = [Trajectory.id, Trajectory.blob, Trajectory.split]
     # Ordered by the states' own column, whose index then gives the first row at once: ordered by the trajectories'
     # id, SQLite sorts all that is left for every item, and the stage costs the square of its length.
     behind = DecisionState.trajectory_id
     query = pending_states(columns, run.freezing, labeler_id, run.part).where(behind > cursor)
+    if without:
+        query = query.where(behind.not_in(without))
     row = connection.execute(query.order_by(behind).limit(1)).first()
     return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{run.labeler}/{row.id}")
 

@@ -12,7 +12,7 @@ from sqlalchemy import Select, case, exists, func, select
 from sqlalchemy.orm import aliased
 
 from drsr.contracts import Tokenizer
-from drsr.errors import AlignmentError, RequestError
+from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import FreezingRule
@@ -185,7 +185,7 @@ def _counted(artifacts: ArtifactStore, blobs: Sequence[str], tokenizer: Tokenize
 def _count(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps) -> _Count:
     try:
         states = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), tokenizer, caps).states
-    except (RequestError, AlignmentError):  # freezing says so, and records that it gives no states
+    except (RequestError, AlignmentError, ArtifactCorrupt):  # it gives no states, as the stage itself will say
         states = ()
     sequences, sets = [], 0
     for state in states:

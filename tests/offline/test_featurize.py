@@ -15,7 +15,7 @@ from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.candidates import Ineligible
-from drsr.errors import FeatureError, FeatureViewError, LayoutMismatch
+from drsr.errors import ArtifactCorrupt, FeatureError, FeatureViewError, LayoutMismatch
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.offline.artifacts import ArtifactStore
@@ -119,6 +119,29 @@ def compare_with_online(catalog: Catalog, artifacts: ArtifactStore, backbone: Fr
         np.testing.assert_allclose(reader.matrix(state), online.matrix, rtol=1e-5, atol=1e-5)
         assert state.prefix_hash == online.prefix_hash
     return len(states)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_damaged_bytes_of_one_run_stop_only_that_run(
+    frozen: Catalog, artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with frozen.reading() as connection:
+        with_states = select(Trajectory.blob).where(Trajectory.id.in_(select(DecisionState.trajectory_id)))
+        first = connection.execute(with_states.order_by(Trajectory.id)).scalars().first()
+    get = artifacts.get
+
+    def damaged(key: str) -> bytes:
+        if key == first:
+            raise ArtifactCorrupt(f"artifact {key} is cut short")
+        return get(key)
+
+    monkeypatch.setattr(artifacts, "get", damaged)
+    with pytest.raises(ArtifactCorrupt, match=r"^run runs/.* is cut short$"):
+        run(frozen, artifacts, tiny_backbone("llama"))
+    done = count(frozen, StateFeatures)
+    assert 0 < done < 4
+    monkeypatch.setattr(artifacts, "get", get)
+    assert run(frozen, artifacts, tiny_backbone("llama")).featurized == 4 - done
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

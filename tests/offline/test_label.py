@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select
 
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.errors import SettingsError
+from drsr.errors import ArtifactCorrupt, SettingsError
 from drsr.offline import label as labelling
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
@@ -24,6 +24,7 @@ from drsr.offline.ingest import ingest
 from drsr.offline.label import count_pending, label, label_run
 from drsr.offline.label_status import label_status
 from drsr.offline.labels import Selection, Shard, find_labeler, pending_states
+from drsr.offline.plan import make_plan
 from drsr.offline.states import freeze_trajectory
 from drsr.offline.target_nll import TargetNll
 from drsr.offline.trajectories import Trajectory as RecordedRun
@@ -199,6 +200,30 @@ def test_superseded_while_it_is_measured(
         (status,) = label_status(connection, rule)
         assert connection.execute(select(func.count()).select_from(Claim)).scalar_one() == 0
     assert (status.labelled, status.waiting, status.stale) == (6, 0, 1)
+
+
+def test_damaged_bytes_of_one_run_stop_only_that_run(
+    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with frozen.reading() as connection:
+        blobs = connection.execute(select(Trajectory.blob).order_by(Trajectory.id)).scalars().all()
+    get = artifacts.get
+
+    def damaged(key: str) -> bytes:
+        if key == blobs[1]:
+            raise ArtifactCorrupt(f"artifact {key} is cut short")
+        return get(key)
+
+    monkeypatch.setattr(artifacts, "get", damaged)
+    plan = label_run(scorer, "float32", CAPS)
+    with pytest.raises(ArtifactCorrupt, match=r"^run runs/1\.json#run-1: artifact .* is cut short$"):
+        label(frozen, artifacts, scorer, plan)
+    assert make_plan(frozen, artifacts, BACKBONE.tokenizer, CAPS, 1, Selection()).label.states == 1
+    with frozen.reading() as connection:
+        assert count_pending(connection, plan.freezing, 1, Selection()) == 1
+        assert connection.execute(select(func.count()).select_from(Claim)).scalar_one() == 0
+    monkeypatch.setattr(artifacts, "get", get)
+    assert label(frozen, artifacts, scorer, plan).labelled == 1
 
 
 def test_a_target_that_cannot_be_measured_is_an_exclusion(
