@@ -4,14 +4,15 @@ A refresh by the real flow `nightly`, with the real catalog and store, over made
 after one in a hundred was added, then once more with nothing new. The language model is a stub: harms and features are
 drawn, so what is measured is all the rest. Stages up to featurize work on what is new; train, calibrate, evaluate and
 publish read everything whenever something is new (with few epochs here), and are told apart. `--seconds-per-state` says
-what a real language model would take, for the share of the whole. Exit code 1 if a target is missed.
+what a real language model would take, for the share of the whole. All seconds are CPU seconds of the process that runs
+the flow, so that a busy machine does not change them; the Prefect server is another process. Exit code 1 if a target is
+missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import logging
 import os
 import random
 import sys
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -43,7 +45,7 @@ NEW_SHARE = 0.01
 MOST_SHARE = 0.03
 """Of the full run, plus a constant; the constant falls out where two sizes are compared."""
 MOST_OVERHEAD = 0.010
-"""Seconds per state of label and featurize without the language model."""
+"""Seconds per state of label without the language model: flow, claims, catalog, and freezing again what is measured."""
 INCREMENTAL = ("ingest", "freeze", "label", "featurize")
 FILES = 20
 """That the runs come in."""
@@ -80,12 +82,10 @@ class Found(NamedTuple):
         """What the refresh takes of the full run up to featurize, with all that a night takes anyway."""
         return self.refresh.incremental / self.full.incremental
 
-    @property
-    def overhead(self) -> float:
-        """Seconds per state around the language model in label and featurize, by what more states take longer."""
+    def overhead(self, stage: str) -> float:
+        """Seconds per state around the language model in a stage, by what more states take longer."""
         more = self.full.states - self.refresh.states
-        full, refresh = (night.stages["label"] + night.stages["featurize"] for night in (self.full, self.refresh))
-        return (full - refresh) / more
+        return (self.full.stages[stage] - self.refresh.stages[stage]) / more
 
     def charged(self, seconds_per_state: float) -> float:
         """Share of the whole refresh in the whole full run if the language model takes so long per state."""
@@ -100,16 +100,15 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     with tempfile.TemporaryDirectory() as home, with_embedded_server(Path(home)):
-        for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
-            logging.getLogger(name).setLevel("WARNING")
         found = [measure(count) for count in options.trajectories]
     if options.json:
         print(json.dumps([one._asdict() for one in found]))
     else:
         for one in found:
             print(text(one, options.seconds_per_state))
-    met = all(one.overhead <= MOST_OVERHEAD for one in found)
+    met = all(one.overhead("label") <= MOST_OVERHEAD for one in found)
     if len(found) > 1:
         small, large = min(found), max(found)
         share = growth(small, large)
@@ -138,8 +137,9 @@ def text(found: Found, seconds_per_state: float) -> str:
         f"  ingest to featurize: {found.share:.1%} of the full run, with what a night takes anyway",
         f"  the whole night, if a language model took {seconds_per_state:g} s per state: "
         f"{found.charged(seconds_per_state):.1%} of the full run",
-        f"  label and featurize around the language model: {1e3 * found.overhead:.1f} ms per state "
-        f"(at most {1e3 * MOST_OVERHEAD:.0f})",
+        f"  label around the language model: {1e3 * found.overhead('label'):.1f} ms per state "
+        f"(at most {1e3 * MOST_OVERHEAD:.0f}); featurize, with its files written and merged: "
+        f"{1e3 * found.overhead('featurize'):.1f} ms",
     ]
     return "\n".join(lines)
 
@@ -153,7 +153,7 @@ def measure(trajectories: int) -> Found:
         model = build_tiny("llama", folder / "model")
         write_params(folder)
         write_runs(folder / "runs", range(trajectories), FILES)
-        with settings(folder, f"path:{model}"), stubbed_language_model():
+        with settings(folder, f"path:{model}"), stubbed_language_model(), stages_in_cpu_seconds():
             full = night("all of them", folder)
             write_runs(folder / "runs", range(trajectories, trajectories + round(NEW_SHARE * trajectories)), 1)
             refresh = night(f"{NEW_SHARE:.0%} more", folder)
@@ -165,9 +165,9 @@ def night(what: str, folder: Path) -> Night:
     from flows.nightly import nightly
     from flows.parameters import Location
 
-    started = time.perf_counter()
+    started = time.process_time()
     outcome: dict[str, Any] = nightly([Location(uri=str(folder / "runs"), source="runs")], index=str(folder / "index"))
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     print(f"{what}: {seconds:.1f} s", file=sys.stderr, flush=True)
     stages = {stage: did["seconds"] for stage, did in outcome["stages"].items()}
     said = outcome["stages"].get("label", {"said": "0 states"})["said"]
@@ -200,6 +200,15 @@ def settings(folder: Path, backbone: str) -> Iterator[None]:
             yield
     finally:
         os.chdir(before)
+
+
+@contextmanager
+def stages_in_cpu_seconds() -> Iterator[None]:
+    """The flow's clock for its stages, exchanged."""
+    from flows import nightly
+
+    with patch.object(nightly, "time", SimpleNamespace(monotonic=time.process_time)):
+        yield
 
 
 @contextmanager
