@@ -45,3 +45,14 @@ def test_a_step_without_its_result_does_not_count() -> None:
     messages += [{"role": "user", "content": "on"}, {"role": "assistant", "content": "fine"}]
     # Before the last message: Steps 0, 1, 2 are complete, Step 3 is not; Recent2 is 1 and 2.
     assert first_recent_steps(run_of({"messages": messages}, "openai"), [9, 5, 3]) == {9: 1, 5: 0, 3: -1}
+
+
+def test_a_later_message_that_cannot_be_read_changes_nothing_before_it() -> None:
+    messages: list[dict[str, object]] = [{"role": "user", "content": "go"}]
+    for number in range(4):
+        messages.append({"role": "assistant", "content": f"step {number}"})
+        messages.append({"role": "user", "content": "on"})
+    sound = first_recent_steps(run_of({"messages": messages}, "openai"), [5, 7])
+    assert sound == {5: 0, 7: 1}
+    messages.append({"role": "narrator", "content": "?"})
+    assert first_recent_steps(run_of({"messages": messages}, "openai"), [5, 7]) == sound
