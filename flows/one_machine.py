@@ -47,11 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def text(outcome: dict[str, Any]) -> str:
     """What a refresh did, for a terminal."""
+    from drsr.offline.simple_index import install_command
+
     lines = [f"{stage + ':':<11} {did['said']}" for stage, did in outcome["stages"].items()]
     ended = outcome["outcome"]
     lines += ["", outcome["headline"] + (", recorded in dvc.lock" if outcome["recorded"] else "")]
     if "wheel" in ended:
-        lines += [f"  {ended['wheel']}", f"  pip install --index-url {Path(ended['index']).as_uri()} drsr-policy"]
+        lines += [f"  {ended['wheel']}", f"  {install_command(Path(ended['index']))}"]
     return "\n".join(lines)
 
 

@@ -62,6 +62,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = {name: golden_requests()[name] for name in ("stock taking, OpenAI", "too short to prune", "not a request")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release_candidate, "golden_requests", lambda: few)
+        patch.setattr(release_candidate, "sample_requests", lambda: iter(()))
         for name, value in pipeline.settings.items():
             patch.setenv(name, value)
         arguments = ["publish", "--index", str(folder / "index"), "--version", VERSION, "--with-drsr", str(ROOT)]

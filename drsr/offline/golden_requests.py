@@ -1,17 +1,20 @@
 """The requests that a policy is published with: small, of our own making, the same every time.
 
-Conversations of a made-up warehouse agent in both wire forms, the bundled sample, and what no policy may touch. They
-show that a policy decides as it did, not that it decides well: that is what evaluation is for.
+Conversations of a made-up warehouse agent in both wire forms, the bundled sample, and what no policy may touch. Where
+a policy prunes few of these, decisions of the sample corpus follow. They show that a policy decides as it did, not that
+it decides well: that is what evaluation is for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from drsr.offline import samples
+from drsr.offline.price_report import read_runs
+from drsr.offline.trajectories import Trajectory
 
 _WARES = ("copper wire", "oak boards", "glass jars", "felt pads", "steel hinges", "wax candles", "linen sheets", "rope")
 _PLACES = ("hall A", "hall B", "the yard", "the cold store", "the loft", "dock 3")
@@ -56,6 +59,15 @@ def golden_requests() -> dict[str, Any]:
         "a result without its call": {"messages": [*_openai(whole)["messages"][:2], _stray_result()]},
         "not a request": {"prompt": "Count the oak boards."},
     }
+
+
+def sample_requests() -> Iterator[tuple[str, Any]]:
+    """The last decision of every run of the sample corpus, by name, in an order that mixes the kinds of work."""
+    runs = [run for run in read_runs(str(samples.CORPUS)) if isinstance(run, Trajectory)]
+    for run in sorted(runs, key=lambda run: hashlib.sha256(run.external_id.encode()).digest()):
+        messages = run.request["messages"]
+        last = max(index for index, message in enumerate(messages) if message["role"] == "assistant")
+        yield f"sample {run.external_id.rpartition('#')[2]}", {**run.request, "messages": messages[:last]}
 
 
 def _stock_taking(seed: int, *, turns: int, calls: int = 1, long: int | None = None) -> _Conversation:

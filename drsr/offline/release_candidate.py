@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import Backbone
@@ -14,7 +15,7 @@ from drsr.errors import ReleaseRefused
 from drsr.features.geometry import geometry_of
 from drsr.golden import GoldenRequest, expected_of, survives
 from drsr.offline.artifacts import Artifact
-from drsr.offline.golden_requests import golden_requests
+from drsr.offline.golden_requests import golden_requests, sample_requests
 from drsr.offline.lineage import Link, Traced, lineage_bytes, policy_link
 from drsr.offline.model_card import model_card
 from drsr.offline.policy_package import Package, build_package
@@ -29,6 +30,10 @@ from drsr.view import caps_for
 
 _UNNAMED = "0"
 """The version of a policy whose version is still to be chosen; no decision depends on it."""
+_PRUNED = 2
+"""Golden requests of which something is removed, at least, where they can be found ..."""
+_TRIES = 20
+"""... in so many requests of the sample corpus. Each costs a forward, seconds on a processor."""
 _TOLD = ("mode", "explanation", "states", "incomplete_states", "tried", "admissible", "selected", "unsafe_rate")
 _OF_CALIBRATION = (*_TOLD, "mean_harm", "mean_removal", "unsafe_bound", "confidence", "bound")
 """What a policy says about its calibration."""
@@ -71,25 +76,39 @@ def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone) -> Poli
 
 
 def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone) -> list[GoldenRequest]:
-    """The golden requests, decided by the real policy; without those whose decision hangs by a thread."""
+    """The golden requests, decided by the real policy; without those whose decision hangs by a thread.
+
+    A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
+    prunes nothing would show no rewrite to whoever verifies it.
+    """
     assert isinstance(backbone, FrozenLM)  # others have no layers, and their features no view
     policy = Policy(numbers, scorer, FrozenRepresentation(backbone))
-    found, scored = [], 0
-    for name, request in golden_requests().items():
-        with one_thread():
-            decision = policy.prune(request=request)
-        if decision.reason is Reason.INTERNAL_FAILURE:
-            raise ReleaseRefused(f"golden request {name!r} cannot be decided: {decision.detail}")
-        if survives(decision):
-            expected = expected_of(decision)
-            found.append(GoldenRequest(name, request, expected))
-            scored += bool(expected.sets)
-    if scored == 0 and not numbers.always_abstains:
+    decided = (_golden(policy, name, request) for name, request in golden_requests().items())
+    found = [item for item in decided if item is not None]
+    pruned = sum(item.expected.pruned for item in found)
+    tries = () if numbers.always_abstains else islice(sample_requests(), _TRIES)
+    for name, request in tries:
+        if pruned >= _PRUNED:
+            break
+        item = _golden(policy, name, request)
+        if item is not None and item.expected.pruned:
+            found.append(item)
+            pruned += 1
+    if not numbers.always_abstains and not any(item.expected.sets for item in found):
         raise ReleaseRefused(
             "every golden request has a score so close to the risk threshold that rounding could turn its decision",
             hint="look at the scores: drsr prune --explain on a folder of the policy",
         )
     return found
+
+
+def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
+    """What a policy makes of a request; None where rounding could turn it."""
+    with one_thread():
+        decision = policy.prune(request=request)
+    if decision.reason is Reason.INTERNAL_FAILURE:
+        raise ReleaseRefused(f"golden request {name!r} cannot be decided: {decision.detail}")
+    return GoldenRequest(name, request, expected_of(decision)) if survives(decision) else None
 
 
 def build(

@@ -158,6 +158,8 @@ def golden(package: Package, backbone: Backbone) -> Gate:
         return Gate("golden requests", False, f"{wrong[0].name}: {wrong[0].problems[0]}")
     pruned = sum(result.found.pruned for result in verification.results)
     detail = f"{len(verification.results)} requests decide as expected, {pruned} of them are pruned"
+    if pruned == 0 and not files.numbers.always_abstains:
+        detail = f"WARNING: {detail}, though the policy may prune: drsr policy verify will see no rewrite"
     return Gate("golden requests", True, detail)
 
 

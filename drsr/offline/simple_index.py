@@ -4,9 +4,9 @@
     index/drsr-policy/index.html           its wheels, each with its SHA-256
     index/drsr-policy/drsr_policy-....whl
 
-`pip install --index-url file:///.../index drsr-policy`, or any web server in front of the folder. A wheel is never
-replaced. Every file appears whole or not at all, wheels before the pages that name them: after a kill, the same again
-gives the same folder.
+`pip install --extra-index-url file:///.../index drsr-policy`, or any web server in front of the folder. A wheel is
+never replaced. Every file appears whole or not at all, wheels before the pages that name them: after a kill, the same
+again gives the same folder.
 """
 
 from __future__ import annotations
@@ -59,6 +59,16 @@ class WheelFile(NamedTuple):
         if match is None:
             raise InputError("is not the name of a wheel", where=self.file_name)
         return re.sub(r"[-_.]+", "-", match["name"]).lower()
+
+
+def install_command(index: Path) -> str:
+    """What a consumer types. `--extra-index-url`, because what drsr needs (numpy, torch, ...) is elsewhere."""
+    return f"pip install --extra-index-url {index.absolute().as_uri()} drsr-policy"
+
+
+def holds_drsr(index: Path) -> bool:
+    """Whether drsr itself lies beside the policies."""
+    return any((index / "drsr").glob("drsr-*.whl"))
 
 
 def place_of(index: Path, wheel: WheelFile) -> Path:

@@ -106,6 +106,7 @@ def main() -> None:
     load_backbone(sys.argv[3])  # imports what takes seconds, so that no fork has to
     two = {name: golden_requests()[name] for name in ("stock taking, Anthropic", "too short to prune")}
     setattr(release_candidate, "golden_requests", lambda: two)  # noqa: B010 - what is decided does not matter here
+    setattr(release_candidate, "sample_requests", lambda: iter(()))  # noqa: B010
     fatal = 0
     while True:
         folder, index = work / f"{fatal}", work / f"{fatal}" / "index"

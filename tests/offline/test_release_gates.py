@@ -11,9 +11,11 @@ from sqlalchemy import delete, text, update
 from drsr.backbone.catalogue import load_backbone
 from drsr.contracts import Backbone
 from drsr.errors import ReleaseRefused
+from drsr.offline import release_candidate
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.scorer_tables import CalibrationRun
 from drsr.offline.catalog.trained import find_calibration
+from drsr.offline.golden_requests import golden_requests, sample_requests
 from drsr.offline.lineage import Traced, trace
 from drsr.offline.release_candidate import build, decide_golden, policy_numbers
 from drsr.offline.release_gates import (
@@ -142,6 +144,33 @@ def test_golden_requests_that_decide_otherwise(pipeline: Pipeline, traced: Trace
     gate = golden(build(traced, scorer, numbers, [turned, *decided[1:]], "1").package, backbone)
     assert not gate.passed
     assert "bundled sample: removed is" in gate.detail
+
+
+def test_a_policy_that_prunes_no_usual_request_is_asked_about_the_sample_corpus(
+    pipeline: Pipeline, traced: Traced, backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = load_trained(pipeline.artifacts, traced.run)
+    numbers = policy_numbers(traced, scorer, backbone)
+    short = {"too short to prune": golden_requests()["too short to prune"]}
+    monkeypatch.setattr(release_candidate, "golden_requests", lambda: short)
+    decided = decide_golden(numbers, scorer, backbone)
+    assert [item.expected.pruned for item in decided] == [False, True, True]
+    assert all(item.name.startswith("sample sandbox-") for item in decided[1:])
+    assert decide_golden(numbers, scorer, backbone) == decided
+    gate = golden(build(traced, scorer, numbers, decided, "1").package, backbone)
+    assert (gate.passed, gate.detail) == (True, "3 requests decide as expected, 2 of them are pruned")
+    gate = golden(build(traced, scorer, numbers, decided[:1], "1").package, backbone)
+    assert gate.passed
+    assert gate.detail.startswith("WARNING: 1 requests decide as expected, 0 of them are pruned")
+
+
+def test_sample_requests_are_the_same_every_time() -> None:
+    found = list(sample_requests())
+    assert [name for name, _ in found] == [name for name, _ in sample_requests()]
+    assert len({name for name, _ in found}) == len(found) >= 40
+    kinds = [request["messages"][0]["content"].partition(".")[0] for _, request in found[:20]]
+    assert len(set(kinds)) >= 3
+    assert all(request["messages"][-1]["role"] != "assistant" for _, request in found)
 
 
 def test_a_failed_check_refuses() -> None:

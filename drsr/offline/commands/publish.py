@@ -17,7 +17,7 @@ examples:
   drsr publish                                             the latest drsr calibrate, version of its day, into var/index
   drsr publish --index packages --version 2026.11.16
   drsr publish --with-drsr .                               and drsr itself, built from this source tree
-  pip install --index-url file:///.../var/index drsr-policy
+  pip install --extra-index-url file:///.../var/index drsr-policy
 """
 
 
@@ -133,7 +133,9 @@ def _shown(published: Published) -> dict[str, Any]:
 
 
 def _text(published: Published) -> str:
-    record = published.record
+    from drsr.offline.simple_index import holds_drsr, install_command
+
+    record, index = published.record, published.wheel.parents[1]
     head = "published" if published.is_new else "nothing to publish: this calibration was published before as"
     lines = [
         f"{head} drsr-policy {record.version}{', which abstains always' if record.abstains_always else ''}",
@@ -145,8 +147,10 @@ def _text(published: Published) -> str:
         f"  lineage {record.lineage}",
         f"  requires {record.requires}",
         "",
-        f"pip install --index-url {published.wheel.parents[1].absolute().as_uri()} drsr-policy",
+        install_command(index),
     ]
+    if not holds_drsr(index):
+        lines.append("this index holds no drsr, which the policy needs: --with-drsr PATH puts it there")
     return "\n".join(lines)
 
 

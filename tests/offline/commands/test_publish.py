@@ -37,7 +37,9 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     assert "73 rules of 6 datasets are kept" in out
     assert "6 checks passed, 0 states measured again" in out
     index = tmp_path / "var" / "index"
-    assert f"pip install --index-url {index.as_uri()} drsr-policy" in out
+    assert f"pip install --extra-index-url {index.as_uri()} drsr-policy" in out
+    assert "this index holds no drsr" in out
+    assert "--with-drsr" in out
     wheel = index / "drsr-policy" / "drsr_policy-1.0-py3-none-any.whl"
     assert main(["policy", "verify", str(wheel)]) == 0
     capsys.readouterr()
