@@ -81,7 +81,7 @@ def nightly(
         if result.get("published", True):
             judge_after(stage, docs)
         if dvc:
-            record_stage(stage)
+            record_stage(stage, labeler, view)
         return True
 
     results, seconds = in_order(run, check)
@@ -132,11 +132,11 @@ def nothing_new(view: str, labeler: str, certified: bool) -> dict[str, Any] | No
 
 
 @task(name="record-with-dvc", task_run_name="record {stage}", **RETRIES)
-def record_stage(stage: str) -> dict[str, str]:
+def record_stage(stage: str, labeler: str, view: str) -> dict[str, str]:
     """Export what a stage made, and name it in dvc.lock."""
     from flows.recording import record  # dvc takes a second to import
 
-    return record(stage).outputs
+    return record(stage, labeler, view).outputs
 
 
 @task(name="note-the-end", **RETRIES)

@@ -169,6 +169,7 @@ def test_the_guide_does_what_it_says(nights: Nights, tmp_path: Path, monkeypatch
     git(nights.repository, "checkout", "--quiet", nights.revisions[1])
     with_dvc(nights.repository, lambda repo: repo.checkout(force=True))
     shutil.copytree(nights.repository, repository)
+    (repository / ".dvc" / "config.local").unlink(missing_ok=True)  # another test's remote
     git(repository, "reset", "--quiet", "--soft", nights.revisions[0])
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
         monkeypatch.setenv(name, "nobody")

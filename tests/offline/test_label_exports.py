@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.errors import ArtifactCorrupt, InputError, SettingsError
+from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import logical_rows
@@ -133,5 +133,8 @@ def test_nothing_to_export_or_import_is_said(catalog: Catalog, run: LabelRun, tm
     with pytest.raises(InputError, match="no export here"):
         import_labels(catalog, tmp_path / "nowhere", run.identity)
     export_labels(catalog, tmp_path / "out")
-    with pytest.raises(SettingsError, match="name a new labeler"):
-        import_labels(catalog, tmp_path / "out", run.identity._replace(backbone="under another name"))
+    again = import_labels(catalog, tmp_path / "out", run.identity._replace(backbone="the same under another name"))
+    assert again.taken == 0
+    assert again.there > 0
+    with pytest.raises(InputError, match="was made with backbone_identity"):
+        import_labels(catalog, tmp_path / "out", run.identity._replace(backbone_identity="another"))

@@ -46,7 +46,15 @@ class Serving:
 @contextmanager
 def serving(folder: Path, *arguments: str) -> Iterator[Serving]:
     command = [sys.executable, "-m", "drsr", "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+    # A shell's background job ignores SIGINT, and whatever it starts would, too.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
