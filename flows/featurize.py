@@ -11,9 +11,8 @@ from pydantic import Field
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.offline.featurize import count_waiting, identity_without_weights
 from drsr.offline.featurize_workers import FeaturizeOrder, work
-from drsr.offline.labels import Selection, Shard
+from drsr.offline.labels import Shard
 from drsr.offline.worker_processes import work_together
-from drsr.settings import Settings
 from drsr.view import caps_for
 from flows.fan_out import spread
 from flows.faults import RETRIES
@@ -37,7 +36,7 @@ def count_unfeaturized(part: Part, view: str) -> int:
 def featurize_states(part: Part, view: str, processes: int) -> dict[str, Any]:
     """Compute in processes of this machine."""
     with opened() as place:
-        order = order_of(place.settings, part.selection(), view)
+        order = FeaturizeOrder.of(place.settings, view, part.selection(), None)
     return work_together(work, [order] * processes, lambda so_far: None)
 
 
@@ -45,7 +44,7 @@ def featurize_states(part: Part, view: str, processes: int) -> dict[str, Any]:
 def featurize_one(part: Part, shard: Shard, view: str) -> dict[str, Any]:
     """Compute one shard in this process."""
     with opened() as place:
-        order = order_of(place.settings, part.selection(shard), view)
+        order = FeaturizeOrder.of(place.settings, view, part.selection(shard), None)
     return work(order, lambda so_far: None)
 
 
@@ -74,17 +73,3 @@ def featurize(part: Part = EVERYTHING, fan_out: FanOut = HERE, view: Name = "def
         of_shard=featurize_one,
     )
     return {"states": before - count_unfeaturized(part, view)} | summary
-
-
-def order_of(settings: Settings, part: Selection, view: str) -> FeaturizeOrder:
-    """What a worker process is told."""
-    return FeaturizeOrder(
-        settings.catalog_url,
-        settings.artifact_root,
-        settings.backbone,
-        settings.device,
-        settings.dtype,
-        view,
-        part,
-        None,
-    )

@@ -14,7 +14,6 @@ from drsr.offline.label import count_pending
 from drsr.offline.label_workers import LabelOrder, work
 from drsr.offline.labels import Selection, Shard, configured_identity, find_labeler
 from drsr.offline.worker_processes import share, work_together
-from drsr.settings import Settings
 from drsr.view import caps_for
 from flows.fan_out import spread
 from flows.faults import RETRIES
@@ -35,7 +34,7 @@ def count_unlabelled(part: Part, labeler: str) -> int:
 def label_states(part: Part, labeler: str, processes: int, limit: int | None) -> dict[str, Any]:
     """Measure in processes of this machine."""
     with opened() as place:
-        order = order_of(place.settings, part.selection(), labeler, share(limit, processes))
+        order = LabelOrder.of(place.settings, labeler, part.selection(), share(limit, processes))
     return work_together(work, [order] * processes, lambda so_far: None)
 
 
@@ -43,7 +42,7 @@ def label_states(part: Part, labeler: str, processes: int, limit: int | None) ->
 def label_one(part: Part, shard: Shard, labeler: str) -> dict[str, Any]:
     """Measure one shard in this process."""
     with opened() as place:
-        order = order_of(place.settings, part.selection(shard), labeler, None)
+        order = LabelOrder.of(place.settings, labeler, part.selection(shard), None)
     return work(order, lambda so_far: None)
 
 
@@ -86,18 +85,3 @@ def unlabelled(place: Place, part: Selection, labeler: str) -> int:
     with place.catalog.reading() as connection:
         labeler_id = find_labeler(connection, labeler, identity)
         return count_pending(connection, freezing_rule(tokenizer, caps), labeler_id, part)
-
-
-def order_of(settings: Settings, part: Selection, labeler: str, limit: int | None) -> LabelOrder:
-    """What a worker process is told."""
-    return LabelOrder(
-        settings.catalog_url,
-        settings.artifact_root,
-        settings.backbone,
-        settings.device,
-        settings.dtype,
-        int(settings.label_memory_mb),
-        labeler,
-        part,
-        limit,
-    )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from drsr.offline.labels import Selection
 from drsr.offline.worker_processes import Report
+from drsr.settings import Settings
 
 
 class FeaturizeOrder(NamedTuple):
@@ -19,6 +20,20 @@ class FeaturizeOrder(NamedTuple):
     view: str
     part: Selection
     limit: int | None
+
+    @classmethod
+    def of(cls, settings: Settings, view: str, part: Selection, limit: int | None) -> FeaturizeOrder:
+        """What a worker with these settings is to do."""
+        return cls(
+            settings.catalog_url,
+            settings.artifact_root,
+            settings.backbone,
+            settings.device,
+            settings.dtype,
+            view,
+            part,
+            limit,
+        )
 
 
 def work(order: FeaturizeOrder, report: Report) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from drsr.offline.labels import Selection
 from drsr.offline.worker_processes import Report
+from drsr.settings import Settings
 
 
 class LabelOrder(NamedTuple):
@@ -20,6 +21,21 @@ class LabelOrder(NamedTuple):
     labeler: str
     part: Selection
     limit: int | None
+
+    @classmethod
+    def of(cls, settings: Settings, labeler: str, part: Selection, limit: int | None) -> LabelOrder:
+        """What a worker with these settings is to do."""
+        return cls(
+            settings.catalog_url,
+            settings.artifact_root,
+            settings.backbone,
+            settings.device,
+            settings.dtype,
+            int(settings.label_memory_mb),
+            labeler,
+            part,
+            limit,
+        )
 
 
 def work(order: LabelOrder, report: Report) -> dict[str, Any]:

@@ -89,17 +89,7 @@ def _label(
     from drsr.offline.progress import progress
     from drsr.offline.worker_processes import share, work_together
 
-    order = LabelOrder(
-        settings.catalog_url,
-        settings.artifact_root,
-        settings.backbone,
-        settings.device,
-        settings.dtype,
-        int(settings.label_memory_mb),
-        options.labeler,
-        part,
-        share(options.limit, options.workers),
-    )
+    order = LabelOrder.of(settings, options.labeler, part, share(options.limit, options.workers))
     total = pending if options.limit is None else min(pending, options.limit)
     with says_what_is_left(left), progress("label", "states") as report:
         summary = work_together(

@@ -48,51 +48,43 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Replay what is missing, then show everything."""
-    from drsr.backbone.catalogue import load_backbone
-    from drsr.errors import InputError, SettingsError
+    from drsr.errors import SettingsError
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.evaluation.recorded_runs import load_runs, record_read, runs_of
+    from drsr.offline.evaluation.recorded_runs import load_runs, measuring, open_runs
     from drsr.offline.evaluation.replay import replay
     from drsr.offline.evaluation.replay_file import ReplayFile
-    from drsr.offline.feature_views import get_view
-    from drsr.offline.freeze import freezing_rule
-    from drsr.offline.labels import configured_identity, find_labeler
     from drsr.offline.progress import progress
-    from drsr.offline.target_nll import TargetNll
     from drsr.policy import load_policy
     from drsr.settings import load_settings
-    from drsr.view import caps_for
 
     for name in ("limit", "window"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise SettingsError(f"--{name} must be at least 1, not {value}")
     settings = load_settings()
-    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
-    caps = caps_for(backbone.window)
-    summariser = _summariser(options, backbone)
-    policy = load_policy(options.policy, backbone=backbone) if options.policy else None
-    freezing = freezing_rule(backbone.tokenizer, caps)
-    identity = configured_identity(settings.backbone, settings.dtype, caps)
+    tools = measuring(settings)
+    summariser = _summariser(options, tools.backbone)
+    policy = load_policy(options.policy, backbone=tools.backbone) if options.policy else None
     with open_catalog(settings.catalog_url) as catalog:
         artifacts = ArtifactStore(settings.artifact_root)
-        methods = _methods(options, backbone, policy, catalog, artifacts)
-        with catalog.reading() as connection:
-            labeler_id = find_labeler(connection, options.labeler, identity)
-            view = get_view(connection, options.view)
-        if labeler_id is None:
-            raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")
-        rows = runs_of(catalog, options.split, labeler_id, freezing, options.source)[: options.limit]
+        methods = _methods(options, tools.backbone, policy, catalog, artifacts)
+        rows = open_runs(
+            catalog,
+            tools,
+            options.split,
+            labeler=options.labeler,
+            view=options.view,
+            source=options.source,
+            limit=options.limit,
+        )
         path = options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
-        file = ReplayFile(path, _about(options, identity._asdict(), summariser, policy))
-        record_read(catalog, view, labeler_id, options.split, rows)
-        scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
+        file = ReplayFile(path, _about(options, tools.identity._asdict(), summariser, policy))
         with progress("replay", "trajectories") as report:
-            for done, recorded in enumerate(load_runs(catalog, artifacts, rows, backbone.tokenizer, caps, freezing)):
+            for done, recorded in enumerate(load_runs(catalog, artifacts, rows, tools)):
                 report(done, len(rows))
                 missing = file.missing([row.state_key for row in recorded.states], methods)
-                file.add(replay(recorded, {name: methods[name] for name in missing}, summariser, scorer))
+                file.add(replay(recorded, {name: methods[name] for name in missing}, summariser, tools.scorer))
     names = {row.name for row in rows}
     shown = [row for row in file.rows if row.run in names and row.method in methods]
     print(_json(shown, options.replicates) if options.json else text(shown, options.replicates))

@@ -77,40 +77,25 @@ def _measured(options: argparse.Namespace, settings: Settings, catalog: Catalog)
 
 
 def _steps(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> list[StepHarm]:
-    from drsr.backbone.catalogue import load_backbone
-    from drsr.errors import InputError
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.evaluation.analyses.granularity import measure_steps
-    from drsr.offline.evaluation.recorded_runs import load_runs, runs_of
-    from drsr.offline.freeze import freezing_rule
-    from drsr.offline.labels import configured_identity, find_labeler
+    from drsr.offline.evaluation.recorded_runs import load_runs, measuring, open_runs
     from drsr.offline.progress import progress
-    from drsr.offline.target_nll import TargetNll
     from drsr.rendering import render_output
-    from drsr.view import caps_for
 
-    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
-    caps = caps_for(backbone.window)
-    freezing = freezing_rule(backbone.tokenizer, caps)
-    with catalog.reading() as connection:
-        labeler_id = find_labeler(
-            connection, options.labeler, configured_identity(settings.backbone, settings.dtype, caps)
-        )
-    if labeler_id is None:
-        raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")
-    rows = runs_of(catalog, options.split, labeler_id, freezing)
-    scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
+    tools = measuring(settings)
+    rows = open_runs(catalog, tools, options.split, labeler=options.labeler, view=options.view)
     found: list[StepHarm] = []
     done = 0
     with progress("steps", "states") as report:
-        for run in load_runs(catalog, ArtifactStore(settings.artifact_root), rows, backbone.tokenizer, caps, freezing):
+        for run in load_runs(catalog, ArtifactStore(settings.artifact_root), rows, tools):
             if done >= options.steps:
                 break
             report(done, options.steps)
             states = [
-                (row.state_key, row.frozen.state, render_output(row.frozen.next_output, backbone.tokenizer))
+                (row.state_key, row.frozen.state, render_output(row.frozen.next_output, tools.backbone.tokenizer))
                 for row in run.states
             ]
-            found += measure_steps(scorer, states)
+            found += measure_steps(tools.scorer, states)
             done += len(states)
     return found

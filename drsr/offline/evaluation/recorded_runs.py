@@ -9,8 +9,9 @@ from typing import NamedTuple
 from sqlalchemy import and_, func, select
 
 import drsr
-from drsr.contracts import Tokenizer
-from drsr.errors import FrameError
+from drsr.backbone.catalogue import load_backbone
+from drsr.contracts import Backbone
+from drsr.errors import FrameError, InputError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead
@@ -19,11 +20,15 @@ from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.statements import insert_all
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.evaluation.replay import RecordedRun
-from drsr.offline.feature_views import RegisteredView
+from drsr.offline.feature_views import RegisteredView, get_view
+from drsr.offline.freeze import freezing_rule
 from drsr.offline.frozen_rows import TrajectoryItem, load_states
+from drsr.offline.labels import LabelerIdentity, configured_identity, find_labeler
 from drsr.offline.splits import Split
+from drsr.offline.target_nll import TargetNll
 from drsr.offline.trajectories import Trajectory as Recorded
-from drsr.view import Caps
+from drsr.settings import Settings
+from drsr.view import Caps, caps_for
 
 NO_DOMAIN = "no domain"
 
@@ -43,6 +48,46 @@ class RunRow(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.source}/{self.external_id}"
+
+
+class Measuring(NamedTuple):
+    """What measures on recorded runs, as the labels were measured."""
+
+    backbone: Backbone
+    caps: Caps
+    freezing: FreezingRule
+    identity: LabelerIdentity
+    scorer: TargetNll
+
+
+def measuring(settings: Settings) -> Measuring:
+    """Load the language model of the settings."""
+    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
+    caps = caps_for(backbone.window)
+    identity = configured_identity(settings.backbone, settings.dtype, caps)
+    scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
+    return Measuring(backbone, caps, freezing_rule(backbone.tokenizer, caps), identity, scorer)
+
+
+def open_runs(
+    catalog: Catalog,
+    tools: Measuring,
+    split: Split,
+    *,
+    labeler: str,
+    view: str,
+    source: str | None = None,
+    limit: int | None = None,
+) -> list[RunRow]:
+    """The runs to measure on. Asking for them is written down, and InputError if the labeler has measured nothing."""
+    with catalog.reading() as connection:
+        labeler_id = find_labeler(connection, labeler, tools.identity)
+        found = get_view(connection, view)
+    if labeler_id is None:
+        raise InputError(f"labeler {labeler!r} has measured nothing yet", hint="drsr label")
+    rows = runs_of(catalog, split, labeler_id, tools.freezing, source)[:limit]
+    record_read(catalog, found, labeler_id, split, rows)
+    return rows
 
 
 def runs_of(
@@ -97,14 +142,12 @@ def load_runs(
     catalog: Catalog,
     artifacts: ArtifactStore,
     rows: list[RunRow],
-    tokenizer: Tokenizer,
-    caps: Caps,
-    freezing: FreezingRule,
+    tools: Measuring,
 ) -> Iterator[RecordedRun]:
     """One run at a time: memory holds one trajectory, however many there are."""
     for row in rows:
         item = TrajectoryItem(row.id, row.blob, row.split, "")
-        states = load_states(catalog, artifacts, item, tokenizer, caps, freezing)
+        states = load_states(catalog, artifacts, item, tools.backbone.tokenizer, tools.caps, tools.freezing)
         trajectory = Recorded.from_json(artifacts.get(row.blob))
         task = row.task or row.external_id
         yield RecordedRun(row.name, f"{row.source}/{task}", row.domain or NO_DOMAIN, trajectory, states)

@@ -27,8 +27,6 @@ from drsr.rendering import Rendering, render, render_output
 from drsr.request import Request, read_request
 from drsr.view import Caps, caps_for, find_view
 
-INTACT = "intact"
-
 
 class RecordedRun(NamedTuple):
     """A trajectory and those of its decisions that are replayed."""

@@ -39,8 +39,6 @@ from drsr.offline.splits import Split
 from drsr.offline.train import Progress, load_trained, read_inputs
 from drsr.rendering import RENDERER_VERSION
 
-_SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-
 
 class Asked(NamedTuple):
     """What a report is made of."""
@@ -48,7 +46,7 @@ class Asked(NamedTuple):
     view: str
     labeler: str
     split: Split
-    """What is judged; the analyses of interactions take all splits."""
+    """What is judged; the analyses of interactions take `train`."""
     checkpoints: Path
     replicates: int
     workers: int
@@ -80,13 +78,11 @@ def build_report(
     )
     inputs = read_inputs(catalog, artifacts, asked.view, asked.labeler, "calibrate")
     calibrated = calibrate(catalog, artifacts, inputs, params)
-    frames: dict[str, ExampleFrame] = {
-        split: get_training_frame(
-            catalog, artifacts, asked.view, split=split, purpose="evaluate", labeler=asked.labeler
+    frames: dict[str, ExampleFrame] = {"train": inputs.train, "validation": inputs.validation}
+    if asked.split not in frames:
+        frames[asked.split] = get_training_frame(
+            catalog, artifacts, asked.view, split=asked.split, purpose="evaluate", labeler=asked.labeler
         )
-        for split in _SPLITS
-        if split in ("train", "validation", asked.split)
-    }
     with catalog.reading() as connection:
         view = get_view(connection, asked.view)
         releases = latest_releases(connection, 1)
@@ -96,7 +92,7 @@ def build_report(
         split: score_frame(scorer, frames[split]) for split in dict.fromkeys(("validation", asked.split))
     }
     judged, record = frames[asked.split], calibrated.record
-    threshold = float("-inf") if record.risk_threshold is None else record.risk_threshold
+    threshold = -1.0 if record.risk_threshold is None else record.risk_threshold  # below every score: nothing passes
     search = plain_search(artifacts, inputs, calibrated, params.calibrate)
     predictions = {
         "the scorer": scored[asked.split].predicted_harm,
@@ -115,12 +111,12 @@ def build_report(
         ("margin_sweep", lambda: margin_sweep(judged, predictions)),
         (
             "score_distributions",
-            lambda: score_distributions(scored, record.uncertainty_coefficient, max(threshold, -1.0)),
+            lambda: score_distributions(scored, record.uncertainty_coefficient, threshold),
         ),
         (
             "gate_curve",
             lambda: gate_curve(
-                operating_curve(search, record.max_cardinality, record.uncertainty_coefficient), max(threshold, -1.0)
+                operating_curve(search, record.max_cardinality, record.uncertainty_coefficient), threshold
             ),
         ),
         ("beta_sensitivity", lambda: beta_sensitivity(uncertainty_sensitivity(search, params.calibrate))),
