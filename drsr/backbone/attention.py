@@ -1,21 +1,22 @@
 """Our attention function: exact causal attention of a few new tokens over all keys so far, with something to watch.
 
-It is registered with transformers under the name "drsr" and differs from its SDPA function in three ways:
+It is registered with transformers under the name "drsr" and differs from its SDPA function in four ways:
 - fewer queries than keys are aligned at the lower right, as a continuation needs it (SDPA's own `is_causal` aligns at
   the upper left and would silently drop keys);
 - grouped key/value heads are used as they are, never repeated;
 - it can report the last query and all keys of a layer, from which the attention of that position follows at the price
-  of one row instead of the whole matrix.
+  of one row instead of the whole matrix;
+- the new tokens may be those of several branches, which attend one after another, each over its own beginning.
 
-What belongs to one forward (its mask, who watches) travels in a context variable: two threads never meet.
+What belongs to one forward (masks, branches, who watches) travels in a context variable: two threads never meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.attention.bias import causal_lower_right
@@ -31,22 +32,47 @@ Report = Callable[[int, torch.Tensor, torch.Tensor], None]
 """Takes a layer (from 1), its last query [heads, head_dim] and its keys [kv_heads, length, head_dim]."""
 
 
+Write = Callable[[int, int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""Takes a layer (from 1), a position and the new keys and values from there on; gives all of them up to the last."""
+
+
+class Branch(NamedTuple):
+    """A branch's share of the new tokens of a forward."""
+
+    rows: slice
+    """Which of the new tokens are its own."""
+    start: int
+    """The position of the first of them: it attends over all that was written before that position, and over itself."""
+    layers: frozenset[int] = frozenset()
+    report: Report | None = None
+
+
 class _Forward:
     """What the layers of one forward share."""
 
-    def __init__(self, layers: frozenset[int], report: Report | None) -> None:
+    def __init__(
+        self,
+        layers: frozenset[int] = frozenset(),
+        report: Report | None = None,
+        branches: Sequence[Branch] = (),
+        write: Write | None = None,
+    ) -> None:
         self.layers = layers
         self.report = report
-        self._mask: torch.Tensor | None = None
+        self.branches = branches
+        self.write = write
+        self._masks: dict[tuple[int, int, torch.dtype], torch.Tensor] = {}
 
     def mask(self, query: torch.Tensor, keys: int) -> torch.Tensor:
-        """0 where a query may look, -inf behind it. Made for the first layer; all others have the same shape."""
+        """0 where a query may look, -inf behind it. Made for the first layer; all others have the same shapes."""
         queries = query.shape[2]
-        if self._mask is None or self._mask.shape != (queries, keys) or self._mask.dtype != query.dtype:
-            self._mask = torch.zeros(queries, keys, dtype=query.dtype, device=query.device)
+        shape = (queries, keys, query.dtype)
+        if shape not in self._masks:
+            mask = torch.zeros(queries, keys, dtype=query.dtype, device=query.device)
             future = torch.full((queries, queries), float("-inf"), dtype=query.dtype, device=query.device)
-            self._mask[:, keys - queries :] = future.triu_(1)
-        return self._mask
+            mask[:, keys - queries :] = future.triu_(1)
+            self._masks[shape] = mask
+        return self._masks[shape]
 
 
 _forward: ContextVar[_Forward | None] = ContextVar("drsr_attention_forward", default=None)
@@ -55,7 +81,21 @@ _forward: ContextVar[_Forward | None] = ContextVar("drsr_attention_forward", def
 @contextmanager
 def one_forward(layers: frozenset[int] = frozenset(), report: Report | None = None) -> Iterator[None]:
     """Around each forward of the model: the last query and the keys of these layers (from 1) are reported."""
-    token = _forward.set(_Forward(layers, report))
+    yield from _around(_Forward(layers, report))
+
+
+@contextmanager
+def one_forward_of_branches(branches: Sequence[Branch], write: Write) -> Iterator[None]:
+    """Around a forward over several branches, whose cache hands on new keys and values only.
+
+    In every layer each branch in turn writes its own and attends: what the branch before it wrote behind the place
+    where the two part is overwritten, so that every branch sees its own beginning and nothing else.
+    """
+    yield from _around(_Forward(branches=branches, write=write))
+
+
+def _around(forward: _Forward) -> Iterator[None]:
+    token = _forward.set(forward)
     try:
         yield
     finally:
@@ -79,14 +119,35 @@ def causal_attention(
 ) -> tuple[torch.Tensor, None]:
     """The attention interface of transformers: query [1, heads, new, dim], key and value [1, kv_heads, length, dim].
 
-    The result is [1, new, heads, dim]. The queries are those of the last `new` positions.
+    The result is [1, new, heads, dim]. The queries are those of the last `new` positions. In a forward of branches key
+    and value are those of the new tokens only.
     """
     _refuse_other_attention(attention_mask, settings)
-    forward = _forward.get() or _Forward(frozenset(), None)
+    forward = _forward.get() or _Forward()
     layer = module.layer_idx + 1
-    if forward.report is not None and layer in forward.layers:
-        forward.report(layer, query[0, :, -1], key[0])
-    return _attend(forward, query, key, value, scaling).transpose(1, 2), None
+    if forward.write is None:
+        attended = _reported(forward, layer, (forward.layers, forward.report), (query, key, value), scaling)
+        return attended.transpose(1, 2), None
+    parts = []
+    for rows, start, layers, report in forward.branches:
+        keys, values = forward.write(layer, start, key[:, :, rows], value[:, :, rows])
+        parts.append(_reported(forward, layer, (layers, report), (query[:, :, rows], keys, values), scaling))
+    return torch.cat(parts, dim=2).transpose(1, 2), None
+
+
+def _reported(
+    forward: _Forward,
+    layer: int,
+    wanted: tuple[frozenset[int], Report | None],
+    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    scale: float | None,
+) -> torch.Tensor:
+    """Attention, and a report to whoever wants one of this layer."""
+    layers, report = wanted
+    query, key, value = tensors
+    if report is not None and layer in layers:
+        report(layer, query[0, :, -1], key[0])
+    return _attend(forward, query, key, value, scale)
 
 
 def _attend(

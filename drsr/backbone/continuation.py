@@ -7,6 +7,8 @@
     state.rewind(branch)
     hidden = state.extend(another_way)   # equal to a forward over prefix + another_way
 
+Small branches are read together, in one forward: `extend_branches`.
+
 Full-attention layers keep keys and values in buffers of fixed capacity, so going back is a change of length. Recurrent
 layers (Gated DeltaNet in Qwen3.5) overwrite their state, so a mark holds a copy of it. Both are layers of transformers'
 own cache, and the model's own code runs on them: nothing of a model is written again here.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +35,7 @@ from transformers.cache_utils import (
 
 from drsr.backbone import attention
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.layer_states import KeyValueBuffer, NewKeyValues, RecurrentState
 from drsr.contracts import TokenIds
 from drsr.errors import BackboneError, WindowExceeded
 
@@ -60,10 +64,24 @@ class Watch(Protocol):
         """The query [heads, head_dim] of the last new position, and all keys [kv_heads, length, head_dim] up to it."""
 
 
+class Segment(NamedTuple):
+    """Some tokens of a branch."""
+
+    start: int
+    """How many of the tokens read so far they follow."""
+    token_ids: TokenIds
+    watch: Watch | None = None
+
+    @property
+    def stop(self) -> int:
+        """Tokens up to and with its own."""
+        return self.start + len(self.token_ids)
+
+
 class Mark:
     """A place to come back to."""
 
-    def __init__(self, length: int, recurrent: list[_RecurrentState]) -> None:
+    def __init__(self, length: int, recurrent: list[RecurrentState]) -> None:
         self.length = length
         """Tokens up to here."""
         self.recurrent = recurrent
@@ -85,9 +103,10 @@ class Continuation:
         self.capacity = capacity
         self._model = _continuing_model(backbone)
         self.query_chunk = query_chunk or _QUERY_CHUNK.get(self._model.device.type, 1024)
-        self._attention = [_KeyValueBuffer(capacity) for kind in layer_types(self._model) if kind == "full_attention"]
+        self._attention = [KeyValueBuffer(capacity) for kind in layer_types(self._model) if kind == "full_attention"]
         self._recurrent = [LinearAttentionLayer() for kind in layer_types(self._model) if kind == "linear_attention"]
         self._cache = Cache(layers=_in_order(layer_types(self._model), self._attention, self._recurrent))
+        self._new_only = Cache(layers=[NewKeyValues() for _ in self._attention])
         self._length = 0
         self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
 
@@ -129,6 +148,69 @@ class Continuation:
         final: torch.Tensor = output.last_hidden_state[0]
         return final
 
+    @property
+    def reads_branches_together(self) -> bool:
+        """Whether `extend_branches` can be used. A recurrent layer reads one branch after another."""
+        return not self._recurrent
+
+    @torch.inference_mode()
+    def extend_branches(self, segments: Sequence[Segment]) -> list[torch.Tensor]:
+        """For each segment in turn: go back to its start, read its tokens. All of them in one forward.
+
+        Gives the final hidden states [n, d] of each. If anything goes wrong on the way, what no segment has written
+        over is still there: as many tokens as the earliest of them follows.
+        """
+        if not self.reads_branches_together:
+            raise ValueError("the model has recurrent layers: extend one branch after another")
+        self._refuse_misplaced(segments)
+        unharmed = min(segment.start for segment in segments)
+        self._forget_marks(behind=unharmed)
+        try:
+            hidden = self._forward_branches(segments)
+        except BaseException:
+            self._cut(unharmed)
+            raise
+        self._cut(segments[-1].stop)
+        return hidden
+
+    def _refuse_misplaced(self, segments: Sequence[Segment]) -> None:
+        end = self._length
+        for segment in segments:
+            if not (segment.start <= end and segment.start < segment.stop <= self.capacity):
+                placed = f"{len(segment.token_ids)} tokens at {segment.start} after {end}"
+                raise ValueError(f"{placed}, the capacity is {self.capacity}")
+            end = segment.stop
+
+    def _forward_branches(self, segments: Sequence[Segment]) -> list[torch.Tensor]:
+        ids = np.concatenate([segment.token_ids for segment in segments]).astype(np.int64)
+        positions = np.concatenate([np.arange(segment.start, segment.stop) for segment in segments])
+        lengths = [len(segment.token_ids) for segment in segments]
+        ends = np.cumsum(lengths).tolist()
+        branches = [
+            _branch(segment, slice(end - n, end)) for segment, n, end in zip(segments, lengths, ends, strict=True)
+        ]
+        watched = any(segment.watch is not None for segment in segments)
+        with attention.one_forward_of_branches(branches, self._write):
+            output = self._model.get_decoder()(
+                input_ids=torch.as_tensor(ids, device=self._model.device)[None],
+                position_ids=torch.as_tensor(positions, device=self._model.device)[None],
+                past_key_values=self._new_only,
+                use_cache=True,
+                output_hidden_states=watched,
+            )
+        for branch, segment in zip(branches, segments, strict=True):
+            if segment.watch is not None:
+                for layer, states in enumerate(output.hidden_states[1:], start=1):  # before them stand the embeddings
+                    segment.watch.hidden(layer, segment.start, states[0, branch.rows])
+        return list(torch.split(output.last_hidden_state[0], lengths))
+
+    def _write(
+        self, layer: int, start: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        buffer = self._attention[layer - 1]
+        buffer.length = start
+        return buffer.update(keys, values)
+
     @torch.inference_mode()
     def head(self, hidden_rows: torch.Tensor) -> torch.Tensor:
         """Next-token logits [n, vocabulary] from rows of final hidden states."""
@@ -138,7 +220,7 @@ class Continuation:
     @torch.inference_mode()
     def mark(self) -> Mark:
         """Remember this place. Costs nothing but for recurrent layers, whose state is copied."""
-        mark = Mark(self._length, [_RecurrentState.copied(layer) for layer in self._recurrent])
+        mark = Mark(self._length, [RecurrentState.copied(layer) for layer in self._recurrent])
         self._marks.add(mark)
         return mark
 
@@ -147,77 +229,23 @@ class Continuation:
         """Go back to a place that was marked. It stays marked."""
         if mark not in self._marks or not mark.valid:
             raise ValueError("the mark is another continuation's, or lies in what was taken back")
-        for buffer in self._attention:
-            buffer.length = mark.length
         for layer, state in zip(self._recurrent, mark.recurrent, strict=True):
             state.restore(layer)
-        self._length = mark.length
-        for other in self._marks:
-            other.valid = other.valid and other.length <= mark.length
+        self._cut(mark.length)
+        self._forget_marks(behind=mark.length)
 
+    def _cut(self, length: int) -> None:
+        for buffer in self._attention:
+            buffer.length = length
+        self._length = length
 
-class _KeyValueBuffer(CacheLayerMixin):  # type: ignore[no-untyped-call]
-    """Keys and values of one full-attention layer. The buffers hold `capacity` positions, of which `length` count."""
-
-    is_sliding = False
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.capacity = capacity
-        self.length = 0
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        # Empty, not zero: what lies behind `length` is never handed out, and untouched memory costs nothing.
-        self.keys = key_states.new_empty((*key_states.shape[:2], self.capacity, key_states.shape[3]))
-        self.values = value_states.new_empty((*value_states.shape[:2], self.capacity, value_states.shape[3]))
-        self.is_initialized = True
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append the new positions; gives all keys and values so far, without copying them."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None
-        assert self.values is not None
-        start, self.length = self.length, self.length + key_states.shape[2]
-        self.keys[:, :, start : self.length] = key_states
-        self.values[:, :, start : self.length] = value_states
-        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def get_max_length(self) -> int:
-        return self.capacity
-
-
-class _RecurrentState(NamedTuple):
-    """A copy of one recurrent layer's state: convolution and recurrence, or nothing where no token was read yet."""
-
-    convolution: torch.Tensor | None
-    recurrence: torch.Tensor | None
-
-    @classmethod
-    def copied(cls, layer: LinearAttentionLayer) -> _RecurrentState:
-        convolution, recurrence = layer.conv_states[0], layer.recurrent_states[0]
-        if convolution is None or recurrence is None or not layer.has_previous_state[0]:
-            return cls(None, None)
-        return cls(convolution.clone(), recurrence.clone())
-
-    def restore(self, layer: LinearAttentionLayer) -> None:
-        """Copied once more: the layer writes into its tensors, and the mark may be needed again."""
-        layer.reset()
-        if self.convolution is not None and self.recurrence is not None:
-            layer.update_conv_state(self.convolution)
-            layer.update_recurrent_state(self.recurrence)
+    def _forget_marks(self, *, behind: int) -> None:
+        for mark in self._marks:
+            mark.valid = mark.valid and mark.length <= behind
 
 
 def _in_order(
-    kinds: list[str], buffers: list[_KeyValueBuffer], states: list[LinearAttentionLayer]
+    kinds: list[str], buffers: list[KeyValueBuffer], states: list[LinearAttentionLayer]
 ) -> list[CacheLayerMixin | LinearAttentionCacheLayerMixin]:
     """The cache's layers in the model's order."""
     next_buffer, next_state = iter(buffers), iter(states)
@@ -226,6 +254,12 @@ def _in_order(
 
 def _reports(watch: Watch | None) -> AbstractContextManager[None]:
     return attention.one_forward() if watch is None else attention.one_forward(watch.attention_layers, watch.attention)
+
+
+def _branch(segment: Segment, rows: slice) -> attention.Branch:
+    if segment.watch is None:
+        return attention.Branch(rows, segment.start)
+    return attention.Branch(rows, segment.start, segment.watch.attention_layers, segment.watch.attention)
 
 
 def why_not_continuable(backbone: FrozenLM) -> str | None:

@@ -29,8 +29,8 @@ rounds that much. Always less than the harm that makes a set unsafe."""
 
 _PROBE_TOKENS = 192
 """Enough for several forwards and, in a recurrent layer, for several of its own chunks."""
-_LONG_PROBE_TOKENS, _LONG_PROBE_TARGET = 1_024, 32
-"""Of a real state, in pieces of the size that the work is done in."""
+_WHOLE_PROBE_TARGET = 32
+"""The last tokens of a real state are scored after all others, in pieces of the size that the work is done in."""
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 """How torch says it, by device."""
 
@@ -123,7 +123,8 @@ class TargetNll:
     def verify(self, token_ids: TokenIds) -> None:
         """Compare both ways on the tokens of a real state; where they differ, compute directly from now on.
 
-        The first `score` does it if nobody did before.
+        The first `score` does it if nobody did before. It takes about as long as one context of the state does
+        directly.
         """
         if self._verified:
             return
@@ -131,7 +132,7 @@ class TargetNll:
         if None in differences:
             return  # not even the direct computation gives a number for these tokens: the next ones will tell
         # What does not fit into memory at this length is no difference: the work excludes it, with that reason.
-        further = self._differences(_long_probe(token_ids), query_chunk=self._query_chunk)
+        further = self._differences(_whole_probe(token_ids), query_chunk=self._query_chunk, compared=1)
         differences += [difference for difference in further if difference != math.inf]
         largest = max(difference for difference in differences if difference is not None)
         allowed = agreement_of(self.backbone)
@@ -141,10 +142,13 @@ class TargetNll:
         self._verified = True
         self.why = f"cached continuation agrees with the direct computation to {largest:.1e} nats"
 
-    def _differences(self, pairs: Sequence[Pair], *, query_chunk: int | None) -> list[float | None]:
-        """How far the two ways are apart for each pair."""
+    def _differences(
+        self, pairs: Sequence[Pair], *, query_chunk: int | None, compared: int | None = None
+    ) -> list[float | None]:
+        """How far the two ways are apart for each pair, or for the last so many of them."""
         shared, _ = self._walk(dict(enumerate(pairs)), {}, query_chunk=query_chunk)
-        return [_difference(shared[index], _direct_outcome(self.backbone, pair)) for index, pair in enumerate(pairs)]
+        chosen = range(len(pairs))[-(compared or len(pairs)) :]
+        return [_difference(shared[index], _direct_outcome(self.backbone, pairs[index])) for index in chosen]
 
     def score(self, pairs: Sequence[Pair], watches: Mapping[int, Watch] | None = None) -> Scores:
         """The NLL of every pair, or why there is none.
@@ -245,13 +249,12 @@ def _probe(token_ids: TokenIds) -> list[Pair]:
     return [Pair(whole, tokens[half:]), Pair(whole, tokens[half + quarter :]), Pair(short, tokens[half + quarter :])]
 
 
-def _long_probe(token_ids: TokenIds) -> list[Pair]:
-    """One context that goes on in two ways; none where the state is not longer than the short probe."""
-    tokens = token_ids[:_LONG_PROBE_TOKENS]
-    if len(tokens) <= _PROBE_TOKENS:
+def _whole_probe(token_ids: TokenIds) -> list[Pair]:
+    """The state as it is, after its context was gone on with in another way; none where the short probe was as long."""
+    if len(token_ids) <= _PROBE_TOKENS:
         return []
-    context, target = tokens[:-_LONG_PROBE_TARGET], tokens[-_LONG_PROBE_TARGET:]
-    return [Pair(context, target), Pair(context, target[::-1].copy())]
+    context, target = token_ids[:-_WHOLE_PROBE_TARGET], token_ids[-_WHOLE_PROBE_TARGET:]
+    return [Pair(context, target[::-1].copy()), Pair(context, target)]
 
 
 def _difference(shared: Outcome, direct: Outcome) -> float | None:

@@ -1,23 +1,24 @@
 """Scores pairs of context and target by one depth-first walk over the radix tree of all of them.
 
 Each node's tokens go through the model once. Going from one branch to the next, the model's state is taken back to
-where they part. Logits are made at target positions only, and never more than a set amount of memory at a time.
+where they part. Nodes of a few dozen tokens would leave the processor half idle, so as many as fill a forward go
+through it together, each attending over its own beginning; a model with recurrent layers takes them one by one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from drsr.backbone.continuation import Continuation, Mark, Watch
+from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.contracts import TokenIds
 from drsr.offline.prefix_tree import Node, branch_depth, build_tree, path_of, total_tokens
-from drsr.offline.target_nll import Exclusion, ExclusionReason, Outcome, Pair, is_out_of_memory, outcome
+from drsr.offline.target_nll import Outcome, Pair, is_out_of_memory
+from drsr.offline.target_rows import Piece, TargetRows
 from drsr.offline.walk_memory import MEGABYTE, SMALLEST_CHUNK, Room
 
 
@@ -45,23 +46,13 @@ class TreeWalk:
         query_chunk: int | None,
         room: Room,
     ) -> None:
-        self._pairs = pairs
         # The last token of a target predicts nothing that is scored.
-        sequences = {_Key(i, False): np.concatenate([pair.context, pair.target[:-1]]) for i, pair in pairs.items()}
-        sequences |= {_Key(i, True): pairs[i].context for i in watches}
-        self._root = build_tree(sequences)
-        self._scored: defaultdict[Node[_Key], list[tuple[int, range]]] = defaultdict(list)
-        self._passing: defaultdict[Node[_Key], list[Watch]] = defaultdict(list)
-        self._ending: defaultdict[Node[_Key], list[Watch]] = defaultdict(list)
-        for key, sequence in sequences.items():
-            path = path_of(self._root, sequence)
-            if key.is_context:
-                self._ending[path[-1]].append(watches[key.pair])
-                for node in path:
-                    self._passing[node].append(watches[key.pair])
-            else:
-                self._note_targets(key.pair, path)
-        longest = max(map(len, sequences.values()))
+        self._sequences = {
+            _Key(i, False): np.concatenate([pair.context, pair.target[:-1]]) for i, pair in pairs.items()
+        }
+        self._sequences |= {_Key(i, True): pairs[i].context for i in watches}
+        self._root = build_tree(self._sequences)
+        longest = max(map(len, self._sequences.values()))
         marks = branch_depth(self._root) + 1  # one more while the state is extended
         if not room.holds(longest, marks):
             needed, allowed = room.state(longest, marks) // MEGABYTE + 1, room.total // MEGABYTE
@@ -69,125 +60,127 @@ class TreeWalk:
         self._state = Continuation(backbone, longest, query_chunk=query_chunk)
         self._chunk = room.query_chunk(longest, marks, self._state.query_chunk)
         vocabulary = backbone.model.get_output_embeddings().weight.shape[0]
-        self._logit_rows = max(1, room.logit_bytes(longest, marks) // (4 * vocabulary))
-        self._nll_sums = dict.fromkeys(pairs, 0.0)
-        self._excluded: dict[int, Exclusion] = {}
+        rows_at_once = max(1, room.logit_bytes(longest, marks) // (4 * vocabulary))
+        self._targets = TargetRows(pairs, self._state.head, rows_at_once)
+        self._passing: defaultdict[Node[_Key], list[Watch]] = defaultdict(list)
+        self._ending: defaultdict[Node[_Key], list[Watch]] = defaultdict(list)
+        for key, sequence in self._sequences.items():
+            path = path_of(self._root, sequence)
+            if key.is_context:
+                self._ending[path[-1]].append(watches[key.pair])
+                for node in path:
+                    self._passing[node].append(watches[key.pair])
+            else:
+                self._targets.note(key.pair, path)
+        self._todo = [(child, 0) for child in reversed(self._root.children)]
+        """Nodes to come, each with how many of its tokens have been read; the next one last."""
+        self._marks: dict[Node[_Key], Mark] = {}
+        """Where a model with recurrent layers goes back to before it reads a node."""
+        self._mark_branch(self._root)
         self.tokens_processed = 0
         """Tokens that went through the model so far."""
-
-    def _note_targets(self, pair: int, path: Iterable[Node[_Key]]) -> None:
-        """Which positions of which nodes predict the target: from the last of the context to the last but one."""
-        first = len(self._pairs[pair].context) - 1
-        last = first + len(self._pairs[pair].target) - 1
-        for node in path:
-            positions = range(max(first, node.start), min(last + 1, node.stop))
-            if positions:
-                self._scored[node].append((pair, positions))
+        self._is_plain = True
+        """Nothing was left out or read again for want of memory."""
 
     def run(self) -> dict[int, Outcome]:
         """The outcome of every pair."""
-        todo = self._branches(self._root)
-        while todo:
-            node, parting = todo.pop()
-            if self._state.length > node.start:
-                assert parting is not None
-                self._state.rewind(parting)
-            hidden = self._extend(node)
-            if hidden is not None:
-                self._score(node, hidden)
-                todo += self._branches(node)
-        if not self._excluded and self.tokens_processed != total_tokens(self._root):
+        while self._todo:
+            step = self._next_step()
+            hidden, complaint = self._try_read(step)
+            tokens = sum(piece.length for piece in step.pieces)
+            if hidden is None:
+                self._make_do(tokens, complaint)
+                continue
+            self.tokens_processed += tokens
+            if not step.is_again:
+                self._todo = step.then
+                self._targets.add(step.pieces, hidden)
+        if self._is_plain and self.tokens_processed != total_tokens(self._root):
             raise AssertionError(f"{self.tokens_processed} tokens processed, the tree has {total_tokens(self._root)}")
-        means = {i: self._nll_sums[i] / len(pair.target) for i, pair in self._pairs.items()}
-        return {i: self._excluded.get(i) or outcome(mean) for i, mean in means.items()}
+        return self._targets.outcomes()
 
-    def _branches(self, node: Node[_Key]) -> list[tuple[Node[_Key], Mark | None]]:
-        """What to do next, last first. An only child follows without going back, so nothing is marked for it."""
-        mark = self._state.mark() if len(node.children) > 1 else None
-        return [(child, mark) for child in reversed(node.children)]
+    def _next_step(self) -> _Step:
+        """What fills the next forward, in the order of the walk."""
+        node, offset = self._todo[-1]
+        if self._state.length < node.start + offset:
+            return _Step([self._lost_piece(node)], self._todo, is_again=True)
+        pieces, todo, left = [], list(self._todo), self._chunk
+        alone = not self._state.reads_branches_together or self._chunk <= SMALLEST_CHUNK
+        while todo and left and not (pieces and alone):
+            node, offset = todo.pop()
+            piece = Piece(node, offset, min(left, len(node.tokens) - offset))
+            pieces.append(piece)
+            left -= piece.length
+            todo += [(child, 0) for child in reversed(node.children)] if piece.is_last else [(node, piece.after)]
+        return _Step(pieces, todo)
 
-    def _extend(self, node: Node[_Key]) -> torch.Tensor | None:
-        """Final hidden states of the node's tokens. None if memory did not suffice: all pairs below are excluded."""
-        hidden, done = [], 0
-        while done < len(node.tokens):
-            piece = node.tokens[done : done + self._chunk]
-            is_last = done + len(piece) == len(node.tokens)
-            states, complaint = self._try_extend(piece, self._watch(node, is_last=is_last))
-            if states is not None:
-                hidden.append(states)
-                done += len(piece)
-                self.tokens_processed += len(piece)
-            elif len(piece) > SMALLEST_CHUNK:
-                self._chunk = max(SMALLEST_CHUNK, len(piece) // 2)
-            elif self._state.length == 0:
-                raise NoRoom(f"buffers for {self._state.capacity} tokens: {complaint}")
-            else:
-                self._exclude_below(node, f"{len(piece)} tokens after {self._state.length}: {complaint}")
-                return None
-        return hidden[0] if len(hidden) == 1 else torch.cat(hidden)
+    def _lost_piece(self, node: Node[_Key]) -> Piece:
+        """What must be read again of the way to a node: a forward that failed had written over it."""
+        sequence = self._sequences[next(key for below in node.walk() for key in below.keys)]
+        lost = next(found for found in path_of(self._root, sequence) if found.stop > self._state.length)
+        offset = self._state.length - lost.start
+        end = min(len(lost.tokens), self._todo[-1][1]) if lost is node else len(lost.tokens)
+        return Piece(lost, offset, min(self._chunk, end - offset))
 
-    def _try_extend(self, piece: TokenIds, watch: Watch | None) -> tuple[torch.Tensor | None, str]:
-        """The hidden states, or None and what was said when memory did not suffice.
+    def _try_read(self, step: _Step) -> tuple[list[torch.Tensor] | None, str]:
+        """The final hidden states of every piece, or None and what was said when memory did not suffice.
 
         An own function, because the error keeps all tensors of the failed forward alive until it is left.
         """
         try:
-            return self._state.extend(piece, watch), ""
+            if self._state.reads_branches_together:
+                return self._state.extend_branches([self._segment(piece, step.is_again) for piece in step.pieces]), ""
+            (piece,) = step.pieces
+            return [self._read_alone(piece)], ""
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             return None, str(error).partition("\n")[0]
 
-    def _watch(self, node: Node[_Key], *, is_last: bool) -> Watch | None:
-        if node not in self._passing:
+    def _segment(self, piece: Piece, is_again: bool) -> Segment:
+        return Segment(piece.start, piece.tokens, None if is_again else self._watch(piece))
+
+    def _read_alone(self, piece: Piece) -> torch.Tensor:
+        mark = self._marks.pop(piece.node, None)
+        if mark is not None:
+            self._state.rewind(mark)
+        hidden = self._state.extend(piece.tokens, self._watch(piece))
+        if piece.is_last:
+            self._mark_branch(piece.node)
+        return hidden
+
+    def _mark_branch(self, node: Node[_Key]) -> None:
+        """All children but the first are read after going back."""
+        if len(node.children) > 1 and not self._state.reads_branches_together:
+            self._marks |= dict.fromkeys(node.children[1:], self._state.mark())
+
+    def _watch(self, piece: Piece) -> Watch | None:
+        if piece.node not in self._passing:
             return None
-        return _Watches(self._passing[node], self._ending[node] if is_last else [])
+        return _Watches(self._passing[piece.node], self._ending[piece.node] if piece.is_last else [])
 
-    def _exclude_below(self, node: Node[_Key], why: str) -> None:
-        for below in node.walk():
-            for key in below.keys:
-                self._excluded[key.pair] = Exclusion(ExclusionReason.OUT_OF_MEMORY, why)
-
-    def _score(self, node: Node[_Key], hidden: torch.Tensor) -> None:
-        """Add the node's share to the NLLs of the pairs whose targets it predicts."""
-        for pair, positions in self._scored.get(node, ()):
-            target = self._pairs[pair].target
-            first = positions.start - (len(self._pairs[pair].context) - 1)
-            predicted = torch.as_tensor(target[first : first + len(positions)].astype(np.int64), device=hidden.device)
-            rows = hidden[positions.start - node.start : positions.stop - node.start]
-            done = 0
-            while done < len(rows):
-                part = slice(done, min(done + self._logit_rows, len(rows)))
-                nll, complaint = self._try_head(rows[part], predicted[part])
-                if nll is not None:
-                    self._nll_sums[pair] += nll
-                    done = part.stop
-                elif part.stop - done > 1:
-                    self._logit_rows = (part.stop - done) // 2
-                else:
-                    self._excluded[pair] = Exclusion(ExclusionReason.OUT_OF_MEMORY, f"logits of a token: {complaint}")
-                    break
-
-    def _try_head(self, rows: torch.Tensor, predicted: torch.Tensor) -> tuple[float | None, str]:
-        """The summed NLL of some tokens, or None and what was said when memory did not suffice."""
-        try:
-            return _nll_sum(self._state.head(rows).float(), predicted), ""
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            return None, str(error).partition("\n")[0]
+    def _make_do(self, tokens: int, complaint: str) -> None:
+        """With less memory: smaller forwards, then without what lies below the next node."""
+        self._is_plain = False
+        if tokens > SMALLEST_CHUNK:
+            self._chunk = max(SMALLEST_CHUNK, tokens // 2)
+        elif self._state.length == 0:
+            raise NoRoom(f"buffers for {self._state.capacity} tokens: {complaint}")
+        else:
+            node, _ = self._todo.pop()
+            for below in node.walk():
+                for key in below.keys:
+                    self._targets.exclude(key.pair, f"{tokens} tokens after {self._state.length}: {complaint}")
 
 
-@torch.inference_mode()
-def _nll_sum(logits: torch.Tensor, predicted: torch.Tensor) -> float:
-    """Summed NLL of the predicted tokens. Overwrites the fp32 logits [n, vocabulary] instead of copying them.
+class _Step(NamedTuple):
+    """What goes through the model next."""
 
-    The normaliser is added up in fp64: over a large vocabulary fp32 sums lose 1e-5, and torch's log_softmax with them.
-    """
-    chosen = logits.gather(1, predicted[:, None])[:, 0].double()
-    largest = logits.amax(dim=1, keepdim=True)
-    normaliser = logits.sub_(largest).exp_().sum(dim=1, dtype=torch.float64).log() + largest[:, 0].double()
-    return float((normaliser - chosen).sum())
+    pieces: list[Piece]
+    then: list[tuple[Node[_Key], int]]
+    """What is to do after it."""
+    is_again: bool = False
+    """Its targets are counted already, and whoever watched has seen it."""
 
 
 class _Watches:

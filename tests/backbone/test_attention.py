@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from drsr.backbone.attention import causal_attention, one_forward
+from drsr.backbone.attention import Branch, causal_attention, one_forward, one_forward_of_branches
 from drsr.errors import BackboneError
 from tests.tiny_backbones import DEVICES
 
@@ -55,6 +55,30 @@ def test_forwards_of_different_shapes_do_not_share_a_mask() -> None:
             query, key, value = tensors(new, length, 2, 1, 8, "cpu")
             result, _ = causal_attention(LAYER, query, key, value, None, scaling=1.0)
             torch.testing.assert_close(result, written_out(query, key, value, 1.0), atol=2e-6, rtol=1e-5)
+
+
+def test_branches_attend_over_their_own_beginnings() -> None:
+    """Each as if it were alone; what is written lies where the next branch finds or overwrites it."""
+    _, keys, values = tensors(1, 30, 4, 2, 8, "cpu")
+    query, key, value = tensors(12, 12, 4, 2, 8, "cpu")
+    branches = [Branch(slice(0, 5), 10), Branch(slice(5, 9), 12), Branch(slice(9, 12), 4)]
+
+    def write(layer: int, start: int, new_keys: torch.Tensor, new_values: torch.Tensor) -> Any:
+        assert layer == 4
+        stop = start + new_keys.shape[2]
+        keys[:, :, start:stop], values[:, :, start:stop] = new_keys, new_values
+        return keys[:, :, :stop], values[:, :, :stop]
+
+    expected_keys, expected_values, expected = keys.clone(), values.clone(), []
+    for branch in branches:
+        stop = branch.start + branch.rows.stop - branch.rows.start
+        expected_keys[:, :, branch.start : stop] = key[:, :, branch.rows]
+        expected_values[:, :, branch.start : stop] = value[:, :, branch.rows]
+        alone = (query[:, :, branch.rows], expected_keys[:, :, :stop], expected_values[:, :, :stop])
+        expected.append(written_out(*alone, 0.3))
+    with one_forward_of_branches(branches, write):
+        result, _ = causal_attention(LAYER, query, key, value, None, scaling=0.3)
+    torch.testing.assert_close(result, torch.cat(expected, dim=1), atol=2e-6, rtol=1e-5)
 
 
 def test_works_outside_of_any_forward() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drsr.backbone import continuation
-from drsr.backbone.continuation import Continuation, why_not_continuable
+from drsr.backbone.continuation import Continuation, Segment, why_not_continuable
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import TokenIds
 from drsr.errors import BackboneError, WindowExceeded
@@ -119,6 +119,76 @@ def test_any_cut_and_any_chunk(lengths: list[int], chunk: int, architecture: Arc
         position += length
     expected = backbone.logits(sequence, range(len(sequence)))
     assert_close(logits(state, torch.cat(rows)), expected, TOLERANCE[architecture])
+
+
+FULL_ATTENTION = tuple(name for name in ARCHITECTURES if name != "qwen3_5")
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(1, 40)), min_size=1, max_size=6), st.sampled_from(FULL_ATTENTION)
+)
+def test_branches_together_are_as_one_after_another(
+    places: list[tuple[float, int]], architecture: Architecture
+) -> None:
+    """Each branch begins anywhere in what the one before it left."""
+    backbone = tiny_backbone(architecture)
+    together = Continuation(backbone, 400)
+    path = tokens(30)
+    together.extend(path)
+    segments, expected, watches = [], [], []
+    for number, (place, length) in enumerate(places):
+        start = int(place * len(path))
+        new = tokens(length, seed=number + 1)
+        path = np.concatenate([path[:start], new])
+        watches.append(Recorder(2))
+        segments.append(Segment(start, new, watches[-1]))
+        expected.append(Continuation(backbone, 400).extend(path)[start:])
+    found = together.extend_branches(segments)
+    for hidden, alone in zip(found, expected, strict=True):
+        torch.testing.assert_close(hidden, alone, atol=1e-4, rtol=0)
+    assert together.length == len(path)
+    assert_continues(together, backbone, path, tokens(20, seed=99), TOLERANCE[architecture])
+    for segment, watch, hidden in zip(segments, watches, found, strict=True):
+        assert {start for pieces in watch.states.values() for start, _ in pieces} == {segment.start}
+        assert torch.equal(watch.states[max(watch.states)][0][1], hidden)
+        ((_, keys),) = watch.rows[2]
+        assert keys.shape[1] == segment.stop
+
+
+def test_misplaced_branches_are_refused() -> None:
+    state = Continuation(tiny_backbone("llama"), 50)
+    state.extend(tokens(20))
+    for misplaced in ([Segment(21, tokens(3))], [Segment(5, tokens(3)), Segment(9, tokens(3))]):
+        with pytest.raises(ValueError, match="the capacity is 50"):
+            state.extend_branches(misplaced)
+    for unreadable in (Segment(20, tokens(31)), Segment(20, tokens(0))):
+        with pytest.raises(ValueError, match="the capacity is 50"):
+            state.extend_branches([unreadable])
+    assert state.length == 20
+    recurrent = Continuation(tiny_backbone("qwen3_5"), 50)
+    assert not recurrent.reads_branches_together
+    with pytest.raises(ValueError, match="recurrent"):
+        recurrent.extend_branches([Segment(0, tokens(3))])
+
+
+def test_after_an_error_in_a_branch_the_part_before_all_of_them_stays() -> None:
+    class Failing(Recorder):
+        def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
+            raise MemoryError("planted")
+
+    backbone = tiny_backbone("llama")
+    state = Continuation(backbone, 100)
+    path = tokens(40)
+    state.extend(path)
+    mark = state.mark()
+    segments = [Segment(40, tokens(9, 1)), Segment(15, tokens(9, 2), Failing()), Segment(20, tokens(9, 3))]
+    with pytest.raises(MemoryError, match="planted"):
+        state.extend_branches(segments)
+    assert state.length == 15
+    with pytest.raises(ValueError, match="taken back"):
+        state.rewind(mark)
+    assert_continues(state, backbone, path[:15], tokens(30, 4), TOLERANCE["llama"])
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

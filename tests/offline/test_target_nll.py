@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 
-from drsr.backbone.continuation import Continuation, Mark, Watch
+from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.contracts import TokenIds
 from drsr.offline import tree_walk
@@ -119,18 +119,35 @@ def test_logits_that_are_not_finite_exclude_only_those_who_meet_them(broken: flo
 
 
 class LittleMemory:
-    """A device on which a forward over more than so many tokens, or logits of more than so many rows, do not fit."""
+    """A device on which some forwards, or logits of more than so many rows, do not fit. They fail as late as can be."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, tokens: int = 1 << 30, rows: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        fits: Callable[[Continuation, int, int], bool] = lambda state, stop, tokens: True,
+        rows: int = 1 << 30,
+    ) -> None:
+        """`fits` is asked with the last position and the number of the new tokens."""
         self.forwards: list[int] = []
         self.rows: list[int] = []
-        extend, head = Continuation.extend, Continuation.head
+        forward, forward_branches, head = Continuation._forward, Continuation._forward_branches, Continuation.head
 
-        def limited_extend(state: Continuation, ids: TokenIds, watch: Watch | None = None) -> torch.Tensor:
-            self.forwards.append(len(ids))
-            if len(ids) > tokens:
+        def asked(state: Continuation, stop: int, tokens: int) -> None:
+            self.forwards.append(tokens)
+            if not fits(state, stop, tokens):
                 raise torch.OutOfMemoryError(OUT_OF_MEMORY)
-            return extend(state, ids, watch)
+
+        def limited(state: Continuation, piece: torch.Tensor, watch: Watch | None, *, last: bool) -> torch.Tensor:
+            before = state.length
+            hidden = forward(state, piece, watch, last=last)
+            asked(state, before + len(piece), len(piece))
+            return hidden
+
+        def limited_branches(state: Continuation, segments: Sequence[Segment]) -> list[torch.Tensor]:
+            hidden = forward_branches(state, segments)  # what the buffers held is written over when it fails
+            asked(state, max(part.stop for part in segments), sum(len(part.token_ids) for part in segments))
+            return hidden
 
         def limited_head(state: Continuation, hidden: torch.Tensor) -> torch.Tensor:
             self.rows.append(len(hidden))
@@ -138,8 +155,14 @@ class LittleMemory:
                 raise torch.OutOfMemoryError(OUT_OF_MEMORY)
             return head(state, hidden)
 
-        monkeypatch.setattr(Continuation, "extend", limited_extend)
+        monkeypatch.setattr(Continuation, "_forward", limited)
+        monkeypatch.setattr(Continuation, "_forward_branches", limited_branches)
         monkeypatch.setattr(Continuation, "head", limited_head)
+
+
+def at_most(limit: int) -> Callable[[Continuation, int, int], bool]:
+    """Tokens in a forward."""
+    return lambda state, stop, tokens: tokens <= limit
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3_5"])
@@ -147,7 +170,7 @@ def test_less_memory_means_smaller_pieces(architecture: Architecture, monkeypatc
     backbone = tiny_backbone(architecture)
     pairs = branching_pairs()
     expected = [direct_nll(backbone, *pair) for pair in pairs]
-    memory = LittleMemory(monkeypatch, tokens=40, rows=3)
+    memory = LittleMemory(monkeypatch, fits=at_most(40), rows=3)
     scores = TargetNll(backbone).score(pairs)
     np.testing.assert_allclose(np.array(scores.nlls, dtype=float), expected, atol=TOLERANCE[architecture], rtol=0)
     assert max(memory.forwards) > 40  # it was tried
@@ -161,7 +184,7 @@ def test_too_little_memory_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = branching_pairs()
     scorer.verify(np.concatenate(pairs[0]))
     with monkeypatch.context() as planted:
-        LittleMemory(planted, tokens=8)
+        LittleMemory(planted, fits=at_most(8))
         found = scorer.score(pairs).nlls
     assert all(isinstance(nll, Exclusion) and nll.reason == "out_of_memory" for nll in found)
     assert isinstance(found[0], Exclusion)
@@ -180,14 +203,7 @@ def test_only_what_lies_below_is_lost_when_memory_ends(monkeypatch: pytest.Monke
     pairs = branching_pairs()
     expected = [direct_nll(backbone, *pair) for pair in pairs[:-1]]
     scorer.verify(np.concatenate(pairs[0]))
-    extend = Continuation.extend
-
-    def limited(state: Continuation, ids: TokenIds, watch: Watch | None = None) -> torch.Tensor:
-        if state.length + len(ids) > 141:
-            raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 8 bytes")
-        return extend(state, ids, watch)
-
-    monkeypatch.setattr(Continuation, "extend", limited)
+    LittleMemory(monkeypatch, fits=lambda state, stop, tokens: stop <= 141)
     *found, last = scorer.score(pairs).nlls
     np.testing.assert_allclose(np.array(found, dtype=float), expected, atol=1e-5)
     assert isinstance(last, Exclusion)
@@ -199,24 +215,17 @@ def test_without_room_for_the_longest_the_others_are_scored(monkeypatch: pytest.
     scorer = TargetNll(backbone)
     pairs = branching_pairs()
     scorer.verify(np.concatenate(pairs[0]))
-    extend = Continuation.extend
-
-    def limited(state: Continuation, ids: TokenIds, watch: Watch | None = None) -> torch.Tensor:
-        if state.capacity > 150:
-            raise MemoryError("out of memory")
-        return extend(state, ids, watch)
-
-    monkeypatch.setattr(Continuation, "extend", limited)
+    LittleMemory(monkeypatch, fits=lambda state, stop, tokens: state.capacity <= 150)
     found = scorer.score(pairs).nlls
     lost = [index for index, nll in enumerate(found) if isinstance(nll, Exclusion)]
     assert lost == [len(pairs) - 1]
 
 
 def test_other_errors_are_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(state: Continuation, ids: TokenIds, watch: Watch | None = None) -> torch.Tensor:
+    def failing(state: Continuation, segments: Sequence[Segment]) -> list[torch.Tensor]:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
-    monkeypatch.setattr(Continuation, "extend", failing)
+    monkeypatch.setattr(Continuation, "extend_branches", failing)
     with pytest.raises(RuntimeError, match="mat1"):
         TargetNll(tiny_backbone("llama")).score(branching_pairs())
 
@@ -256,7 +265,7 @@ def test_a_wrong_continuation_is_found_and_not_used(
 def test_a_continuation_that_goes_wrong_late_is_found(
     architecture: Architecture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only behind more tokens than a short probe has."""
+    """Only behind more tokens than a short probe has, or than any fixed number."""
     head = Continuation.head
 
     def late(state: Continuation, hidden: torch.Tensor) -> torch.Tensor:

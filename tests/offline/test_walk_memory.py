@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
 
-from drsr.backbone.continuation import Continuation, Watch
+from drsr.backbone.continuation import Continuation, Segment, Watch
 from drsr.contracts import TokenIds
 from drsr.offline.prefix_tree import branch_depth, build_tree
 from drsr.offline.target_nll import Exclusion, Pair, TargetNll, direct_nll
@@ -46,14 +48,19 @@ def test_a_tight_bound_gives_the_same_numbers_in_smaller_pieces(
         return head(state, hidden)
 
     forwards: list[int] = []
-    extend = Continuation.extend
+    extend, extend_branches = Continuation.extend, Continuation.extend_branches
 
     def watched(state: Continuation, ids: TokenIds, watch: Watch | None = None) -> torch.Tensor:
         forwards.append(len(ids))
         return extend(state, ids, watch)
 
+    def watched_branches(state: Continuation, segments: Sequence[Segment]) -> list[torch.Tensor]:
+        forwards.append(sum(len(segment.token_ids) for segment in segments))
+        return extend_branches(state, segments)
+
     monkeypatch.setattr(Continuation, "head", counted)
     monkeypatch.setattr(Continuation, "extend", watched)
+    monkeypatch.setattr(Continuation, "extend_branches", watched_branches)
     room = room_for(backbone)
     needed = room.state(639, 2) + 3 * SMALLEST_CHUNK * room.per_query
     megabytes = needed // MEGABYTE + 1
