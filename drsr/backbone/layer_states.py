@@ -55,6 +55,9 @@ class NewKeyValues(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     is_sliding = False
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.is_initialized = True
 

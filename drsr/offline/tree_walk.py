@@ -104,7 +104,8 @@ class TreeWalk:
         node, offset = self._todo[-1]
         if self._state.length < node.start + offset:
             return _Step([self._lost_piece(node)], self._todo, is_again=True)
-        pieces, todo, left = [], list(self._todo), self._chunk
+        pieces: list[Piece] = []
+        todo, left = list(self._todo), self._chunk
         alone = not self._state.reads_branches_together or self._chunk <= SMALLEST_CHUNK
         while todo and left and not (pieces and alone):
             node, offset = todo.pop()
