@@ -5,8 +5,8 @@ after one in a hundred was added, then once more with nothing new. The language 
 drawn, so what is measured is all the rest. Stages up to featurize work on what is new; train, calibrate, evaluate and
 publish read everything whenever something is new (with few epochs here), and are told apart. `--seconds-per-state` says
 what a real language model would take, for the share of the whole. All seconds are CPU seconds of the process that runs
-the flow, so that a busy machine does not change them; the Prefect server is another process. Exit code 1 if a target is
-missed.
+the flow, so that a busy machine does not change them; the Prefect server is another process. What the stub takes to
+draw its numbers is not counted. Exit code 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ NEW_SHARE = 0.01
 MOST_SHARE = 0.03
 """Of the full run, plus a constant; the constant falls out where two sizes are compared."""
 MOST_OVERHEAD = 0.010
-"""Seconds per state of label without the language model: flow, claims, catalog, and freezing again what is measured."""
+"""Seconds per state of a stage without the language model: flow, claims, catalog, files, and freezing states again."""
+JUDGED = ("label", "featurize")
+"""Stages whose seconds per state have a limit."""
 INCREMENTAL = ("ingest", "freeze", "label", "featurize")
 FILES = 20
 """That the runs come in."""
@@ -55,6 +57,28 @@ STEPS = 5
 
 
 FloatMatrix = NDArray[np.float32]
+
+
+class Clock:
+    """CPU seconds of this process, but for those of the language model's stub."""
+
+    def __init__(self) -> None:
+        self._not_counted = 0.0
+
+    def read(self) -> float:
+        return time.process_time() - self._not_counted
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """A block that is not counted."""
+        started = time.process_time()
+        try:
+            yield
+        finally:
+            self._not_counted += time.process_time() - started
+
+
+CLOCK = Clock()
 
 
 class Night(NamedTuple):
@@ -108,7 +132,7 @@ def main() -> int:
     else:
         for one in found:
             print(text(one, options.seconds_per_state))
-    met = all(one.overhead("label") <= MOST_OVERHEAD for one in found)
+    met = all(one.overhead(stage) <= MOST_OVERHEAD for one in found for stage in JUDGED)
     if len(found) > 1:
         small, large = min(found), max(found)
         share = growth(small, large)
@@ -137,9 +161,8 @@ def text(found: Found, seconds_per_state: float) -> str:
         f"  ingest to featurize: {found.share:.1%} of the full run, with what a night takes anyway",
         f"  the whole night, if a language model took {seconds_per_state:g} s per state: "
         f"{found.charged(seconds_per_state):.1%} of the full run",
-        f"  label around the language model: {1e3 * found.overhead('label'):.1f} ms per state "
-        f"(at most {1e3 * MOST_OVERHEAD:.0f}); featurize, with its files written and merged: "
-        f"{1e3 * found.overhead('featurize'):.1f} ms",
+        f"  around the language model, per state: label {1e3 * found.overhead('label'):.1f} ms, "
+        f"featurize {1e3 * found.overhead('featurize'):.1f} ms (each at most {1e3 * MOST_OVERHEAD:.0f})",
     ]
     return "\n".join(lines)
 
@@ -165,9 +188,9 @@ def night(what: str, folder: Path) -> Night:
     from flows.nightly import nightly
     from flows.parameters import Location
 
-    started = time.process_time()
+    started = CLOCK.read()
     outcome: dict[str, Any] = nightly([Location(uri=str(folder / "runs"), source="runs")], index=str(folder / "index"))
-    seconds = time.process_time() - started
+    seconds = CLOCK.read() - started
     print(f"{what}: {seconds:.1f} s", file=sys.stderr, flush=True)
     stages = {stage: did["seconds"] for stage, did in outcome["stages"].items()}
     said = outcome["stages"].get("label", {"said": "0 states"})["said"]
@@ -207,7 +230,7 @@ def stages_in_cpu_seconds() -> Iterator[None]:
     """The flow's clock for its stages, exchanged."""
     from flows import nightly
 
-    with patch.object(nightly, "time", SimpleNamespace(monotonic=time.process_time)):
+    with patch.object(nightly, "time", SimpleNamespace(monotonic=CLOCK.read)):
         yield
 
 
@@ -226,11 +249,10 @@ def stub_of_measure_states(
 ) -> MeasuredStates:
     results = []
     for state, target in states:
-        draw = random.Random(len(state.rendering))
-        harms = [
-            MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05), len(target))
-            for found in deletion_sets(state, len(state.candidates))
-        ]
+        sets = deletion_sets(state, len(state.candidates))
+        with CLOCK.stopped():
+            draw = random.Random(len(state.rendering))
+            harms = [MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05), len(target)) for found in sets]
         results.append(StateHarms(2.0, tuple(harms), {}))
     return MeasuredStates(tuple(results), Method.DIRECT, 0, 0)
 
@@ -244,20 +266,26 @@ class StubOfFeaturizeStates:
 
     def __call__(self, backbone: Any, rows: Sequence[StateRow]) -> list[FeaturizedState]:
         if len(self.known) < KNOWN_STATES:
-            found = self.real(backbone, rows)
+            with CLOCK.stopped():
+                found = self.real(backbone, rows)
             self.known += [state.result.matrix for state in found if isinstance(state.result, CandidateFeatures)]
             return found
         layout = layout_of(geometry_of(backbone))
-        return [self._drawn(row, layout.hash) for row in rows]
+        results = []
+        for row in rows:
+            state = row.frozen.state
+            with CLOCK.stopped():
+                matrix = self._drawn(row.id, len(state.candidates))
+            features = CandidateFeatures(matrix, layout.hash, prefix_hash(state))
+            sets = deletion_sets(state, len(state.candidates))
+            results.append(featurized(row.id, row.state_key, state, sets, features))
+        return results
 
-    def _drawn(self, row: StateRow, layout_hash: str) -> FeaturizedState:
-        state = row.frozen.state
-        draw = np.random.default_rng(row.id)
-        like = self.known[row.id % len(self.known)]
-        like = like[draw.integers(0, len(like), size=len(state.candidates))]
-        matrix = (like * draw.normal(1.0, 0.2, size=like.shape)).astype(np.float32)
-        features = CandidateFeatures(matrix, layout_hash, prefix_hash(state))
-        return featurized(row.id, row.state_key, state, deletion_sets(state, len(state.candidates)), features)
+    def _drawn(self, seed: int, candidates: int) -> FloatMatrix:
+        draw = np.random.default_rng(seed)
+        like = self.known[seed % len(self.known)]
+        like = like[draw.integers(0, len(like), size=candidates)]
+        return (like * draw.normal(1.0, 0.2, size=like.shape)).astype(np.float32)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Keeping a view's files in order: small ones are merged, and what a lost one held is forgotten, to be computed again.
 
-Every trajectory leaves a file of its own, a few dozen kB with as much description as numbers. Opening one costs as much
-as reading a thousand states, so files are merged, small ones among small ones: a row is written again a few times at
-most, however large the view grows. The old files stay in the artifact store, for whoever is reading them just now.
+Every trajectory leaves a file of its own. Thousands of them would take longer to open than to read, so files are
+merged, small ones among small ones: a row is written again a few times at most, however large the view grows. The old
+files stay in the artifact store, for whoever is reading them just now.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.statements import insert_new
 from drsr.offline.catalog.tables import SPLITS, DecisionState
-from drsr.offline.feature_files import FeatureBlock, read_file, write_file
+from drsr.offline.feature_files import SMALL, FeatureBlock, read_file, write_file
 from drsr.offline.feature_views import RegisteredView
 
 FULL = 1_024
 """States of a file that is merged no more: about 16 MB."""
-SMALL = 32
-"""States below which a file is merged with other small ones only."""
 ENOUGH = 8
 """Fewer files of a size are left as they are."""
 

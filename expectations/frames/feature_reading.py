@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 
 from drsr.errors import ArtifactCorrupt
-from drsr.offline.feature_files import KEYS
+from drsr.offline.feature_files import KEYS, columns_of, matrix_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +49,7 @@ class FeatureReading:
             table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
         except (pyarrow.ArrowException, OSError) as error:
             raise ArtifactCorrupt(f"is no Parquet file: {error}", where=f"feature file {blob}") from None
-        found, expected = table.column_names, [*KEYS, *self._names]
+        found, expected = columns_of(table, self._names), [*KEYS, *self._names]
         about = {
             "other_columns": 0 if found == expected else max(1, len(set(found) ^ set(expected))),
             "layout_hash": (table.schema.metadata or {}).get(b"layout_hash", b"").decode(),
@@ -60,7 +60,7 @@ class FeatureReading:
         mine = np.array([row for row, key in enumerate(keys) if key in states], dtype=np.int64)
         for row in mine:
             self._count(keys[row], prefixes[row])
-        matrix = self._matrix(table, mine)
+        matrix = matrix_of(table, self._names)[mine]
         self.non_finite += (~np.isfinite(matrix)).sum(axis=0)
         room = SAMPLE - len(self.sampled)
         if sampled and room > 0:
@@ -72,12 +72,3 @@ class FeatureReading:
         self.rows[state] = self.rows.get(state, 0) + 1
         if self.prefixes.setdefault(state, prefix) != prefix:
             self.prefixes[state] = f"{self.prefixes[state]} and {prefix}"
-
-    def _matrix(self, table: pyarrow.Table, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """[rows, columns]; a column that the file lacks is not a number."""
-        matrix = np.full((len(rows), len(self._names)), np.nan, dtype=np.float32)
-        there = {name: number for number, name in enumerate(table.column_names)}
-        for number, name in enumerate(self._names):
-            if name in there:
-                matrix[:, number] = table.column(there[name]).to_numpy()[rows]
-        return matrix
