@@ -17,6 +17,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
+from drsr.offline.feature_files import SMALL
 from drsr.offline.feature_upkeep import ENOUGH, FULL, _File, _groups, forget_lost, merge_small_files
 from drsr.offline.feature_views import RegisteredView
 from drsr.offline.stored_features import FeatureReader, stored_states
@@ -138,7 +139,7 @@ def test_a_row_is_written_again_a_few_times_at_most(arrivals: list[int]) -> None
     sizes: list[tuple[int, int]] = []  # states, and how often they were written at most
     for states in arrivals:
         sizes.append((states, 1))
-        for lower, upper in ((0, feature_upkeep.SMALL), (feature_upkeep.SMALL, FULL)):
+        for lower, upper in ((0, SMALL), (SMALL, FULL)):
             tier = [size for size in sizes if lower <= size[0] < upper]
             if len(tier) >= ENOUGH:
                 sizes = [size for size in sizes if not lower <= size[0] < upper]
