@@ -17,6 +17,9 @@ Our exception hierarchy:
     + LayoutMismatch          features laid out differently from what the scorer, the view or the examples expect
     + FeatureViewError        no such feature view, or one that another language model was read for
       . NotOnline             a column that nobody can know before the decision
+    + ManifestError           a list of evaluation tasks that cannot be run as it is
+      . TasksSupervised       it names tasks whose recorded runs are in the train or validation split
+      . SuiteNotInstalled     it names a suite that nothing installed here can run
     + VersionTaken            a policy of that version was published before, with other content
     + ReceiptError            a decision's receipt is not there, or does not hold what was asked for
   x AlignmentError            token spans cannot be made exact; the request stays unchanged
@@ -41,6 +44,7 @@ Our exception hierarchy:
   x NotCarriedOver            a decision could not be carried over to a framework's own objects; they stay unchanged
   x ComparatorError           a comparator of the evaluation made nothing of a request, which then stays as it is
     + SummariserFailed        the model that it asks gave no usable answer
+  x AgentFailed               the acting model of an evaluation gave no usable answer; the run stops and can go on later
   x MissingExtra              a third-party package of an optional extra is not installed
   x CatalogError              the catalog or the artifact store cannot be used as it is
     + CatalogUnreachable      no such database, no permission, locked, or not answering
@@ -202,6 +206,18 @@ class PolicyMismatch(PolicyError):
     """Made for another backbone, feature layout, renderer or candidate rule."""
 
 
+class ManifestError(InputError):
+    """A list of evaluation tasks that cannot be run as it is."""
+
+
+class TasksSupervised(ManifestError):
+    """It names tasks whose recorded runs are in the train or validation split."""
+
+
+class SuiteNotInstalled(ManifestError):
+    """It names a suite that nothing installed here can run."""
+
+
 class VersionTaken(InputError):
     """A policy of that version was published before, with other content."""
 
@@ -243,6 +259,10 @@ class ComparatorError(DrsrError):
 
 class SummariserFailed(ComparatorError):
     """The model that a comparator asks gave no usable answer."""
+
+
+class AgentFailed(DrsrError):
+    """The acting model of an evaluation gave no usable answer; the run stops and can go on later."""
 
 
 class MissingExtra(DrsrError):

@@ -7,7 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from drsr.offline.commands import replay
+from drsr.offline.commands import replay, tasks
 from drsr.offline.commands.train import add_frame_options, add_training_options, training_progress
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
     replay.add_options(parser)
+    tasks.add_options(parser)
     add_frame_options(parser)
     add_training_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -53,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
     for name in ("replicates", "workers"):
         if getattr(options, name) < 1:
             raise SettingsError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    if options.tasks is not None:
+        return tasks.run(options)
     if options.replay:
         return replay.run(options)
     settings, params = load_settings(), load_params()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from drsr.contracts import Backbone
+    from drsr.contracts import Backbone, Tokenizer
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
     from drsr.offline.evaluation.comparators.contract import Comparator
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
             raise SettingsError(f"--{name} must be at least 1, not {value}")
     settings = load_settings()
     tools = measuring(settings)
-    summariser = _summariser(options, tools.backbone)
+    summariser = summariser_of(options, tools.backbone.tokenizer, lambda: tools.backbone)
     policy = load_policy(options.policy, backbone=tools.backbone) if options.policy else None
     with open_catalog(settings.catalog_url) as catalog:
         artifacts = ArtifactStore(settings.artifact_root)
@@ -103,7 +103,10 @@ def _about(
     }
 
 
-def _summariser(options: argparse.Namespace, backbone: Backbone) -> Summariser:
+def summariser_of(
+    options: argparse.Namespace, tokenizer: Tokenizer, load_backbone: Callable[[], Backbone]
+) -> Summariser:
+    """Who writes summaries. The language model is loaded only where it is the one."""
     import os
 
     from drsr.errors import SettingsError
@@ -111,11 +114,12 @@ def _summariser(options: argparse.Namespace, backbone: Backbone) -> Summariser:
     from drsr.offline.evaluation.summariser import EndpointSummariser
 
     if options.summariser == SCRIPTED:
-        return ScriptedSummariser(backbone.tokenizer)
+        return ScriptedSummariser(tokenizer)
     if options.summariser == EMBEDDED:
         from drsr.backbone.frozen_lm import FrozenLM
         from drsr.offline.evaluation.embedded_summariser import EmbeddedSummariser
 
+        backbone = load_backbone()
         if not isinstance(backbone, FrozenLM):
             raise SettingsError(f"{backbone.name} cannot write", hint="--summariser scripted, or an endpoint")
         return EmbeddedSummariser(backbone)

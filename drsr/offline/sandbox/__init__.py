@@ -7,6 +7,7 @@ shell.py      the shell tool: pipelines of a few programs, output made the same 
 website.py    the web tools: a site served on loopback, pages shown as text
 tools.py      the tools as the request describes them
 agent.py      the agent: a pure function of the request it is shown
+visible.py    what the agent sees of a request
 voice.py      how the agent words things
 words.py      names, numbers and filler documents that a task is made of
 noise.py      moves that lead nowhere, for any task

@@ -3,8 +3,12 @@
 An agent follows its family's plan, a list of moves. Where it stands is read from the request alone: the ids of its
 calls carry the number of the move that made them. What it knows is read from the request alone, too: a fact is looked
 up in the visible messages each time it is used. A fact that is no longer there is fetched again by repeating the move
-that revealed it; a fact that even then cannot be found makes the agent give up. So pruning a request has the
-consequences it would have for a model: nothing where noise was removed, more work or a failed task where evidence was.
+that revealed it, also where a masked or shortened output stands in its place; a fact that is not in an output of just
+now makes the agent give up. So pruning a request has the consequences it would have for a model: nothing where noise
+was removed, more work or a failed task where evidence was.
+
+Where no call is visible any more, a text that repeats one word for word, as a summary may, tells the agent where it
+stands; without that it starts over.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, TypeVar
 
+from drsr.offline.sandbox.visible import CALL_ID, latest_moves, prompt_of, user_replies, visible_outputs, visible_texts
 from drsr.offline.sandbox.voice import FETCHING_AGAIN, GIVING_UP, Voice
 
 Json = dict[str, Any]
@@ -24,8 +29,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 BRIEF = "On second thought, a short confirmation at the end is enough."
 """The user's last words in tasks that end without a report."""
-
-_CALL_ID = re.compile(r"^call_(\d+)_(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class _Missing(Exception):
 
 
 class _Lost(Exception):
-    """A fact cannot be found although every move that reveals it is visible."""
+    """A fact cannot be found although the moves that reveal it were made just now."""
 
 
 class Mind:
@@ -102,19 +105,24 @@ class Mind:
         self._messages = messages
         self._plan = {planned.name: number for number, planned in enumerate(plan)}
         self._prompt = prompt_of(messages)
-        self._texts = _visible_texts(messages)
-        self._outputs = _visible_outputs(messages)
+        self._texts = visible_texts(messages)
+        self._outputs = visible_outputs(messages)
         self._latest_output = str(messages[-1]["content"]) if messages[-1]["role"] == "tool" else ""
+        self._latest_moves = latest_moves(messages)
         self._move = ""
 
     def __call__(self, fact: Fact[T]) -> T:
         """The fact's value; where it is not visible, the agent fetches it again or gives up instead of this move."""
-        value = fact.find(self)
+        value = self._found(fact)
         if value is not None:
             return value
-        for source in fact.shown_by.split():
+        sources = fact.shown_by.split()
+        for source in sources:
             if self.output(source) is None:
                 raise _Missing(source.split(".")[0])
+        for name in (source.split(".")[0] for source in sources):
+            if self._plan.get(name) not in self._latest_moves:  # what is shown of it may not be all that was there
+                raise _Missing(name)
         raise _Lost
 
     def prompt(self, pattern: str) -> str:
@@ -140,6 +148,11 @@ class Mind:
         """
         name, _, slot = source.partition(".")
         return self._outputs.get((self._plan.get(name, -1), int(slot or 0)))
+
+    def mentions(self, made: Call) -> bool:
+        """Whether a visible text repeats a call word for word, as a summary may."""
+        words = f"{made.tool}: {json.dumps(made.arguments, sort_keys=True, ensure_ascii=False)}"
+        return any(words in text for text in self._texts)
 
     def say(self, texts: Sequence[str], *calls: Call, thinks: Sequence[str] = (), **facts: Fact[Any] | str) -> Message:
         """A message with these calls. One of the texts goes with it, or none; `{name}` in it is a fact's value.
@@ -167,12 +180,19 @@ class Mind:
         self._move = planned.name
         return planned.make(self)
 
+    def _found(self, fact: Fact[T]) -> T | None:
+        """A fact that cannot be read from what is left of an output is not there."""
+        try:
+            return fact.find(self)
+        except (IndexError, KeyError, ValueError):
+            return None
+
     def _filled(self, text: str | None, facts: dict[str, Fact[Any] | str]) -> str | None:
         """The text with its facts, None if one is not visible."""
         if text is None:
             return None
         values = {
-            name: fact if isinstance(fact, str) else fact.find(self)
+            name: fact if isinstance(fact, str) else self._found(fact)
             for name, fact in facts.items()
             if f"{{{name}}}" in text
         }
@@ -181,9 +201,13 @@ class Mind:
 
 def next_message(messages: Sequence[Json], plan_of: Callable[[Random], list[Move]]) -> Json:
     """The agent's next assistant message in OpenAI chat form; `plan_of` makes the plan from the task's own dice."""
-    plan = plan_of(task_dice(messages))
+    return follow(messages, plan_of(task_dice(messages)))
+
+
+def follow(messages: Sequence[Json], plan: Sequence[Move]) -> Json:
+    """The next message of an agent with this plan."""
     mind = Mind(messages, plan)
-    number = min(_moves_done(messages, plan), len(plan) - 1)
+    number = min(_moves_done(messages, plan) or _moves_mentioned(mind, plan), len(plan) - 1)
     try:
         return _as_json(mind.made(plan[number]), number, again=False)
     except _Missing as missing:
@@ -197,29 +221,28 @@ def task_dice(messages: Sequence[Json]) -> Random:
     return Random(f"plan\n{prompt_of(messages)}")
 
 
-def prompt_of(messages: Sequence[Json]) -> str:
-    """The task: the first message of the user."""
-    for message in messages:
-        if message["role"] == "user":
-            return str(message["content"])
-    raise ValueError("the request has no message of the user")
-
-
-def user_replies(messages: Sequence[Json]) -> list[str]:
-    """What the user said after the task."""
-    return [str(message["content"]) for message in messages if message["role"] == "user"][1:]
-
-
 def _moves_done(messages: Sequence[Json], plan: Sequence[Move]) -> int:
     """How many moves lie behind: up to the latest one that is visible, by a call's id or by the user's answer."""
     done = 0
     for message in messages:
         for made in message.get("tool_calls") or ():
-            found = _CALL_ID.match(made["id"])
+            found = CALL_ID.match(made["id"])
             done = max(done, int(found[1]) + 1 if found else 0)
     questions = [number for number, planned in enumerate(plan) if planned.asks]
     answered = questions[: len(user_replies(messages))]
     return max([done, *(number + 1 for number in answered)])
+
+
+def _moves_mentioned(mind: Mind, plan: Sequence[Move]) -> int:
+    """How many moves lie behind by what texts say: up to the latest one whose calls are all repeated in them."""
+    for number in reversed(range(len(plan))):
+        try:
+            made = mind.made(plan[number])
+        except (_Missing, _Lost):
+            continue
+        if made.calls and all(map(mind.mentions, made.calls)):
+            return number + 1
+    return 0
 
 
 def _fetch_again(mind: Mind, plan: Sequence[Move], name: str) -> Json:
@@ -256,35 +279,3 @@ def _as_json(message: Message, number: int, again: bool) -> Json:
             for slot, made in enumerate(message.calls)
         ]
     return result
-
-
-def _visible_texts(messages: Sequence[Json]) -> list[str]:
-    """All texts behind the task, newest message first: outputs, arguments of calls, narration, answers of the user."""
-    texts: list[str] = []
-    prompt_seen = False
-    for message in messages:
-        if message["role"] == "user" and not prompt_seen:
-            prompt_seen = True
-            continue
-        if message["role"] in {"assistant", "tool", "user"}:
-            spoken = [message.get("content"), message.get("reasoning_content")]
-            spoken += [_argument_text(made["function"]["arguments"]) for made in message.get("tool_calls") or ()]
-            texts.append("\n".join(text for text in spoken if isinstance(text, str)))
-    return texts[::-1]
-
-
-def _argument_text(arguments: str) -> str:
-    """The values of a call's arguments, one after another: quotes and escapes of JSON would hide facts."""
-    values = [value if isinstance(value, str) else json.dumps(value) for value in json.loads(arguments).values()]
-    return "\n".join(values)
-
-
-def _visible_outputs(messages: Sequence[Json]) -> dict[tuple[int, int], str]:
-    """For each visible call, by move and slot, its newest output."""
-    outputs: dict[tuple[int, int], str] = {}
-    for message in messages:
-        if message["role"] == "tool":
-            found = _CALL_ID.match(message["tool_call_id"])
-            if found:
-                outputs[int(found[1]), int(found[2])] = str(message["content"])
-    return outputs

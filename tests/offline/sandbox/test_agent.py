@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
 from random import Random
 
@@ -88,9 +89,26 @@ def test_what_is_not_visible_is_fetched_again() -> None:
 
 def test_what_cannot_be_found_even_then_ends_the_work() -> None:
     messages = _then(_then(_task(), output="the file is empty"), reply="Yes.")
-    stopped = next_message(messages, _plan)
+    assert next_message(messages, _plan)["content"] in FETCHING_AGAIN  # it may have been shortened since
+    stopped = next_message(_then(messages, output="the file is empty"), _plan)
     assert stopped["content"] in GIVING_UP
     assert "tool_calls" not in stopped
+
+
+def test_a_masked_output_is_fetched_again() -> None:
+    messages = _then(_then(_task(), output="code 42"), reply="Yes.")
+    messages[3] = {**messages[3], "content": "[left out]"}
+    assert next_message(messages, _plan)["content"] in FETCHING_AGAIN
+    wrote = next_message(_then(messages, output="code 42"), _plan)
+    assert json.loads(wrote["tool_calls"][0]["function"]["arguments"]) == {"path": "b.txt", "text": "42"}
+
+
+def test_a_summary_that_repeats_a_call_tells_where_the_agent_stands() -> None:
+    summary = 'call read: {"path": "a.txt"} gave code 42'
+    messages = [*_task(), {"role": "assistant", "content": summary}]
+    assert next_message(messages, _plan)["content"] == "Shall I?"
+    messages = [*_task(), {"role": "assistant", "content": "Some files were read."}]
+    assert next_message(messages, _plan)["tool_calls"][0]["id"] == "call_00_0"
 
 
 def test_a_fact_that_stands_twice_may_be_lost_once() -> None:

@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
-from drsr.offline.sandbox.agent import task_dice, user_replies
+from drsr.offline.sandbox.agent import task_dice
 from drsr.offline.sandbox.corpus import FAMILIES
 from drsr.offline.sandbox.family import Family, Outcome
 from drsr.offline.sandbox.recorder import Task, run_task
+from drsr.offline.sandbox.visible import user_replies
 
 # One instance beyond the committed corpus: the families must not only work for the seeds that were looked at.
 QUICK = [family for family in FAMILIES if family.name != "failing_test"]

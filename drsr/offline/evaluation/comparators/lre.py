@@ -87,7 +87,7 @@ class Lre:
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2})
 
     def __init__(self, model: LreModel, counts: TokenCounts) -> None:
-        self._model = model
+        self.model = model
         self._counts = counts
 
     def begin(self) -> None:
@@ -102,7 +102,7 @@ class Lre:
         starts = [step.message for step in history.steps] + [len(request.messages)]
         per_message = self._counts.messages(request)
         tokens = [sum(per_message[starts[step.index] : starts[step.index + 1]]) for step in older]
-        probability = self._model.probability(step_features(step_texts(history), self._counts))
+        probability = self.model.probability(step_features(step_texts(history), self._counts))
         chosen = worth_their_tokens([float(probability[step.index]) for step in older], tokens, OLDER_TOKENS)
         if len(chosen) == len(older):
             return Rewrite(request)

@@ -1,0 +1,59 @@
+"""All tasks with all methods, one after the other, task by task. What the file has already is not run again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drsr.offline.evaluation.comparators.contract import Comparator
+from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
+from drsr.offline.evaluation.comparators.lre import Lre
+from drsr.offline.evaluation.harness.episode import Episode, Setting, run_episode
+from drsr.offline.evaluation.harness.manifest import Manifest, ManifestTask
+from drsr.offline.evaluation.harness.results_file import ResultsFile, key_of
+from drsr.offline.progress import Report
+from drsr.wire.json_values import canonical_json
+
+BASELINE = "baseline"
+
+
+def about_run(manifest: Manifest, setting: Setting, tokenizer: str) -> dict[str, Any]:
+    """What all results of a file depend on."""
+    return {
+        "manifest": manifest.name,
+        "manifest_sha256": manifest.identity,
+        "weighting": manifest.weighting,
+        "agent": setting.agent.name,
+        "summariser": setting.summariser.name,
+        "window": setting.counts.window,
+        "step_limit": setting.step_limit,
+        "tokenizer": tokenizer,
+    }
+
+
+def run_tasks(
+    tasks: Sequence[ManifestTask],
+    methods: Mapping[str, Comparator],
+    setting: Setting,
+    file: ResultsFile,
+    report: Report,
+) -> list[Episode]:
+    """Run what is missing; gives the episodes of these tasks and methods, in the order of a run."""
+    wanted = [(task, method, version_of(method)) for task in tasks for method in methods.values()]
+    done = file.done()
+    for number, (task, method, version) in enumerate(wanted):
+        report(number, len(wanted))
+        if (task.id, method.name, version, setting.seed) not in done:
+            file.add(run_episode(task, method, setting, version))
+    found = {key_of(episode): episode for episode in file.episodes}
+    return [found[task.id, method.name, version, setting.seed] for task, method, version in wanted]
+
+
+def version_of(method: Comparator) -> str:
+    """Which fit of a method that was fitted: results of one say nothing about another."""
+    if isinstance(method, DrsrPolicy):
+        return method.policy.identity
+    if isinstance(method, Lre):
+        return hashlib.sha256(canonical_json(method.model.to_json()).encode()).hexdigest()
+    return ""

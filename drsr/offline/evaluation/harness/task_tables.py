@@ -1,0 +1,166 @@
+"""A run of tasks as tables: reward and tokens, what the tokens are made of, and the same by domain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drsr.offline.commands.metric_cells import cell
+from drsr.offline.evaluation import paper_tables
+from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
+from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.evaluation.harness.episode import Episode
+from drsr.offline.evaluation.harness.manifest import Weighting
+from drsr.offline.evaluation.harness.runs import BASELINE
+from drsr.offline.evaluation.harness.summary import MethodResult, by_domain, summarise
+from drsr.offline.evaluation.token_accounting import change_percent
+from drsr.offline.metrics import Bootstrap, Metric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NOTICE = {
+    "scripted": "The agent is a scripted double that knows only what stands in its request: evidence that was deleted "
+    "is fetched again, or the task fails. It is no language model, is not distracted by what is there, and its cache "
+    "counts come from a model of a prompt cache. Methods that write summaries are as good as who writes them.",
+}
+OTHER: Mapping[Weighting, Weighting] = {"tasks": "domains", "domains": "tasks"}
+_SPOKEN: Mapping[Weighting, str] = {"tasks": "task-weighted", "domains": "equal-domain"}
+
+
+class Reference(NamedTuple):
+    """What the paper reports for a method."""
+
+    reward: float
+    change: float
+
+
+def task_tables(
+    about: Mapping[str, Any], episodes: Sequence[Episode], bootstrap: Bootstrap, *, drawn: bool
+) -> list[Analysis]:
+    """The tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
+    found = summarise(episodes, bootstrap)
+    tables = [_results(about, found, drawn=drawn), _components(found)]
+    domains = by_domain(episodes, bootstrap)
+    return [*tables, _by_domain(domains)] if len(domains) > 1 else tables
+
+
+def notice(about: Mapping[str, Any]) -> str:
+    """What the numbers are of, and what they are not."""
+    who = NOTICE.get(about["agent"], f"The agent is {about['agent']}.")
+    return (
+        f"Tasks of {about['manifest']}, at most {about['step_limit']} requests each; a window of {about['window']:,} "
+        f"tokens for methods that wait for pressure; summaries by {about['summariser']}. {who}"
+    )
+
+
+def references(manifest: str) -> dict[str, Reference]:
+    """The paper's overall values by method: of Full260 for that manifest, else of Eval40."""
+    rows: Sequence[paper_tables.Eval40Row | paper_tables.Full260Row]
+    rows = paper_tables.full260() if manifest == "full260" else paper_tables.eval40()
+    overall = {row.method: row for row in rows if row.domain == paper_tables.OVERALL}
+    base = overall[BASELINE].tokens_millions
+    return {
+        name: Reference(row.reward, round(change_percent(row.tokens_millions, base), 1))
+        for name, row in overall.items()
+    }
+
+
+def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: bool) -> Analysis:
+    first: Weighting = about["weighting"]
+    second = OTHER[first]
+    paper = references(about["manifest"])
+    of = "Full260" if about["manifest"] == "full260" else "Eval40"
+
+    def cells(one: MethodResult) -> tuple[Cell, ...]:
+        reference = paper.get(one.method)
+        return (
+            *(one.title, one.trained, one.tasks, cell(one.reward[first]), cell(one.reward[second])),
+            *(round(one.total[first].value), _percent(one, first), _percent(one, second)),
+            *(round(one.requests, 2), round(one.repeated_calls, 2), one.failed, one.out_of_steps),
+            *(one.invalid, one.fell_back, one.lost_task),
+            *((reference.reward, reference.change) if reference else (None, None)),
+        )
+
+    def draw(axes: Axes) -> None:
+        for one in found:
+            if one.change is None:
+                continue
+            ours = one.method.startswith("drsr")
+            x, y = one.change[first].value, one.reward[first].value
+            axes.plot([x], [y], "D" if ours else "o", color=PAPER if ours else OURS, markersize=5)
+            place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 6}
+            axes.annotate(one.title, (x, y), **place)  # type: ignore[arg-type]
+        axes.set(xlabel="change of tokens against the baseline, %", ylabel="reward")
+
+    return Analysis(
+        "tasks",
+        "Whole tasks with every method in between",
+        f"{notice(about)} Reward and change are {_SPOKEN[first]}, and {_SPOKEN[second]} beside it; 95 % intervals in "
+        "brackets resample whole tasks. Tokens are input and output of the acting model and of the method's own, per "
+        f"task; a negative change is a decrease. The last two columns are {paper_tables.SOURCE} for {of}, with "
+        "another agent and other tasks. Left and high is good.",
+        (
+            *("method", "trained", "tasks", "reward", f"{_SPOKEN[second]} reward", "tokens", "change %"),
+            *(f"{_SPOKEN[second]} change %", "requests", "calls repeated", "failed", "out of steps", "invalid"),
+            *("fell back", "task lost", f"paper's reward ({of})", f"paper's change % ({of})"),
+        ),
+        tuple(cells(one) for one in found),
+        figure(draw, width=7.5, height=4.2) if drawn else b"",
+    )
+
+
+def _components(found: Sequence[MethodResult]) -> Analysis:
+    def cells(one: MethodResult) -> tuple[Cell, ...]:
+        tokens, split = one.tokens, one.decomposition
+        parts = (tokens.input, tokens.uncached, tokens.cache_read, tokens.cache_creation, tokens.output)
+        auxiliary = (tokens.auxiliary_input, tokens.auxiliary_output)
+        saved = (None, None) if split is None else (round(split.saved), round(split.residual))
+        return (
+            *(one.title, *map(round, parts), *map(round, auxiliary), round(tokens.total)),
+            *(round(one.direct), *saved),
+        )
+
+    return Analysis(
+        "task_tokens",
+        "What the tokens of a task are made of",
+        "Means over tasks. Uncached, cache-read and cache-creation tokens are the parts of the input and are not added "
+        "to it again. Saved is the baseline's total less the method's; direct removal is what was taken out of "
+        "requests; the residual is the rest of the identity, saved = direct + residual: other paths, calls made "
+        "again, auxiliary models. It is no cause of anything.",
+        (
+            *("method", "input", "uncached", "cache read", "cache creation", "output", "auxiliary input"),
+            *("auxiliary output", "total", "direct removal", "saved", "residual"),
+        ),
+        tuple(cells(one) for one in found),
+        b"",
+    )
+
+
+def _by_domain(domains: Mapping[str, Sequence[MethodResult]]) -> Analysis:
+    rows = [
+        (
+            *(domain, one.title, one.tasks, cell(one.reward["tasks"]), round(one.total["tasks"].value)),
+            *(_percent(one, "tasks"), round(one.direct), round(one.repeated_calls, 2), one.failed),
+        )
+        for domain, found in domains.items()
+        for one in found
+    ]
+    return Analysis(
+        "tasks_by_domain",
+        "The same by domain",
+        "Every task of a domain counts once.",
+        ("domain", "method", "tasks", "reward", "tokens", "change %", "direct removal", "calls repeated", "failed"),
+        tuple(rows),
+        b"",
+    )
+
+
+def _percent(one: MethodResult, weighting: Weighting) -> str:
+    """`-9.9 [-12.0, -7.8]`, with the paper's sign."""
+    if one.change is None:
+        return ""
+    metric: Metric = one.change[weighting]
+    bounds = "" if math.isnan(metric.low) else f" [{metric.low:+.1f}, {metric.high:+.1f}]"
+    return f"{metric.value:+.1f}{bounds}"

@@ -1,0 +1,139 @@
+"""All tasks with all methods: a run that was killed anywhere, run again, leaves the same file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from drsr.backbone.scripted import ScriptedTokenizer
+from drsr.errors import AgentFailed, ArtifactCorrupt, InputError
+from drsr.offline.evaluation.comparators.baseline import Baseline
+from drsr.offline.evaluation.comparators.contract import Comparator
+from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
+from drsr.offline.evaluation.comparators.lre import Lre, LreModel
+from drsr.offline.evaluation.comparators.token_counts import TokenCounts
+from drsr.offline.evaluation.harness import runs
+from drsr.offline.evaluation.harness.bundled_manifests import bundled_manifest
+from drsr.offline.evaluation.harness.episode import Episode, run_episode
+from drsr.offline.evaluation.harness.results_file import ResultsFile, read_results
+from drsr.offline.evaluation.harness.runs import about_run, run_tasks, version_of
+from drsr.scripted_policy import scripted_policy
+from tests.offline.evaluation.harness.settings import BALANCE, ORDER, OnlyTheTask, quick_setting
+
+METHODS: dict[str, Comparator] = {
+    "baseline": Baseline(),
+    "short": OnlyTheTask(4, "short"),
+    "longer": OnlyTheTask(8, "longer"),
+}
+ABOUT = about_run(bundled_manifest("sandbox"), quick_setting(), "a tokenizer")
+
+
+def silent(done: int, total: int | None, note: str = "") -> None:
+    return
+
+
+def run(path: Path) -> list[Episode]:
+    return run_tasks([BALANCE, ORDER], METHODS, quick_setting(), ResultsFile(path, ABOUT), silent)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[Episode]]:
+    path = tmp_path_factory.mktemp("finished") / "deep" / "results.jsonl"
+    episodes = run(path)
+    return path.read_bytes(), episodes
+
+
+def test_every_task_with_every_method(finished: tuple[bytes, list[Episode]]) -> None:
+    data, episodes = finished
+    found = [(episode.task, episode.method) for episode in episodes]
+    assert found == [(task.id, method) for task in (BALANCE, ORDER) for method in METHODS]
+    assert len(data.splitlines()) == 7
+    assert json.loads(data.splitlines()[0])["manifest_sha256"] == bundled_manifest("sandbox").identity
+
+
+def test_a_second_run_has_nothing_to_do(
+    finished: tuple[bytes, list[Episode]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(finished[0])
+    monkeypatch.delattr(runs, "run_episode")
+    assert run(path) == finished[1]
+    assert path.read_bytes() == finished[0]
+
+
+@pytest.mark.parametrize("part", [0.0, 0.0005, 0.02, 0.35, 0.77, 0.999])
+def test_killed_anywhere_and_run_again_it_is_the_same_file(
+    finished: tuple[bytes, list[Episode]], tmp_path: Path, part: float
+) -> None:
+    """Lines are only ever appended, so what a kill leaves is some beginning of the file."""
+    data, episodes = finished
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(data[: int(len(data) * part)])
+    assert run(path) == episodes
+    assert path.read_bytes() == data
+
+
+def test_an_agent_that_fails_stops_the_run_and_loses_nothing(
+    finished: tuple[bytes, list[Episode]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.jsonl"
+    whole = run_episode
+
+    def fails(*arguments: object) -> Episode:
+        if path.read_bytes().count(b"\n") == 4:
+            raise AgentFailed("no answer")
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "run_episode", fails)
+        with pytest.raises(AgentFailed):
+            run(path)
+    assert path.read_bytes() == b"".join(finished[0].splitlines(keepends=True)[:4])
+    assert run(path) == finished[1]
+    assert path.read_bytes() == finished[0]
+
+
+def test_another_seed_and_another_fit_are_other_rows(finished: tuple[bytes, list[Episode]], tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(finished[0])
+    again = run_tasks(
+        [BALANCE], {"baseline": Baseline()}, quick_setting()._replace(seed=1), ResultsFile(path, ABOUT), silent
+    )
+    assert [episode.seed for episode in again] == [1]
+    methods = {"drsr": DrsrPolicy(scripted_policy())}
+    first = run_tasks([BALANCE], methods, quick_setting(), ResultsFile(path, ABOUT), silent)
+    other = {"drsr": DrsrPolicy(scripted_policy(seed=5, risk_threshold=None))}
+    second = run_tasks([BALANCE], other, quick_setting(), ResultsFile(path, ABOUT), silent)
+    assert first[0].version != second[0].version
+    assert first[0].tokens.direct_removal > second[0].tokens.direct_removal == 0
+    assert len(ResultsFile(path, ABOUT).episodes) == 6 + 1 + 2
+
+
+def test_versions_go_by_what_was_fitted() -> None:
+    model = LreModel((0.0,) * 10, (1.0,) * 10, (0.1,) * 10, 0.0, 3, 9, 0.5)
+    counts = TokenCounts(ScriptedTokenizer())
+    assert version_of(Baseline()) == ""
+    assert len(version_of(Lre(model, counts))) == 64
+
+
+def test_what_depends_on_something_else_is_refused(finished: tuple[bytes, list[Episode]], tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(finished[0])
+    with pytest.raises(InputError, match="was made with agent 'scripted', this run has 'large'"):
+        ResultsFile(path, {**ABOUT, "agent": "large"})
+    assert path.read_bytes() == finished[0]
+    about, episodes = read_results(path)
+    assert (about["weighting"], episodes) == ("tasks", finished[1])
+
+
+@pytest.mark.parametrize("text", ["[]\n", "{}\n", "notes of mine", '{"format": "drsr replay/1"}\n'])
+def test_what_is_no_results_file_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(text)
+    with pytest.raises(ArtifactCorrupt, match="holds no results of tasks"):
+        ResultsFile(path, ABOUT)
+    assert path.read_text() == text
+    with pytest.raises(InputError, match="no results here"):
+        read_results(tmp_path / "nothing")

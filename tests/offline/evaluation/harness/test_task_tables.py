@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import csv
+import io
+
+from drsr.offline.evaluation.harness.task_tables import references, task_tables
+from drsr.offline.metrics import Bootstrap
+from tests.offline.evaluation.harness.test_summary import EPISODES
+
+ABOUT = {
+    "manifest": "sandbox",
+    "weighting": "tasks",
+    "agent": "scripted",
+    "summariser": "scripted",
+    "window": 2048,
+    "step_limit": 24,
+}
+
+
+def test_the_tables() -> None:
+    results, tokens, domains = task_tables(ABOUT, EPISODES, Bootstrap(replicates=50), drawn=True)
+    assert [table.name for table in (results, tokens, domains)] == ["tasks", "task_tokens", "tasks_by_domain"]
+    rows = list(csv.DictReader(io.StringIO(results.to_csv())))
+    assert [row["method"] for row in rows] == ["Baseline", "Short"]
+    assert rows[1]["change %"].startswith("-33.3 [")
+    assert rows[1]["equal-domain change %"].startswith("-40.0 [")
+    assert (rows[1]["tokens"], rows[1]["failed"], rows[1]["out of steps"]) == ("200", "1", "1")
+    assert (rows[0]["paper's reward (Eval40)"], rows[1]["paper's reward (Eval40)"]) == ("0.675", "")
+    parts = list(csv.DictReader(io.StringIO(tokens.to_csv())))[1]
+    assert (parts["total"], parts["direct removal"], parts["saved"], parts["residual"]) == ("200", "127", "100", "-27")
+    assert [row[:2] for row in domains.rows] == [
+        ("code", "Baseline"),
+        ("code", "Short"),
+        ("web", "Baseline"),
+        ("web", "Short"),
+    ]
+    assert results.figure.startswith(b"<svg")
+
+
+def test_the_text_says_what_it_is() -> None:
+    says = task_tables(ABOUT, EPISODES, Bootstrap(replicates=50), drawn=False)[0].says
+    for words in ("scripted double", "a window of 2,048 tokens", "summaries by scripted", "reported by the paper"):
+        assert words in says
+    other = task_tables(
+        {**ABOUT, "agent": "large at http://x", "weighting": "domains"}, EPISODES, Bootstrap(50), drawn=False
+    )
+    assert "The agent is large at http://x." in other[0].says
+    assert "Reward and change are equal-domain" in other[0].says
+    assert other[0].rows[1][6].startswith("-40.0")  # type: ignore[union-attr]
+
+
+def test_the_papers_values_are_the_papers() -> None:
+    assert references("eval40")["drsr"] == (0.794, -35.8)
+    assert references("full260")["drsr"] == (0.802, -20.8)
+    assert references("sandbox") == references("eval40")
