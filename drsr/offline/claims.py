@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, TypeVar
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
@@ -46,6 +46,11 @@ class Item(Protocol):
 
 AnyItem = TypeVar("AnyItem", bound=Item)
 
+# Put together once, for every item needs them.
+_OF_ITEM = (Claim.stage == bindparam("of_stage"), Claim.item == bindparam("of_item"))
+_HOLDER = select(Claim.worker, Claim.heartbeat_at).where(*_OF_ITEM)
+_RELEASED = delete(Claim).where(*_OF_ITEM, Claim.worker == bindparam("of_worker"))
+
 
 def this_worker() -> str:
     """Host, process id and the process's start: process ids are used again, the three together are not."""
@@ -68,8 +73,7 @@ def _this_host() -> str:
 
 def holder_lives(connection: Connection, stage: str, item: str) -> bool | None:
     """Whether the worker that has claimed an item is alive as far as one can tell; None where nobody has claimed it."""
-    mine = (Claim.stage == stage, Claim.item == item)
-    row = connection.execute(select(Claim.worker, Claim.heartbeat_at).where(*mine)).one_or_none()
+    row = connection.execute(_HOLDER, {"of_stage": stage, "of_item": item}).one_or_none()
     return None if row is None else _lives(*row)
 
 
@@ -119,9 +123,7 @@ class Claims:
     def take(self, connection: Connection, item: str) -> bool:
         """Claim an item inside the caller's write transaction; False while another living worker has it."""
         now = datetime.datetime.now(datetime.UTC)
-        row = connection.execute(
-            select(Claim.worker, Claim.heartbeat_at).where(Claim.stage == self._stage, Claim.item == item)
-        ).one_or_none()
+        row = connection.execute(_HOLDER, {"of_stage": self._stage, "of_item": item}).one_or_none()
         if row is None:
             values = {"stage": self._stage, "item": item, "worker": self._worker, "heartbeat_at": now}
             insert_new(connection, Claim, [values])
@@ -135,8 +137,7 @@ class Claims:
 
     def release(self, connection: Connection, item: str) -> None:
         """Give an item back, in the transaction that records what came of it."""
-        mine = (Claim.stage == self._stage, Claim.item == item, Claim.worker == self._worker)
-        connection.execute(delete(Claim).where(*mine))
+        connection.execute(_RELEASED, {"of_stage": self._stage, "of_item": item, "of_worker": self._worker})
 
     def items(
         self, following: Callable[[Connection, int], AnyItem | None], enough: Callable[[], bool]

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, select
+from sqlalchemy import Connection, Select, and_, bindparam, select
 
 import drsr
 from drsr.candidates import DecisionState as FrozenDecision
@@ -102,15 +102,24 @@ def record_features(
     connection: Connection, view: RegisteredView, prepared: PreparedFeatures, *, method: str = "featurize"
 ) -> None:
     """Write down where the features of some states lie, inside the caller's write transaction. Again: no change."""
-    ids = [state.state_id for state in prepared.states]
-    query = select(StateFeatures.state_id).where(StateFeatures.view_id == view.id, StateFeatures.state_id.in_(ids))
-    there = set(connection.execute(query).scalars())
+    there = recorded(connection, view, [state.state_id for state in prepared.states])
     new = [state for state in prepared.states if state.state_id not in there]
     stored = [state for state in new if isinstance(state.result, CandidateFeatures)]
     file_id = _file_id(connection, view, prepared, stored) if stored else None
     now = datetime.datetime.now(datetime.UTC)
     shared = {"view_id": view.id, "method": method, "code_version": drsr.__version__, "computed_at": now}
     insert_new(connection, StateFeatures, [shared | _row(state, file_id) for state in new])
+
+
+def recorded(connection: Connection, view: RegisteredView, state_ids: Sequence[int]) -> set[int]:
+    """Those states about which the view says something already."""
+    return set(connection.execute(_RECORDED, {"view": view.id, "states": list(state_ids)}).scalars())
+
+
+_RECORDED = select(StateFeatures.state_id).where(
+    StateFeatures.view_id == bindparam("view"), StateFeatures.state_id.in_(bindparam("states", expanding=True))
+)
+_FILE = select(FeatureFile.id).where(FeatureFile.view_id == bindparam("view"), FeatureFile.blob == bindparam("blob"))
 
 
 def pending_features(
@@ -151,8 +160,7 @@ def _file_id(
         "written_at": datetime.datetime.now(datetime.UTC),
     }
     insert_new(connection, FeatureFile, [row])
-    query = select(FeatureFile.id).where(FeatureFile.view_id == view.id, FeatureFile.blob == prepared.blob)
-    file_id: int = connection.execute(query).scalar_one()
+    file_id: int = connection.execute(_FILE, {"view": view.id, "blob": prepared.blob}).scalar_one()
     return file_id
 
 

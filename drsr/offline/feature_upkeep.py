@@ -13,12 +13,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, select, update
 
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
-from drsr.offline.catalog.statements import insert_new
+from drsr.offline.catalog.statements import among, insert_new
 from drsr.offline.catalog.tables import SPLITS, DecisionState
 from drsr.offline.feature_files import SMALL, FeatureBlock, read_file, write_file
 from drsr.offline.feature_views import RegisteredView
@@ -60,10 +60,10 @@ def forget_lost(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView
     if lost:
         with catalog.writing() as connection:
             still = artifacts.missing(lost)  # another worker may have computed them again meanwhile
-            named = select(FeatureFile.id).where(FeatureFile.view_id == view.id, FeatureFile.blob.in_(still))
-            ids = connection.execute(named).scalars().all()
-            connection.execute(delete(StateFeatures).where(StateFeatures.file_id.in_(ids)))
-            connection.execute(delete(FeatureFile).where(FeatureFile.id.in_(ids)))
+            gone = and_(FeatureFile.view_id == view.id, among(connection, FeatureFile.blob, sorted(still)))
+            named = select(FeatureFile.id).where(gone)
+            connection.execute(delete(StateFeatures).where(StateFeatures.file_id.in_(named)))
+            connection.execute(delete(FeatureFile).where(gone))
     return sum(lost.values())
 
 
@@ -82,11 +82,13 @@ def _files(catalog: Catalog, view: RegisteredView, split: str, lower: int, upper
 def _groups(files: Sequence[_File]) -> Iterator[list[_File]]:
     """Consecutive files that make a full one together; the last group may stay smaller."""
     group: list[_File] = []
+    states = 0
     for file in files:
         group.append(file)
-        if sum(member.states for member in group) >= FULL:
+        states += file.states
+        if states >= FULL:
             yield group
-            group = []
+            group, states = [], 0
     if len(group) > 1:
         yield group
 

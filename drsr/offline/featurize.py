@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func
 
 import drsr
 from drsr.backbone.catalogue import identity_of, load_config
@@ -25,10 +25,9 @@ from drsr.features.layout import Column
 from drsr.features.vectors import CandidateFeatures, layout_of
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.frozen import FreezingRule
 from drsr.offline.catalog.records import finish_run, start_run
-from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.claims import Claims
 from drsr.offline.feature_records import (
     FeatureExclusion,
@@ -37,6 +36,7 @@ from drsr.offline.feature_records import (
     pending_features,
     prepare_features,
     record_features,
+    recorded,
 )
 from drsr.offline.feature_upkeep import forget_lost, lost_files, merge_small_files
 from drsr.offline.feature_views import (
@@ -48,7 +48,7 @@ from drsr.offline.feature_views import (
     view_identity,
 )
 from drsr.offline.freeze import freezing_rule
-from drsr.offline.frozen_rows import StateRow, TrajectoryItem, all_damaged, load_states
+from drsr.offline.frozen_rows import ITEM_COLUMNS, StateRow, all_damaged, items_behind, load_states
 from drsr.offline.labels import Selection
 from drsr.offline.target_nll import ExclusionReason, is_out_of_memory
 from drsr.view import Caps
@@ -166,7 +166,11 @@ def materialize(
     summary.lost = forget_lost(catalog, artifacts, view)
     with Claims(catalog, "featurize") as claims:
         for item in claims.items(
-            lambda connection, cursor: _next(connection, run, view, cursor, damaged),
+            items_behind(
+                pending_features(ITEM_COLUMNS, view.id, run.identity.freezing, run.part),
+                f"{view.name}/{view.version}",
+                damaged,
+            ),
             enough=lambda: run.limit is not None and summary.states >= run.limit,
         ):
             try:
@@ -205,10 +209,8 @@ def featurize_states(backbone: FrozenLM, rows: Sequence[StateRow]) -> list[Featu
 
 def without_features(catalog: Catalog, view: RegisteredView, rows: Sequence[StateRow]) -> list[StateRow]:
     """Those states about which the view says nothing yet."""
-    ids = [row.id for row in rows]
-    query = select(StateFeatures.state_id).where(StateFeatures.view_id == view.id, StateFeatures.state_id.in_(ids))
     with catalog.reading() as connection:
-        there = set(connection.execute(query).scalars())
+        there = recorded(connection, view, [row.id for row in rows])
     return [row for row in rows if row.id not in there]
 
 
@@ -229,17 +231,3 @@ def _featurize(session: Session, row: StateRow) -> FeaturizedState:
 def _featurized(row: StateRow, result: CandidateFeatures | FeatureExclusion) -> FeaturizedState:
     state = row.frozen.state
     return featurized(row.id, row.state_key, state, deletion_sets(state, len(state.candidates)), result)
-
-
-def _next(
-    connection: Connection, run: FeaturizeRun, view: RegisteredView, cursor: int, without: Collection[int]
-) -> TrajectoryItem | None:
-    columns = [Trajectory.id, Trajectory.blob, Trajectory.split]
-    behind = DecisionState.trajectory_id  # whose index gives the first row at once; see the label stage
-    query = pending_features(columns, view.id, run.identity.freezing, run.part).where(behind > cursor)
-    if without:
-        query = query.where(behind.not_in(without))
-    row = connection.execute(query.order_by(behind).limit(1)).first()
-    if row is None:
-        return None
-    return TrajectoryItem(row.id, row.blob, row.split, f"{view.name}/{view.version}/{row.id}")

@@ -1,11 +1,16 @@
-"""The frozen states of a trajectory together with their rows in the catalog: what labels and features start from."""
+"""The frozen states of a trajectory together with their rows in the catalog: what labels and features start from.
+
+What is asked of the catalog for every trajectory is put together once: composing a statement takes longer than SQLite
+takes to answer it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Connection, Select, bindparam, select
 
 from drsr.contracts import Tokenizer
 from drsr.errors import ArtifactCorrupt, CatalogError
@@ -38,6 +43,29 @@ class StateRow(NamedTuple):
     frozen: FrozenState
 
 
+ITEM_COLUMNS = (TrajectoryRow.id, TrajectoryRow.blob, TrajectoryRow.split)
+
+
+def items_behind(
+    pending: Select[Any], claimed_as: str, without: Collection[int]
+) -> Callable[[Connection, int], TrajectoryItem | None]:
+    """Gives the first trajectory behind a number that has states to work on, for `Claims.items`.
+
+    `pending` selects `ITEM_COLUMNS` of the states that wait; `without` may grow; a claim says `claimed_as/number`.
+    """
+    # Ordered by the states' own column, whose index then gives the first row at once: ordered by the trajectories'
+    # id, SQLite sorts all that is left for every item, and the stage costs the square of its length.
+    behind = DecisionState.trajectory_id
+    query = pending.where(behind > bindparam("cursor")).order_by(behind).limit(1)
+
+    def following(connection: Connection, cursor: int) -> TrajectoryItem | None:
+        wanted = query.where(behind.not_in(without)) if without else query
+        row = connection.execute(wanted, {"cursor": cursor}).first()
+        return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}")
+
+    return following
+
+
 def load_states(
     catalog: Catalog,
     artifacts: ArtifactStore,
@@ -48,10 +76,9 @@ def load_states(
 ) -> list[StateRow]:
     """Freeze a stored trajectory again, in order of its decisions. What was frozen then must be what is frozen now."""
     states = freeze_trajectory(_stored(catalog, artifacts, item), tokenizer, caps).states
-    columns = (DecisionState.id, DecisionState.state_key, DecisionState.decision_index, DecisionState.request_hash)
-    query = select(*columns).where(DecisionState.trajectory_id == item.number, is_rule(DecisionState, freezing))
     with catalog.reading() as connection:
-        rows = {decision: (number, key, there) for number, key, decision, there in connection.execute(query)}
+        found = connection.execute(_rows_of_a_trajectory(freezing), {"trajectory": item.number})
+        rows = {decision: (number, key, there) for number, key, decision, there in found}
     here = {state.decision: request_hash(state.state.history.request) for state in states}
     if here != {decision: there for decision, (_, _, there) in rows.items()}:
         raise CatalogError(
@@ -60,6 +87,13 @@ def load_states(
             hint="the rule changed without its version; put RULE_VERSION up and run drsr freeze",
         )
     return [StateRow(*rows[state.decision][:2], state) for state in states]
+
+
+@lru_cache(maxsize=8)
+def _rows_of_a_trajectory(freezing: FreezingRule) -> Select[Any]:
+    columns = (DecisionState.id, DecisionState.state_key, DecisionState.decision_index, DecisionState.request_hash)
+    mine = DecisionState.trajectory_id == bindparam("trajectory")
+    return select(*columns).where(mine, is_rule(DecisionState, freezing))
 
 
 def _stored(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem) -> Trajectory:

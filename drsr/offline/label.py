@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,14 +23,14 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import FreezingRule
 from drsr.offline.catalog.records import finish_run, start_run
-from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.claims import Claims
 from drsr.offline.feature_records import prepare_features, record_features
 from drsr.offline.feature_upkeep import merge_small_files
 from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, find_view, register_view
 from drsr.offline.featurize import FeaturizeRun, featurize_run, without_features
 from drsr.offline.freeze import freezing_rule
-from drsr.offline.frozen_rows import StateRow, TrajectoryItem, all_damaged, load_states
+from drsr.offline.frozen_rows import ITEM_COLUMNS, StateRow, all_damaged, items_behind, load_states
 from drsr.offline.harm import Exclusion, measure_states
 from drsr.offline.labels import (
     LabelerIdentity,
@@ -148,7 +148,7 @@ def label(
         run_id = start_run(connection, "label", run.labeler, drsr.__version__)
     with Claims(catalog, "label") as claims:
         for item in claims.items(
-            lambda connection, cursor: _next(connection, run, labeler_id, cursor, damaged),
+            items_behind(pending_states(ITEM_COLUMNS, run.freezing, labeler_id, run.part), run.labeler, damaged),
             enough=lambda: run.limit is not None and summary.states >= run.limit,
         ):
             try:
@@ -179,20 +179,6 @@ def label(
     if damaged:
         raise all_damaged(list(damaged.values()))
     return summary
-
-
-def _next(
-    connection: Connection, run: LabelRun, labeler_id: int, cursor: int, without: Collection[int]
-) -> TrajectoryItem | None:
-    columns = [Trajectory.id, Trajectory.blob, Trajectory.split]
-    # Ordered by the states' own column, whose index then gives the first row at once: ordered by the trajectories'
-    # id, SQLite sorts all that is left for every item, and the stage costs the square of its length.
-    behind = DecisionState.trajectory_id
-    query = pending_states(columns, run.freezing, labeler_id, run.part).where(behind > cursor)
-    if without:
-        query = query.where(behind.not_in(without))
-    row = connection.execute(query.order_by(behind).limit(1)).first()
-    return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{run.labeler}/{row.id}")
 
 
 def _view_to_fill(connection: Connection, features: FeaturizeRun | None) -> RegisteredView | None:
