@@ -1,0 +1,32 @@
+"""The verdict of the benchmark of a night: each limit is missed by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.nightly import Found, Night, are_met
+
+
+def found(trajectories: int, *, label: float = 0.005, featurize: float = 0.005, extra: float = 0.0) -> Found:
+    """With so many seconds per state, and a refresh that takes `extra` seconds more per trajectory."""
+
+    def night(states: int, more: float = 0.0) -> Night:
+        stages = {"label": 0.2 + label * states, "featurize": 0.2 + featurize * states + more, "train": 1.0}
+        return Night("", 5.0 + sum(stages.values()), stages, states)
+
+    new = trajectories // 100
+    return Found(trajectories, night(trajectories), night(new, extra * trajectories), night(0))
+
+
+def test_constants_do_not_count() -> None:
+    assert are_met([found(1_000), found(10_000)], 2.0)
+
+
+@pytest.mark.parametrize("slow", [{"label": 0.011}, {"featurize": 0.011}])
+def test_a_stage_that_is_too_slow_at_one_size(slow: dict[str, float]) -> None:
+    assert not are_met([found(1_000), found(10_000, **slow)], 2.0)
+    assert not are_met([found(1_000, **slow)], 2.0)
+
+
+def test_a_refresh_that_grows_with_all_that_is_there() -> None:
+    assert not are_met([found(1_000, extra=0.0005), found(10_000, extra=0.0005)], 2.0)
