@@ -37,8 +37,10 @@ from drsr.redaction import redact, without_userinfo
 _LEVEL = 1
 """Zstandard level. Real trajectories become 3.9 times smaller with 1, and 4.1 times with 3 in a quarter more time."""
 _OFFLINE_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
-_LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR}
-"""Failures of storage that a person has to mend; any other may pass by itself."""
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_ELSEWHERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+"""The three kinds of failures of storage that a person has to mend; any other may pass by itself."""
 _KEY = re.compile(r"(?P<sha256>[0-9a-f]{64})(@(?P<pack>[0-9a-f]{64}):(?P<offset>\d+)\+(?P<length>\d+))?")
 
 
@@ -204,9 +206,14 @@ class ArtifactStore:
         reason = str(getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
         for secret in sorted(self._secrets, key=len, reverse=True):
             reason = reason.replace(secret, "***")
-        hint = "check the network, the credentials and the bucket's name, or set DRSR_ARTIFACT_ROOT"
-        passing = not isinstance(error, PermissionError) and getattr(error, "errno", None) not in _LASTING
-        return CatalogUnreachable(f"cannot be used: {reason[:300]}", where=self.location, hint=hint, passing=passing)
+        advice = _advice(error)
+        hint = advice or "check the network, the credentials and the bucket's name"
+        return CatalogUnreachable(
+            f"cannot be used: {reason[:300]}",
+            where=self.location,
+            hint=f"{hint}, or set DRSR_ARTIFACT_ROOT; then run again",
+            passing=advice is None,
+        )
 
     def _corrupt(self, key: str, what: str) -> ArtifactCorrupt:
         return ArtifactCorrupt(
@@ -214,6 +221,18 @@ class ArtifactStore:
             where=self.location,
             hint=REPAIR_HINT,
         )
+
+
+def _advice(error: Exception) -> str | None:
+    """What a person has to do about a failure of storage; None for one that may pass by itself."""
+    number = getattr(error, "errno", None)
+    if number in _FULL:
+        return "make room there"
+    if number in _FORBIDDEN or isinstance(error, PermissionError):
+        return "give this user the right to write there"
+    if number in _ELSEWHERE or isinstance(error, FileNotFoundError):
+        return "check the path, or the bucket's name"
+    return None
 
 
 def _compressed(contents: Sequence[bytes]) -> list[bytes]:

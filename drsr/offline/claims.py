@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.statements import insert_new
@@ -117,8 +118,14 @@ class Claims:
     ) -> None:
         self._closed.set()
         self._thread.join()
-        with self._catalog.writing() as connection:
-            connection.execute(delete(Claim).where(Claim.stage == self._stage, Claim.worker == self._worker))
+        try:
+            with self._catalog.writing() as connection:
+                connection.execute(delete(Claim).where(Claim.stage == self._stage, Claim.worker == self._worker))
+        except CatalogUnreachable as failure:
+            # Left behind, they are free after a minute, or once this process has ended. That must neither end what was
+            # done well nor hide why it was not.
+            if error is None and not failure.passing:
+                raise
 
     def take(self, connection: Connection, item: str) -> bool:
         """Claim an item inside the caller's write transaction; False while another living worker has it."""

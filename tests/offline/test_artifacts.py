@@ -190,6 +190,9 @@ def test_storage_that_fails_is_told_without_secrets(bucket: str, name: str) -> N
         store.put(b"data")
     assert "hunter2" not in str(refusal.value)
     assert refusal.value.__cause__ is None
+    if name == "no-such-bucket-anywhere":
+        assert not refusal.value.passing, "waiting makes no bucket"
+        assert "the bucket's name" in str(refusal.value.hint)
 
 
 def test_any_exception_of_a_filesystem_is_storage_that_fails(

@@ -119,6 +119,30 @@ def test_claims_end_with_the_worker(catalog: Catalog) -> None:
         assert connection.execute(select(Claim.item)).all() == []
 
 
+@pytest.mark.parametrize("passing", [True, False])
+def test_claims_that_cannot_be_given_back(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, passing: bool) -> None:
+    """They neither hide why the work ended nor, where the catalog will be back, end what was done well."""
+
+    @contextmanager
+    def unreachable() -> Iterator[Connection]:
+        raise CatalogUnreachable("no answer", passing=passing)
+        yield
+
+    def work(error: Exception | None) -> None:
+        with Claims(catalog, "label"):
+            if error is not None:
+                raise error
+
+    monkeypatch.setattr(catalog, "writing", unreachable)
+    with pytest.raises(ValueError, match="the reason"):
+        work(ValueError("the reason"))
+    if passing:
+        work(None)
+    else:
+        with pytest.raises(CatalogUnreachable):
+            work(None)
+
+
 def test_whether_the_holder_of_an_item_lives(catalog: Catalog) -> None:
     with Claims(catalog, "shard") as claims, catalog.writing() as connection:
         assert holder_lives(connection, "shard", "a") is None
