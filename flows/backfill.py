@@ -16,10 +16,10 @@ from flows.freeze import freeze
 from flows.ingest import ingest
 from flows.label import label
 from flows.parameters import HERE, Days, FanOut, Location, Name, Part, of_day
-from flows.stage_tasks import NIGHTLY_TIMEOUT
+from flows.stage_tasks import in_time
 
 
-@flow(name="backfill", timeout_seconds=NIGHTLY_TIMEOUT)
+@flow(name="backfill")
 def backfill(
     days: Days,
     location: Location | None = None,
@@ -32,11 +32,12 @@ def backfill(
     done: dict[str, Any] = {}
     if location is not None:
         named = location if source is None else location.model_copy(update={"source": source})
-        done["ingest"] = ingest([of_day(named, day) for day in days.each()])
+        places = [of_day(named, day) for day in days.each()]
+        done["ingest"] = in_time("ingest", lambda: ingest(places))
         part = Part(source=named.source)
     else:
         part = Part(source=source, days=days)
-    done["freeze"] = freeze(part.source)
-    done["label"] = label(part, fan_out, labeler)
-    done["featurize"] = featurize(part, fan_out, view)
+    done["freeze"] = in_time("freeze", lambda: freeze(part.source))
+    done["label"] = in_time("label", lambda: label(part, fan_out, labeler))
+    done["featurize"] = in_time("featurize", lambda: featurize(part, fan_out, view))
     return done

@@ -9,11 +9,11 @@ from prefect import task
 from prefect.artifacts import create_table_artifact
 
 from expectations.judging import AFTER, judge, present, require
-from flows.faults import RETRIES
 from flows.places import Place, opened
+from flows.stage_tasks import BETWEEN_STAGES
 
 
-@task(name="judge", task_run_name="judge after {stage}", **RETRIES)
+@task(name="judge", task_run_name="judge after {stage}", **BETWEEN_STAGES)
 def judge_after(stage: str, docs: str | None) -> int:
     """Judge what a stage changed; returns how many rules hold. ExpectationFailed names the first that does not."""
     with opened() as place:
@@ -24,7 +24,7 @@ def judge_after(stage: str, docs: str | None) -> int:
     return len(rows)
 
 
-@task(name="write-data-docs", **RETRIES)
+@task(name="write-data-docs", **BETWEEN_STAGES)
 def write_docs(docs: str) -> None:
     """The pages about everything that is there."""
     with opened() as place:

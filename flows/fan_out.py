@@ -12,7 +12,7 @@ from prefect.task_runners import TaskRunner
 from drsr.errors import MissingExtra
 from drsr.offline.labels import Shard
 from flows.parameters import FanOut, Part
-from flows.places import opened
+from flows.places import patiently_opened
 from flows.shard_runs import run_shards
 from flows.shards import shards_for
 
@@ -39,7 +39,7 @@ def spread(
     shards = shards_for(waiting, choice.states_per_shard, choice.most_shards)
     if choice.over == "work-pool":
         orders = [(_name(stage, shard), _parameters(part, shard, more)) for shard in shards]
-        with opened() as place:
+        with patiently_opened() as place:
             lost = run_shards(place.catalog, f"{stage}-shard/{stage}-shard", orders, choice)
         return {"shards": len(shards), "lost_workers": lost}
     summaries = _over_dask(stage, of_shard, [(part, shard, dict(more)) for shard in shards], choice)

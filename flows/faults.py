@@ -5,7 +5,10 @@ A failed check, wrong input or a bug gives the same again; trying it again would
 
 from __future__ import annotations
 
-from typing import Any
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from prefect.client.schemas.objects import State
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -14,6 +17,8 @@ from drsr.errors import DrsrError
 
 DELAYS = (2.0, 10.0, 60.0, 300.0)
 """Seconds before each further attempt; up to a fifth more by chance, so that workers do not all come back at once."""
+JITTER = 0.2
+Value = TypeVar("Value")
 
 
 def is_passing(error: object) -> bool:
@@ -34,7 +39,19 @@ def is_worth_another_try(task: Any, task_run: Any, state: State[Any]) -> bool:
 RETRIES: dict[str, Any] = {
     "retries": len(DELAYS),
     "retry_delay_seconds": list(DELAYS),
-    "retry_jitter_factor": 0.2,
+    "retry_jitter_factor": JITTER,
     "retry_condition_fn": is_worth_another_try,
 }
 """For every task that touches catalog or artifacts: `@task(**RETRIES)`."""
+
+
+def patiently(call: Callable[[], Value], pause: Callable[[float], None] = time.sleep) -> Value:
+    """The same for a call that is no task: what watches over flow runs, and must outlive what they outlive."""
+    for delay in DELAYS:
+        try:
+            return call()
+        except Exception as error:
+            if not is_passing(error):
+                raise
+        pause(delay * random.uniform(1.0, 1.0 + JITTER))
+    return call()

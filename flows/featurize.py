@@ -11,13 +11,14 @@ from pydantic import Field
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.offline.featurize import count_waiting, identity_without_weights
 from drsr.offline.featurize_workers import FeaturizeOrder, work
-from drsr.offline.labels import Shard
+from drsr.offline.freeze import freezing_rule
+from drsr.offline.labels import Shard, require_frozen
 from drsr.offline.worker_processes import work_together
 from drsr.view import caps_for
 from flows.fan_out import spread
 from flows.faults import RETRIES
 from flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
-from flows.places import opened
+from flows.places import opened, patiently_opened
 from flows.shard_runs import shown_alive
 from flows.stage_tasks import GPU, TIMEOUTS
 
@@ -28,7 +29,10 @@ def count_unfeaturized(part: Part, view: str) -> int:
     with opened() as place:
         settings = place.settings
         tokenizer, window = load_tokenizer(settings.backbone)
-        identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer)
+        caps = caps_for(window)
+        with place.catalog.reading() as connection:
+            require_frozen(connection, freezing_rule(tokenizer, caps), part.selection())
+        identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
         return count_waiting(place.catalog, place.artifacts, view, identity, part.selection())
 
 
@@ -53,7 +57,7 @@ def featurize_shard(
     shard: Annotated[int, Field(ge=0)], of: Count, part: Part = EVERYTHING, view: Name = "default"
 ) -> dict[str, Any]:
     """One shard of the stage, wherever a worker takes it. Started by `featurize`."""
-    with opened() as place, shown_alive(place.catalog, flow_run.id):
+    with patiently_opened() as place, shown_alive(place.catalog, flow_run.id):
         return featurize_one(part, Shard(shard, of), view)
 
 

@@ -12,13 +12,13 @@ from drsr.backbone.catalogue import load_tokenizer
 from drsr.offline.freeze import freezing_rule
 from drsr.offline.label import count_pending
 from drsr.offline.label_workers import LabelOrder, work
-from drsr.offline.labels import Selection, Shard, configured_identity, find_labeler
+from drsr.offline.labels import Selection, Shard, configured_identity, find_labeler, require_frozen
 from drsr.offline.worker_processes import share, work_together
 from drsr.view import caps_for
 from flows.fan_out import spread
 from flows.faults import RETRIES
 from flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
-from flows.places import Place, opened
+from flows.places import Place, opened, patiently_opened
 from flows.shard_runs import shown_alive
 from flows.stage_tasks import GPU, TIMEOUTS
 
@@ -51,7 +51,7 @@ def label_shard(
     shard: Annotated[int, Field(ge=0)], of: Count, part: Part = EVERYTHING, labeler: Name = "default"
 ) -> dict[str, Any]:
     """One shard of the stage, wherever a worker takes it. Started by `label`."""
-    with opened() as place, shown_alive(place.catalog, flow_run.id):
+    with patiently_opened() as place, shown_alive(place.catalog, flow_run.id):
         return label_one(part, Shard(shard, of), labeler)
 
 
@@ -78,10 +78,11 @@ def label(
 
 
 def unlabelled(place: Place, part: Selection, labeler: str) -> int:
-    """States without a label by this labeler."""
+    """States without a label by this labeler. InputError where nothing is frozen yet."""
     tokenizer, window = load_tokenizer(place.settings.backbone)
     caps = caps_for(window)
     identity = configured_identity(place.settings.backbone, place.settings.dtype, caps)
     with place.catalog.reading() as connection:
-        labeler_id = find_labeler(connection, labeler, identity)
-        return count_pending(connection, freezing_rule(tokenizer, caps), labeler_id, part)
+        freezing = freezing_rule(tokenizer, caps)
+        require_frozen(connection, freezing, part)
+        return count_pending(connection, freezing, find_labeler(connection, labeler, identity), part)

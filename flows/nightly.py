@@ -21,7 +21,6 @@ from drsr.view import caps_for
 from flows.calibrate import calibrate
 from flows.evaluate import evaluate
 from flows.expecting import judge_after, write_docs
-from flows.faults import RETRIES
 from flows.featurize import featurize
 from flows.freeze import freeze
 from flows.ingest import ingest
@@ -29,7 +28,7 @@ from flows.label import label
 from flows.parameters import EVERYTHING, HERE, FanOut, Location, Name
 from flows.places import opened
 from flows.publish import publish
-from flows.stage_tasks import NIGHTLY_TIMEOUT
+from flows.stage_tasks import BETWEEN_STAGES, in_time
 from flows.summaries import leave_summary, said
 from flows.train import train
 
@@ -38,7 +37,7 @@ ORDER = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evalua
 NOTHING_NEW = "nothing new"
 
 
-@flow(name="nightly", timeout_seconds=NIGHTLY_TIMEOUT)
+@flow(name="nightly")
 def nightly(
     locations: list[Location] | None = None,
     fan_out: FanOut = HERE,
@@ -58,6 +57,7 @@ def nightly(
     repository that is the working directory.
     """
     logger = get_run_logger()
+    load_params()  # rather now than after a night of labelling
     chosen: dict[str, dict[str, Any]] = {}
     run: dict[str, Callable[[], Mapping[str, Any]]] = {
         "ingest": lambda: ingest(locations),
@@ -102,14 +102,14 @@ def in_order(
     seconds: dict[str, float] = {}
     for stage in ORDER:
         started = time.monotonic()
-        results[stage] = run[stage]()
+        results[stage] = in_time(stage, run[stage])
         seconds[stage] = time.monotonic() - started
         if not check(stage, results[stage]):
             break
     return results, seconds
 
 
-@task(name="look-for-news", **RETRIES)
+@task(name="look-for-news", **BETWEEN_STAGES)
 def nothing_new(view: str, labeler: str, certified: bool) -> dict[str, Any] | None:
     """How the last refresh ended, if nothing waits and nothing has changed since; None if there is something to do."""
     with opened() as place:
@@ -131,7 +131,7 @@ def nothing_new(view: str, labeler: str, certified: bool) -> dict[str, Any] | No
         return None if any(left) else last.outcome
 
 
-@task(name="record-with-dvc", task_run_name="record {stage}", **RETRIES)
+@task(name="record-with-dvc", task_run_name="record {stage}", **BETWEEN_STAGES)
 def record_stage(stage: str, labeler: str, view: str) -> dict[str, str]:
     """Export what a stage made, and name it in dvc.lock."""
     from flows.recording import record  # dvc takes a second to import
@@ -139,7 +139,7 @@ def record_stage(stage: str, labeler: str, view: str) -> dict[str, str]:
     return record(stage, labeler, view).outputs
 
 
-@task(name="note-the-end", **RETRIES)
+@task(name="note-the-end", **BETWEEN_STAGES)
 def note_end(view: str, labeler: str, certified: bool, outcome: dict[str, Any]) -> None:
     """Write down that this refresh came to its end."""
     with opened() as place:

@@ -6,13 +6,14 @@ A parameter is shown to everybody who may see the run; a database's password mus
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.settings import Settings, load_settings
+from flows.faults import patiently
 
 
 class Place(NamedTuple):
@@ -27,3 +28,10 @@ def opened(*, create: bool = False) -> Iterator[Place]:
     settings = load_settings()
     with open_catalog(settings.catalog_url, create=create) as catalog:
         yield Place(settings, catalog, ArtifactStore(settings.artifact_root))
+
+
+@contextmanager
+def patiently_opened() -> Iterator[Place]:
+    """The same outside of a task, which would be tried again: a catalog that does not answer at first is waited for."""
+    with ExitStack() as stack:
+        yield patiently(lambda: stack.enter_context(opened()))

@@ -23,6 +23,7 @@ from prefect.states import Crashed
 from drsr.errors import CatalogUnreachable, DrsrError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.claims import Claims, drop_claim, holder_lives
+from flows.faults import patiently
 from flows.parameters import FanOut
 from flows.shards import Sight, Step, next_step
 
@@ -38,10 +39,18 @@ class ShardFailed(DrsrError):
 
 @contextmanager
 def shown_alive(catalog: Catalog, flow_run_id: UUID | str) -> Iterator[None]:
-    """Within the block this process says in the catalog, every few seconds, that it works on the flow run."""
-    with Claims(catalog, CLAIM) as claims:
+    """Within the block this process says in the catalog, every few seconds, that it works on the flow run.
+
+    A catalog that is away for a moment does not end a flow run whose tasks would wait for it.
+    """
+    claims = Claims(catalog, CLAIM)
+
+    def take() -> None:
         with catalog.writing() as connection:
             claims.take(connection, str(flow_run_id))
+
+    with claims:
+        patiently(take)
         yield
 
 
@@ -117,8 +126,11 @@ def _holder_lives(catalog: Catalog, flow_run_id: UUID) -> bool | None:
 
 
 def _give_up(client: SyncPrefectClient, catalog: Catalog, run: FlowRun) -> None:
-    with catalog.writing() as connection:
-        drop_claim(connection, CLAIM, str(run.id))
+    def forget() -> None:
+        with catalog.writing() as connection:
+            drop_claim(connection, CLAIM, str(run.id))
+
+    patiently(forget)
     if run.state is None or not run.state.is_final():
         # Lets go of its place in the pool, and says to everybody what became of it.
         client.set_flow_run_state(run.id, Crashed(message="its worker is lost"), force=True)

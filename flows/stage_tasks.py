@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from prefect.flow_engine import FlowRunTimeoutError
+
+from drsr.errors import DrsrError
+from flows.faults import RETRIES
+
 HOUR = 3_600.0
 TIMEOUTS = {
     "ingest": 6 * HOUR,
@@ -14,6 +22,26 @@ TIMEOUTS = {
     "publish": 2 * HOUR,
 }
 """Seconds after which a stage is given up. What it recorded stays; the next run goes on from there."""
-NIGHTLY_TIMEOUT = 96 * HOUR
+BETWEEN_STAGES: dict[str, Any] = RETRIES | {"timeout_seconds": 2 * HOUR}
+"""For every task between two stages: judging, recording. A flow of several stages has no limit of its own: Prefect
+interrupts what hangs only where a single limit is at work, and would leave a stage inside of it waiting for ever."""
 GPU = "gpu"
 """Tag of every task that loads the language model: `prefect concurrency-limit create gpu 1` allows one at a time."""
+Value = TypeVar("Value")
+
+
+class StageTimedOut(DrsrError):
+    """A stage was given up."""
+
+
+def in_time(stage: str, run: Callable[[], Value]) -> Value:
+    """Run a stage's flow. StageTimedOut where it was given up: Prefect alone would blame the flow that called it."""
+    try:
+        return run()
+    except FlowRunTimeoutError as error:
+        raise StageTimedOut(
+            f"did not end in time, and was given up: {error}",
+            where=stage,
+            hint="what it recorded stays, and the next run goes on from there; see in its log what it waited for: "
+            "the catalog, the storage, a worker of its pool. TIMEOUTS in flows/stage_tasks.py has the limits",
+        ) from None

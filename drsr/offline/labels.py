@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, and_, func, select
 import drsr
 from drsr.backbone.catalogue import identity_of
 from drsr.contracts import TokenIds
-from drsr.errors import SettingsError
+from drsr.errors import InputError, SettingsError
 from drsr.offline.catalog.frozen import FreezingRule, is_rule
 from drsr.offline.catalog.label_tables import Interaction, Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import insert_new, storable_text
@@ -169,6 +169,22 @@ def count_to_freeze(connection: Connection, freezing: FreezingRule, part: Select
     """Trajectories of a part whose states are not known yet."""
     count: int = connection.execute(unfrozen_trajectories([func.count()], freezing, part)).scalar_one()
     return count
+
+
+def require_frozen(connection: Connection, freezing: FreezingRule, part: Selection) -> None:
+    """InputError where trajectories wait and none of the part is frozen: somebody began with a later stage."""
+    waiting = count_to_freeze(connection, freezing, part)
+    everything = selected(
+        select(func.count())
+        .select_from(Trajectory)
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(Trajectory.superseded_by.is_(None)),
+        part,
+    )
+    if waiting and waiting == connection.execute(everything).scalar_one():
+        raise InputError(
+            f"{waiting:,} trajectories wait, and none of them is frozen yet", hint="drsr freeze, then again"
+        )
 
 
 def selected(query: Select[Any], part: Selection) -> Select[Any]:

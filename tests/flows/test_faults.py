@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from drsr.errors import ArtifactCorrupt, CatalogRevisionMismatch, CatalogUnreachable, InputError, ReleaseRefused
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.worker_processes import WorkerFailed
-from flows.faults import DELAYS, RETRIES, is_passing, is_worth_another_try
+from flows.faults import DELAYS, RETRIES, is_passing, is_worth_another_try, patiently
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,7 @@ def test_each_further_attempt_waits_longer() -> None:
         (OSError(errno.ENOSPC, "no space left"), False),
         (OSError(errno.EROFS, "read-only"), False),
         (PermissionError("not yours"), False),
+        (FileNotFoundError("no such bucket"), False),
         (OSError(errno.EIO, "input/output error"), True),
         (TimeoutError("no answer"), True),
         (RuntimeError("SlowDown"), True),
@@ -77,6 +78,41 @@ def test_failures_of_storage(error: Exception, passing: bool, tmp_path: Any) -> 
     with pytest.raises(CatalogUnreachable) as raised, store._reaching():
         raise error
     assert raised.value.passing is passing
+
+
+def test_a_call_that_is_no_task_is_tried_as_often_and_waits_as_long() -> None:
+    pauses: list[float] = []
+    with pytest.raises(CatalogUnreachable):
+        patiently(unreachable, pauses.append)
+    assert len(pauses) == len(DELAYS)
+    assert all(delay <= pause <= 1.2 * delay for delay, pause in zip(DELAYS, pauses, strict=True))
+
+
+def unreachable() -> None:
+    raise CatalogUnreachable("no answer", passing=True)
+
+
+def test_a_call_that_succeeds_in_the_end() -> None:
+    errors: list[Exception] = [ConnectionResetError(), CatalogUnreachable("locked", passing=True)]
+
+    def call() -> int:
+        if errors:
+            raise errors.pop()
+        return 7
+
+    assert patiently(call, lambda seconds: None) == 7
+
+
+def test_a_call_whose_failure_lasts_is_made_once() -> None:
+    calls: list[int] = []
+
+    def call() -> None:
+        calls.append(1)
+        raise CatalogRevisionMismatch("another migration")
+
+    with pytest.raises(CatalogRevisionMismatch):
+        patiently(call, lambda seconds: None)
+    assert len(calls) == 1
 
 
 def failed(error: Exception) -> State[Any]:

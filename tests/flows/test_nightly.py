@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prefect.flow_engine import FlowRunTimeoutError
 from sqlalchemy import update
 
 from drsr.errors import ExpectationFailed, ReleaseRefused
@@ -19,6 +20,7 @@ from flows.expecting import judged
 from flows.nightly import ORDER, in_order
 from flows.places import Place
 from flows.publish import HELD_BACK, held_back
+from flows.stage_tasks import StageTimedOut
 from tests.offline.small_pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +72,17 @@ def test_nothing_runs_after_a_stage_that_fails(failing: str) -> None:
     with pytest.raises(RuntimeError, match=failing):
         in_order(stages_that_note(called, failing), lambda stage, result: True)
     assert called == list(ORDER[: ORDER.index(failing) + 1])
+
+
+def test_a_stage_that_is_given_up_is_named() -> None:
+    """By itself Prefect says that the flow around it took too long, and how long that one may."""
+    run = stages_that_note([])
+
+    def hang() -> Mapping[str, Any]:
+        raise FlowRunTimeoutError("Scope timed out after 5.0 second(s).")
+
+    with pytest.raises(StageTimedOut, match="featurize: did not end in time.*5.0 second"):
+        in_order(run | {"featurize": hang}, lambda stage, result: True)
 
 
 @pytest.mark.parametrize("broken", ORDER)

@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
-from sqlalchemy import func, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.claims import holder_lives
-from flows import fan_out, shard_runs
+from flows import fan_out, faults, shard_runs
 from flows.parameters import EVERYTHING, FanOut
 from flows.shard_runs import CLAIM, ShardFailed, run_shards, shown_alive
 
@@ -139,6 +139,29 @@ def test_a_flow_run_shows_itself_while_it_works(catalog: Catalog) -> None:
     with shown_alive(catalog, "some-run"), catalog.reading() as connection:
         assert holder_lives(connection, CLAIM, "some-run") is True
     assert claims(catalog) == 0
+
+
+def test_a_catalog_that_is_away_when_a_flow_run_begins_or_ends(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "DELAYS", (0.0, 0.0))
+    left = 2
+
+    @contextmanager
+    def away() -> Iterator[Connection]:
+        nonlocal left
+        if left:
+            left -= 1
+            raise CatalogUnreachable("no answer", passing=True)
+        with writing() as connection:
+            yield connection
+
+    writing = catalog.writing
+    monkeypatch.setattr(catalog, "writing", away)
+    with shown_alive(catalog, "some-run"):
+        assert (left, claims(catalog)) == (0, 1)
+        left = 1
+    assert claims(catalog) == 1, "it is left behind, and nobody is given up for that"
 
 
 def claims(catalog: Catalog) -> int:

@@ -50,12 +50,34 @@ def artifacts(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(str(tmp_path / "artifacts"))
 
 
+class StorageServer:
+    """A real S3 server, which can go away and come back. It keeps its buckets for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self._server.start()
+        self.host, self.port = self._server.get_host_and_port()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def start_again(self) -> None:
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=self.port, verbose=False)
+        self._server.start()
+
+
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """URL of an empty bucket on a real S3 server that lives for one test."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
+def storage_server() -> Iterator[StorageServer]:
+    """A server that lives for one test."""
+    server = StorageServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(storage_server: StorageServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of an empty bucket on it."""
+    host, port = storage_server.host, storage_server.port
     for name, value in {
         "AWS_ENDPOINT_URL_S3": f"http://{host}:{port}",
         "AWS_ACCESS_KEY_ID": "nobody",
@@ -67,11 +89,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     filesystem = fsspec.filesystem("s3", skip_instance_cache=True)
     # The instances that are kept know the server of the test before.
     type(filesystem).clear_instance_cache()
-    name = f"bucket-{secrets.token_hex(8)}"  # the server keeps its buckets for as long as the process lives
+    name = f"bucket-{secrets.token_hex(8)}"
     filesystem.mkdir(name)
     yield f"s3://{name}"
     type(filesystem).clear_instance_cache()
-    server.stop()
 
 
 @pytest.fixture(scope="session")

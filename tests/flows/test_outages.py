@@ -1,0 +1,97 @@
+"""Storage that is away for a moment is waited for; a stage that hangs is given up. In this process, on a real server.
+
+The database's turn is in test_team.py.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drsr.offline.label_workers import LabelOrder
+from drsr.offline.worker_processes import Report
+from flows import backfill as backfill_flow
+from flows import label as label_flow
+from flows.backfill import backfill
+from flows.ingest import ingest
+from flows.label import label
+from flows.parameters import Days
+from flows.stage_tasks import StageTimedOut
+from tests.flows.prefect_runs import last_run, refused
+from tests.flows.sites import RUNS
+from tests.offline.conftest import StorageServer
+
+SECONDS = 4.0
+"""A limit that a busy machine reaches only by what hangs."""
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@contextmanager
+def when_a_task_waits(act: Callable[[], None]) -> Iterator[None]:
+    """Do something once, as soon as a task has failed and Prefect says that it will try again."""
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "will start" in record.getMessage():
+                logger.removeHandler(self)
+                act()
+
+    logger = logging.getLogger("prefect.task_runs")
+    listener = Listener()
+    logger.addHandler(listener)
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+
+
+def test_storage_that_is_away_for_a_moment(
+    site: Path, bucket: str, storage_server: StorageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRSR_ARTIFACT_ROOT", f"{bucket}/artifacts")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # the client's own, which would take longer
+    storage_server.stop()
+    with when_a_task_waits(storage_server.start_again):
+        assert ingest(RUNS)["added"] == 8
+    run = last_run("ingest")
+    assert (run.state, run.attempts) == ("Completed", {"ingest runs": 2})
+
+
+@pytest.mark.timeout(300, method="thread")  # by a signal is how Prefect ends what hangs
+def test_a_stage_that_hangs(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended although it waits in the kernel, its run says so, and the next run goes on from there."""
+    ingest(RUNS)
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = Days(since=today - datetime.timedelta(days=1), until=today + datetime.timedelta(days=1))
+
+    hung = []
+
+    def hanging_double(order: LabelOrder, report: Report) -> dict[str, Any]:
+        hung.append(order.labeler)
+        nobody_reads, nobody_writes = os.pipe()
+        try:
+            os.read(nobody_reads, 1)
+            return {}
+        finally:
+            os.close(nobody_reads)
+            os.close(nobody_writes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(label_flow, "work", hanging_double)
+        patch.setattr(backfill_flow, "label", label.with_options(timeout_seconds=SECONDS))
+        error = refused("backfill", lambda: backfill(days, source="runs"))
+    assert isinstance(error, StageTimedOut)
+    assert (error.where, f"after {SECONDS} second" in error.what) == ("label", True)
+    assert hung == ["default"], "it was at it, and was not tried again"
+    assert "the next run goes on from there" in str(error.hint)
+    run = last_run("label")
+    assert (run.state, run.said) == ("TimedOut", f"Flow run exceeded timeout of {SECONDS} second(s)")
+    done = backfill(days, source="runs")
+    assert (done["freeze"]["frozen"], done["label"]["states"]) == (0, 16)
