@@ -1,7 +1,8 @@
 """A team's installation, for real: a Prefect server and workers as processes of their own, PostgreSQL, S3.
 
-Set up by the commands of docs/guides/nightly.md. A schedule creates runs; a run that is started through the API spreads
-its labels over two workers; one of them is lost in the middle; the labels are those of a single process.
+Set up by the commands of docs/guides/nightly.md. A schedule creates runs; a night that is started through the API goes
+from recorded runs to a published policy. It spreads its labels over two workers; in the middle of them the database is
+away for a while, and then a worker is lost. The labels are those of a single process, and the audit finds no fault.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,15 @@ import pytest
 from sqlalchemy import func, select
 
 from drsr.backbone.catalogue import load_backbone, load_tokenizer
+from drsr.errors import CatalogUnreachable
 from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.audit import labels as audited_labels
+from drsr.offline.audit.running import run_audit
+from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Label, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.catalog.releases import latest_releases
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.freeze import freeze
 from drsr.offline.ingest import ingest
@@ -36,10 +42,11 @@ from drsr.offline.release_candidate import one_thread
 from drsr.offline.target_nll import TargetNll
 from drsr.view import caps_for
 from flows.shard_runs import CLAIM
-from tests.flows.background import ROOT, Background, background, wait_for
+from tests.flows.background import ROOT, Background, Found, background, wait_for
 from tests.flows.guide import Command, commands
-from tests.flows.made_up_runs import write_runs
-from tests.offline.databases import fresh_database
+from tests.flows.made_up_runs import write_params, write_runs
+from tests.offline.audit.published import WITHOUT_MODEL, failures
+from tests.offline.databases import fresh_database, not_accepting_connections
 
 RUNS = {"train": 10, "validation": 6, "test": 2}
 SHARDS = 2
@@ -66,7 +73,8 @@ class Team:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
-            "DRSR_HOME": str(ROOT),
+            "DRSR_HOME": str(checkout(folder / "checkout")),
+            "DRSR_CACHE": str(folder / "cache"),
             "DRSR_CATALOG_URL": catalog_url,
             "DRSR_ARTIFACT_ROOT": f"{bucket}/artifacts",
             "DRSR_BACKBONE": backbone,
@@ -99,11 +107,27 @@ class Team:
         except OSError:
             return False
 
+    def task_runs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("/task_runs/filter", {"limit": 200})
+        return found
+
+    def waiting_tasks(self) -> list[str]:
+        """Tasks that failed and will be tried again."""
+        return [task["name"] for task in self.task_runs() if task["state_name"] == "AwaitingRetry"]
+
     def flow_runs(self, deployment: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask(
             "/flow_runs/filter", {"deployments": {"name": {"any_": [deployment]}}, "limit": 200}
         )
         return found
+
+
+def checkout(folder: Path) -> Path:
+    """What a worker finds at DRSR_HOME: the flows, and parameters with which a night takes seconds."""
+    folder.mkdir()
+    (folder / "flows").symlink_to(ROOT / "flows")
+    write_params(folder)
+    return folder
 
 
 @pytest.fixture
@@ -137,47 +161,53 @@ def labels_of_one_process(folder: Path, runs: Path, backbone: str) -> dict[tuple
         return labels_of(catalog)
 
 
-def lose_one(catalog: Catalog, workers: list[Background], states: int, ended: Callable[[], object]) -> Background:
-    """Lose a worker, with all it started, as soon as some states are measured; returns it.
+def in_the_middle(
+    catalog: Catalog, states: int, ended: Callable[[], object], act: Callable[[set[int]], Found], after: int = 0
+) -> tuple[int, Found]:
+    """Do something in the middle of labelling: when more than `after` states are measured, and not all.
 
-    While this holds the catalog's write lock nobody records anything, and whoever waits for the lock gets it in turn.
-    So the moment is in the middle, however fast or slow the machine is.
+    `act` is given the ids of the processes that are at it; returned are how many states were measured, and what it
+    returns. While the catalog's write lock is held nobody records anything, and whoever waits for it gets it in turn:
+    so the moment is in the middle, however fast or slow the machine is.
     """
-
     looked = time.monotonic()
 
-    def in_the_middle() -> Background | None:
+    def look() -> tuple[int, Found] | None:
         nonlocal looked
         if time.monotonic() - looked > 5.0:
             looked = time.monotonic()
             assert not ended(), "before anything was measured"
-        with catalog.writing() as connection:
+        done = None
+        with suppress(CatalogUnreachable), catalog.writing() as connection:  # whatever was done to the connection
             measured = connection.execute(select(func.count()).select_from(StateMeasurement)).scalar_one()
             holders = connection.execute(select(Claim.worker).where(Claim.stage == CLAIM)).scalars().all()
-            if not measured or not holders:
-                return None
-            assert measured < states
-            at_work = {int(holder.rsplit("/", 2)[1]) for holder in holders}
-            lost = next(worker for worker in workers if at_work & set(worker.tree()))
-            assert at_work & set(lost.kill())
-            return lost
+            if measured > after and holders:
+                assert measured < states
+                done = measured, act({int(holder.rsplit("/", 2)[1]) for holder in holders})
+        return done
 
-    return wait_for("labels", in_the_middle, pause=0.0, seconds=400)
+    return wait_for("labels", look, pause=0.0, seconds=400)
 
 
-@pytest.mark.timeout(900)  # about a minute on an idle machine
-def test_a_worker_is_lost_in_the_middle_of_labelling(team: Team, tmp_path: Path, tiny_model: str) -> None:
+def lose_one(workers: list[Background], at_work: set[int]) -> Background:
+    """Lose a worker, with all it started; returns it."""
+    lost = next(worker for worker in workers if at_work & set(worker.tree()))
+    assert at_work & set(lost.kill())
+    return lost
+
+
+@pytest.mark.timeout(900)  # about a minute and a half on an idle machine
+def test_a_night_in_which_the_database_is_away_and_a_worker_is_lost(
+    team: Team, tmp_path: Path, tiny_model: str
+) -> None:
     server, *set_up, on_cpu, on_gpu = commands("In a team")
     assert server.words == ("prefect", "server", "start")
     assert [command.words[:3] for command in (on_cpu, on_gpu)] == [("prefect", "worker", "start")] * 2
     runs = write_runs(tmp_path / "runs", RUNS)
     with ExitStack() as stack:
         process = team.start(stack, server, "server")
-        catalog = stack.enter_context(open_catalog(team.environment["DRSR_CATALOG_URL"]))
-        fill(catalog, ArtifactStore(team.environment["DRSR_ARTIFACT_ROOT"]), runs, tiny_model)
         expected = labels_of_one_process(tmp_path / "alone", runs, tiny_model)
-        with catalog.reading() as connection:
-            states = connection.execute(select(func.count()).select_from(DecisionState)).scalar_one()
+        states = len({state for state, _ in expected})
         wait_for("the server", team.is_up)
         for command in set_up:
             team.run(command)
@@ -187,13 +217,22 @@ def test_a_worker_is_lost_in_the_middle_of_labelling(team: Team, tmp_path: Path,
         assert all(run["auto_scheduled"] for run in planned)
         assert {start_of(run) for run in planned} == {(2, 15)}, "at 02:15 UTC"
 
+        run = start_night(team, runs, states)
         workers = [team.start(stack, on_gpu, f"gpu-{number}") for number in range(2)]
-        team.start(stack, on_cpu, "cpu")
-        run = start_backfill(team, states)
-        lost = lose_one(catalog, workers, states, lambda: ended_run(team, run))
+        on_cpus = team.start(stack, on_cpu, "cpu")
+        catalog = stack.enter_context(open_catalog(team.environment["DRSR_CATALOG_URL"]))
+
+        def has_ended() -> object:
+            return ended_run(team, run)
+
+        gone = database_away(catalog)
+        with ExitStack() as away:
+            measured, _ = in_the_middle(catalog, states, has_ended, lambda at_work: away.enter_context(gone))
+            wait_for("a task that waits for the database", lambda: team.waiting_tasks() or has_ended())
+        _, lost = in_the_middle(catalog, states, has_ended, lambda at_work: lose_one(workers, at_work), measured)
         assert lost.process.returncode == -9
         ended = wait_for("the end of the run", lambda: ended_run(team, run), seconds=600)
-        words = "\n".join(one.words for one in (process, *workers))
+        words = "\n".join(one.words for one in (process, *workers, on_cpus))
         assert ended["state_type"] == "COMPLETED", f"{ended['state']}\n{words}"
 
         assert labels_of(catalog) == expected
@@ -201,12 +240,32 @@ def test_a_worker_is_lost_in_the_middle_of_labelling(team: Team, tmp_path: Path,
         outcomes = sorted(shard["state_type"] for shard in shards)
         assert outcomes.count("COMPLETED") == SHARDS
         assert set(outcomes) == {"COMPLETED", "CRASHED"}, "the lost one, and all that was done"
+        again = {task["name"].partition("-")[0] for task in team.task_runs() if task["run_count"] > 1}
+        assert again == {"label"}, "what the database was away for"
+        assert claims_of(catalog) == []
         with catalog.reading() as connection:
-            assert connection.execute(select(func.count()).select_from(Claim)).scalar_one() == 0
+            (released,) = latest_releases(connection, 2)
+        assert [path.name for path in (tmp_path / "index").rglob("*.whl")] == [released.file_name]
+        artifacts = ArtifactStore(team.environment["DRSR_ARTIFACT_ROOT"])
+        audit = run_audit(AuditSubject(catalog, artifacts, Order(sample=1)), [*WITHOUT_MODEL, audited_labels.CHECK])
+        assert failures(audit) == {}
         for worker in workers:
             worker.stop()
         for command in commands("Catch up"):
             assert "Created flow run" in team.run(command)
+
+
+@contextmanager
+def database_away(catalog: Catalog) -> Iterator[bool]:
+    """Within the block the database answers nobody."""
+    with not_accepting_connections(catalog.engine.url):
+        yield True
+    catalog.engine.dispose()  # the connections that were cut
+
+
+def claims_of(catalog: Catalog) -> list[str]:
+    with catalog.reading() as connection:
+        return list(connection.execute(select(Claim.item)).scalars())
 
 
 def start_of(run: Mapping[str, Any]) -> tuple[int, int]:
@@ -214,15 +273,13 @@ def start_of(run: Mapping[str, Any]) -> tuple[int, int]:
     return moment.hour, moment.minute
 
 
-def start_backfill(team: Team, states: int) -> str:
-    """Start a run of a deployment through the API; returns its id."""
-    deployment = team.ask("/deployments/name/backfill/backfill")
-    today = datetime.datetime.now(datetime.UTC).date()
-    day = datetime.timedelta(days=1)
+def start_night(team: Team, runs: Path, states: int) -> str:
+    """Start a run of the deployment through the API; returns its id."""
+    deployment = team.ask("/deployments/name/nightly/nightly")
     parameters = {
-        "days": {"since": str(today - day), "until": str(today + day)},
-        "source": SOURCE,
+        "locations": [{"uri": str(runs), "source": SOURCE}],
         "fan_out": {"over": "work-pool", "states_per_shard": -(-states // SHARDS), "poll_seconds": 0.5},
+        "index": str(team.folder / "index"),
     }
     created = team.ask(
         f"/deployments/{deployment['id']}/create_flow_run",

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 
 from drsr.offline.catalog.migrations import upgrade_catalog
 
@@ -50,6 +50,19 @@ def create_postgres_database(template: str) -> str:
     return make_url(_postgres_server()).set(database=name).render_as_string(hide_password=False)
 
 
+@contextmanager
+def not_accepting_connections(url: URL) -> Iterator[None]:
+    """Within the block a database of PostgreSQL is away: it cuts every connection, and lets nobody in."""
+    name = url.database or ""
+    _administer("ALTER DATABASE {} ALLOW_CONNECTIONS false", name)
+    try:
+        with psycopg.connect(_administration(), autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        yield
+    finally:
+        _administer("ALTER DATABASE {} ALLOW_CONNECTIONS true", name)
+
+
 @cache
 def _migrated_sqlite() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="drsr"))
@@ -68,9 +81,12 @@ def _migrated_postgres() -> str:
 
 
 def _administer(statement: str, *names: str) -> None:
-    url = _postgres_server().replace("postgresql+psycopg://", "postgresql://")
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(_administration(), autocommit=True) as connection:
         connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+def _administration() -> str:
+    return _postgres_server().replace("postgresql+psycopg://", "postgresql://")
 
 
 @cache
