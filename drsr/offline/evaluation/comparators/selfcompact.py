@@ -129,7 +129,7 @@ def _reset(history: History, state: Compaction) -> Request:
         return request
     later = request.messages[first:]
     asks_already = bool(later) and later[0].role == "user"
-    go_on = [] if asks_already else [said(request, "user", "Continue.")]
+    go_on = [] if asks_already else [said(request, "user", CONTINUE)]
     summary = said(request, "assistant", state.summary or "(nothing to report)")
     prefix = cut(history, len(request.messages)).messages
     return request.with_messages([*prefix, summary, *go_on, *later])

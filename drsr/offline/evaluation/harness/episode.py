@@ -110,13 +110,15 @@ def run_episode(task: ManifestTask, method: Comparator, setting: Setting, versio
             invalid += bool(checked.violations)
             fell_back += checked.fell_back
             lost_task += "task" in checked.lost and not checked.fell_back
+            paid = checked.rewrite
             answer = conversation.answer(checked.request)
-            if isinstance(answer, Refused):
+            if isinstance(answer, Refused):  # nothing was taken out of a request that nobody read; a summary was paid
                 ending = f"{REFUSED}: {answer.reason}"
+                sent.append(Sent(0, 0, 0, 0, 0, paid.auxiliary_input_tokens, paid.auxiliary_output_tokens))
                 break
             same = checked.request is request
             direct = 0 if same else setting.counts.request(request) - setting.counts.request(checked.request)
-            used, paid = answer.usage, checked.rewrite
+            used = answer.usage
             sent.append(
                 Sent(
                     used.input_tokens,

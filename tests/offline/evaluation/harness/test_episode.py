@@ -152,9 +152,10 @@ def test_a_lost_task_is_counted() -> None:
     assert (episode.lost_task, episode.fell_back) == (2, 0)
 
 
-def test_a_refused_request_ends_the_task() -> None:
-    episode = run_episode(TASK, Baseline(), setting(ToldAgent(ANSWERS[0], Refused("status 400"))))
-    assert (episode.ending, episode.reward, len(episode.sent)) == ("refused by the endpoint: status 400", 0.0, 1)
+def test_a_refused_request_ends_the_task_and_what_was_paid_for_it_counts() -> None:
+    episode = run_episode(TASK, Asking(2), setting(ToldAgent(ANSWERS[0], Refused("status 400"))))
+    assert (episode.ending, episode.reward) == ("refused by the endpoint: status 400", 0.0)
+    assert episode.sent == (Sent(50, 5, 0, 40, 0, 100, 10), Sent(0, 0, 0, 0, 0, 100, 10))
 
 
 def test_a_task_has_so_many_requests() -> None:
