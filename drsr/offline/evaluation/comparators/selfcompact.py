@@ -26,6 +26,8 @@ from drsr.request import Request
 FIRST_ITERATION = 3
 PROMPT_TOKENS = 40_000
 ROUNDS_BETWEEN = 2
+CONTINUE = "Continue."
+"""In the user's name, so that roles stay valid."""
 RUBRIC = {
     "unit_closed": "the present unit of work is finished",
     "facts_cited": "three to five facts that later work needs can be quoted",

@@ -16,6 +16,7 @@ from typing import Any
 
 from drsr.contracts import Tokenizer
 from drsr.errors import SettingsError
+from drsr.offline.evaluation.comparators.selfcompact import CONTINUE
 from drsr.offline.evaluation.harness.agent import Answer
 from drsr.offline.evaluation.harness.prompt_cache import CHUNK, PromptCache
 from drsr.offline.evaluation.harness.sandbox_suite import sandbox_task
@@ -89,7 +90,8 @@ def visible_messages(request: Request, task: str) -> list[Json]:
             notes = "\n".join(filter(None, (before.strip(), behind.strip())))
             found.append({"role": "user", "content": task})
             found += [{"role": "assistant", "content": notes}] if notes else []
-        elif message.role == "user" and not task_seen:  # words that a method put in front of the task
+        elif message.role == "user" and (not task_seen or text == CONTINUE):
+            # Words that a method put there: no task, and no answer to a question.
             found.append({"role": "assistant", "content": text})
         elif message.role != "system":
             found += _plain(message, text)

@@ -3,7 +3,7 @@
     task-weighted   every task counts once, as in the paper's Full260
     equal-domain    the mean of the domains' means: every domain counts once, as in its Eval40
 
-A method is compared with the baseline on the tasks that both have. Intervals resample whole tasks, the same ones for
+A method is compared with the baseline on the tasks that both have and of which the baseline sent any token. Intervals resample whole tasks, the same ones for
 both. The change has the paper's sign: negative is a decrease.
 """
 
@@ -59,7 +59,7 @@ class MethodResult(NamedTuple):
     total: Mapping[Weighting, Metric]
     """T: input and output of the acting model and of the method's own, per task."""
     change: Mapping[Weighting, Metric] | None
-    """Of T, in percent; None where there is no baseline to compare with."""
+    """Of T, in percent; None where there is no baseline to compare with, or its endpoint refused everything."""
     tokens: Tokens
     direct: float
     """Removed from requests, per task."""
@@ -108,7 +108,8 @@ def by_domain(episodes: Sequence[Episode], bootstrap: Bootstrap) -> dict[str, li
 def _method(episodes: Sequence[Episode], base: Sequence[Episode], bootstrap: Bootstrap) -> MethodResult:
     table = _Tasks(episodes, bootstrap)
     totals = table.values(lambda episode: episode.tokens.total)
-    shared = {episode.task for episode in episodes} & {episode.task for episode in base}
+    read = {episode.task for episode in base if episode.tokens.total}  # of what the endpoint refused is no percentage
+    shared = {episode.task for episode in episodes} & read
     paired = _Tasks([episode for episode in episodes if episode.task in shared], bootstrap) if shared else None
     direct = table.mean(lambda episode: episode.tokens.direct_removal)
     return MethodResult(

@@ -12,6 +12,7 @@ from drsr.errors import SettingsError
 from drsr.history import read_history
 from drsr.offline.evaluation.comparators.baseline import Baseline
 from drsr.offline.evaluation.comparators.edits import with_section
+from drsr.offline.evaluation.comparators.selfcompact import CONTINUE
 from drsr.offline.evaluation.harness.context_dependent_agent import (
     NO_TASK,
     only_in_the_sandbox,
@@ -20,6 +21,7 @@ from drsr.offline.evaluation.harness.context_dependent_agent import (
 from drsr.offline.evaluation.harness.episode import ANSWERED, OUT_OF_STEPS, run_episode
 from drsr.offline.evaluation.harness.sandbox_suite import SandboxSuite, sandbox_task
 from drsr.offline.sandbox.recorder import run_task
+from drsr.offline.sandbox.visible import user_replies
 from drsr.rendering import render, render_output
 from drsr.request import read_request
 from tests.offline.evaluation.harness.settings import BALANCE, ORDER, OnlyTheTask, quick_setting
@@ -136,6 +138,13 @@ def test_calls_results_and_thoughts_are_read() -> None:
     assert seen[2]["reasoning_content"] == "hm"
     assert seen[2]["tool_calls"][0]["function"] == {"name": "read", "arguments": arguments}
     assert seen[3] == {"role": "tool", "tool_call_id": "call_00_0", "content": "text"}
+
+
+def test_words_that_a_method_puts_in_the_users_mouth_are_no_answer() -> None:
+    body = [{"role": "user", "content": "the task"}, {"role": "assistant", "content": "a summary"}]
+    spoken = [{"role": "user", "content": words} for words in (CONTINUE, "Yes, do it.")]
+    seen = visible_messages(read_request([*body, *spoken], protocol="openai"), "the task")
+    assert user_replies(seen) == ["Yes, do it."]
 
 
 def test_it_has_no_plan_for_other_suites() -> None:

@@ -81,6 +81,16 @@ def test_only_shared_tasks_are_compared() -> None:
     assert (alone.change, alone.decomposition) == (None, None)
 
 
+def test_what_the_endpoint_refused_from_the_start_is_compared_with_nothing() -> None:
+    refused = [
+        episode("d", "web", method, sent=(Sent(0, 0, 0, 0, 0, 0, 0),), reward=0.0) for method in ("baseline", "short")
+    ]
+    short, before = found([*EPISODES, *refused])["short"], found(EPISODES)["short"]
+    assert (short.change or {})["tasks"].value == (before.change or {})["tasks"].value
+    assert (short.tasks, short.failed) == (4, 2)
+    assert found(refused)["short"].change is None
+
+
 def test_several_seeds_of_a_task_count_as_one_task() -> None:
     more = [
         *EPISODES,
