@@ -3,8 +3,8 @@
     task-weighted   every task counts once, as in the paper's Full260
     equal-domain    the mean of the domains' means: every domain counts once, as in its Eval40
 
-A method is compared with the baseline on the tasks that both have and of which the baseline sent any token. Intervals resample whole tasks, the same ones for
-both. The change has the paper's sign: negative is a decrease.
+A method is compared with the baseline on the tasks that both have and for which the baseline took any token. Intervals
+resample whole tasks, the same ones for both. The change has the paper's sign: negative is a decrease.
 """
 
 from __future__ import annotations
