@@ -158,6 +158,7 @@ def describe(subject: AuditSubject) -> dict[str, str]:
                 "feature layout": numbers.layout_hash,
             }
         about["calibration"] = subject.calibration.calibration_key
+        about["its mode"] = subject.calibration.mode
         about["training run"] = subject.run.run_key
         about["scorer weights"] = subject.run.weights
         about["labeler"] = subject.labeler.name

@@ -58,6 +58,12 @@ class Order(NamedTuple):
     backbone: str | None = None
     """Another name for the same language model."""
     device: str = "cpu"
+    certified: bool = False
+    """Where nothing is published yet: audit the latest certified calibration, and not the latest plain one."""
+
+    @property
+    def mode(self) -> str:
+        return "certified" if self.certified else "plain"
 
 
 class ShippedLineage(NamedTuple):
@@ -90,9 +96,16 @@ class AuditSubject:
         with catalog.reading() as connection:
             released = latest_releases(connection, 1)
             calibrated = latest_calibrations(connection, 1)
+            of_mode = latest_calibrations(connection, 1, order.mode)
         if not calibrated:
             raise ScorerNotTrained("nothing is calibrated yet, so there is nothing to audit", hint="drsr calibrate")
         self._latest = released[0] if released else None
+        self._unpublished = of_mode[0] if of_mode else None
+        if not self.has_policy and self._unpublished is None:
+            raise ScorerNotTrained(
+                f"nothing is published yet, and nothing is calibrated in the {order.mode} mode",
+                hint="drsr audit" if order.certified else "drsr audit --certified",
+            )
         if self.has_policy:
             try:
                 _ = self.policy
@@ -103,7 +116,7 @@ class AuditSubject:
 
     @property
     def has_policy(self) -> bool:
-        """False: nothing is published yet, and the latest calibration is audited."""
+        """False: nothing is published yet, and the latest calibration of a mode is audited: what would be next."""
         return self.candidate is not None or self.order.policy is not None or self._latest is not None
 
     @property
@@ -113,7 +126,7 @@ class AuditSubject:
             return self.candidate.file_name
         if self.order.policy is not None:
             return Path(self.order.policy).name
-        return self._latest.file_name if self._latest is not None else "the latest calibration"
+        return self._latest.file_name if self._latest is not None else f"the latest {self.order.mode} calibration"
 
     @property
     def wheel(self) -> bytes | None:
@@ -142,7 +155,7 @@ class AuditSubject:
 
     @property
     def calibration(self) -> CalibrationRecord:
-        """The catalog's row of the calibration that the policy names; without a policy the latest."""
+        """The catalog's row of the calibration that the policy names; without a policy the latest of its mode."""
         return self._once("calibration", self._find_calibration)
 
     @property
@@ -231,10 +244,11 @@ class AuditSubject:
             raise PolicyCorrupt(what, where=self.named, hint="get the wheel again from whoever published it") from None
 
     def _find_calibration(self) -> CalibrationRecord:
+        if not self.has_policy:
+            assert self._unpublished is not None  # or there is no subject
+            return self._unpublished
+        key = str(self.policy.numbers.calibration.get("key"))
         with self.catalog.reading() as connection:
-            if not self.has_policy:
-                return latest_calibrations(connection, 1)[0]
-            key = str(self.policy.numbers.calibration.get("key"))
             found = find_calibration(connection, key)
         if found is None:
             raise CatalogError(

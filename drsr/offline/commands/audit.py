@@ -30,7 +30,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--policy", metavar="WHEEL", help="a wheel, a folder or an installed package (default: the latest release)"
+        "--policy",
+        metavar="WHEEL",
+        help="a wheel, a folder or an installed package (default: the latest release; where nothing is published yet, "
+        "the latest drsr calibrate, or with --certified the latest drsr calibrate --certified)",
+    )
+    parser.add_argument(
+        "--certified", action="store_true", help="where nothing is published yet: the latest certified calibration"
     )
     parser.add_argument(
         "--sample",
@@ -68,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         check_writable(options.html)
     settings = load_settings()
-    order = Order(options.policy, options.sample, options.seed, options.backbone, settings.device)
+    order = Order(options.policy, options.sample, options.seed, options.backbone, settings.device, options.certified)
     with open_catalog(settings.catalog_url) as catalog, progress("audit", "items") as report:
         subject = AuditSubject(catalog, ArtifactStore(settings.artifact_root), order)
         audit = run_audit(subject, progress=lambda check, done, total: report(done, total or None, check.name))

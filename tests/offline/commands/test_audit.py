@@ -7,14 +7,20 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drsr.cli import main
+from drsr.errors import ScorerNotTrained
 from drsr.offline.audit import data_rules
 from drsr.offline.audit.data_rules import CRITICAL_RULES
 from drsr.offline.audit.running import CHECKS
+from drsr.offline.audit.subject import AuditSubject, Order
+from drsr.offline.calibrate import calibrate
+from drsr.offline.train import read_inputs
 from tests.offline.audit.published import PublishedPipeline, by_hand
+from tests.offline.small_pipeline import quick_params
 from tests.tiny_models import build_tiny
 
 Run = Callable[..., int]
@@ -83,8 +89,28 @@ def test_without_a_release_the_latest_calibration_is_audited(
     monkeypatch.setattr("drsr.offline.audit.running.CHECKS", tuple(c for c in CHECKS if c is not data_rules.CHECK))
     assert run() == 0
     said = capsys.readouterr().out
-    assert "audited: the latest calibration" in said
+    assert "audited: the latest plain calibration" in said
     assert "nothing is published yet" in said
+
+
+def test_which_calibration_is_audited(release: PublishedPipeline) -> None:
+    """The released policy's; else the latest of the mode that is asked for, whatever else was tried since."""
+    pipeline = release.pipeline
+
+    def key(**order: Any) -> str:
+        return AuditSubject(pipeline.catalog, pipeline.artifacts, Order(**order)).calibration.calibration_key
+
+    plain = pipeline.calibration.calibration_key
+    inputs = read_inputs(pipeline.catalog, pipeline.artifacts, "default", "default", "calibrate")
+    tried = calibrate(pipeline.catalog, pipeline.artifacts, inputs, quick_params(), certified=True).record
+    assert (tried.mode, key(), key(certified=True)) == ("certified", plain, plain)
+    by_hand(pipeline, "DELETE FROM policy_release")
+    assert (key(), key(certified=True)) == (plain, tried.calibration_key)
+    by_hand(pipeline, "DELETE FROM calibration_run WHERE mode = 'plain'")
+    assert key(certified=True) == tried.calibration_key
+    with pytest.raises(ScorerNotTrained, match="nothing is calibrated in the plain mode") as refusal:
+        key()
+    assert "drsr audit --certified" in str(refusal.value)
 
 
 def test_what_cannot_be_audited(
