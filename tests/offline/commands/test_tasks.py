@@ -53,7 +53,9 @@ def test_two_tasks_with_three_methods(drsr: Drsr, manifest: str, tmp_path: Path)
     assert [(row["task"], row["method"]) for row in rows] == [(t.id, m) for t in (BALANCE, ORDER) for m in methods]
     assert all(row["reward"] == 1.0 for row in rows if row["method"] == "baseline")
     tables = sorted(path.name for path in results.with_suffix("").iterdir())
-    kinds = [f"{name}.{kind}" for name in ("task_tokens", "tasks", "tasks_by_domain") for kind in ("csv", "md")]
+    kinds = [
+        f"{name}.{kind}" for name in ("task_paths", "task_tokens", "tasks", "tasks_by_domain") for kind in ("csv", "md")
+    ]
     assert tables == sorted([*kinds, "results.json"])
     before = results.read_bytes()
     found = drsr("evaluate", "--tasks", manifest, *METHODS, *QUICK, "--json").json

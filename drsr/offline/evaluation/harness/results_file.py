@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.evaluation.harness.episode import Episode
@@ -58,12 +59,26 @@ def key_of(episode: Episode) -> Key:
     return (episode.task, episode.method, episode.version, episode.seed)
 
 
-def read_results(path: Path) -> tuple[Json, list[Episode]]:
-    """What a file's results depend on, and the results."""
-    found = _read(path) if path.exists() else (None, [], 0)
-    if found[0] is None:
+class TaskResults(NamedTuple):
+    """A file's results."""
+
+    about: Json
+    """What they depend on."""
+    episodes: list[Episode]
+
+
+def read_results(path: Path) -> TaskResults:
+    """What a file has, in the order in which it was run."""
+    about, episodes, _ = _read(path) if path.exists() else (None, [], 0)
+    if about is None:
         raise InputError("there are no results here", where=str(path), hint="drsr evaluate --tasks makes them")
-    return found[0], found[1]
+    return TaskResults(about, episodes)
+
+
+def latest_fits(episodes: Sequence[Episode]) -> list[Episode]:
+    """Without results of earlier fits of a method: the mean of two policies is no policy's."""
+    latest = {episode.method: episode.version for episode in episodes}
+    return [episode for episode in episodes if episode.version == latest[episode.method]]
 
 
 def _read(path: Path) -> tuple[Json | None, list[Episode], int]:

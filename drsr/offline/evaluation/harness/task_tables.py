@@ -1,4 +1,4 @@
-"""A run of tasks as tables: reward and tokens, what the tokens are made of, and the same by domain."""
+"""A run of tasks as tables: reward and tokens, what the tokens are made of, how the tasks went, and by domain."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ NOTICE = {
     "counts come from a model of a prompt cache. Methods that write summaries are as good as who writes them.",
 }
 OTHER: Mapping[Weighting, Weighting] = {"tasks": "domains", "domains": "tasks"}
+OURS_NAME = "drsr"
 _SPOKEN: Mapping[Weighting, str] = {"tasks": "task-weighted", "domains": "equal-domain"}
 
 
@@ -41,7 +42,7 @@ def task_tables(
 ) -> list[Analysis]:
     """The tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
     found = summarise(episodes, bootstrap)
-    tables = [_results(about, found, drawn=drawn), _components(found)]
+    tables = [_results(about, found, drawn=drawn), _components(found), _paths(found)]
     domains = by_domain(episodes, bootstrap)
     return [*tables, _by_domain(domains)] if len(domains) > 1 else tables
 
@@ -73,25 +74,23 @@ def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: 
     paper = references(about["manifest"])
     of = "Full260" if about["manifest"] == "full260" else "Eval40"
 
-    def cells(one: MethodResult) -> tuple[Cell, ...]:
+    numbered = list(enumerate(found, start=1))
+
+    def cells(number: int, one: MethodResult) -> tuple[Cell, ...]:
         reference = paper.get(one.method)
         return (
-            *(one.title, one.trained, one.tasks, cell(one.reward[first]), cell(one.reward[second])),
+            *(number, one.title, one.tasks, cell(one.reward[first]), cell(one.reward[second])),
             *(round(one.total[first].value), _percent(one, first), _percent(one, second)),
-            *(round(one.requests, 2), round(one.repeated_calls, 2), one.failed, one.out_of_steps),
-            *(one.invalid, one.fell_back, one.lost_task),
             *((reference.reward, reference.change) if reference else (None, None)),
         )
 
     def draw(axes: Axes) -> None:
-        for one in found:
-            if one.change is None:
-                continue
-            ours = one.method.startswith("drsr")
-            x, y = one.change[first].value, one.reward[first].value
-            axes.plot([x], [y], "D" if ours else "o", color=PAPER if ours else OURS, markersize=5)
-            place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 6}
-            axes.annotate(one.title, (x, y), **place)  # type: ignore[arg-type]
+        for place, methods in _places(numbered, first).items():
+            ours = any(one.method == OURS_NAME for _, one in methods)
+            axes.plot(*([value] for value in place), "D" if ours else "o", color=PAPER if ours else OURS, markersize=5)
+            label = ", ".join(str(number) for number, _ in methods) + (" DRSR" if ours else "")
+            axes.annotate(label, place, xytext=(4, 4), textcoords="offset points", fontsize=6.5)
+        axes.margins(x=0.1, y=0.1)
         axes.set(xlabel="change of tokens against the baseline, %", ylabel="reward")
 
     return Analysis(
@@ -100,14 +99,48 @@ def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: 
         f"{notice(about)} Reward and change are {_SPOKEN[first]}, and {_SPOKEN[second]} beside it; 95 % intervals in "
         "brackets resample whole tasks. Tokens are input and output of the acting model and of the method's own, per "
         f"task; a negative change is a decrease. The last two columns are {paper_tables.SOURCE} for {of}, with "
-        "another agent and other tasks. Left and high is good.",
+        "another agent and other tasks." + (" In the figure left and high is good." if drawn else ""),
         (
-            *("method", "trained", "tasks", "reward", f"{_SPOKEN[second]} reward", "tokens", "change %"),
-            *(f"{_SPOKEN[second]} change %", "requests", "calls repeated", "failed", "out of steps", "invalid"),
-            *("fell back", "task lost", f"paper's reward ({of})", f"paper's change % ({of})"),
+            *("no", "method", "tasks", "reward", f"{_SPOKEN[second]} reward", "tokens", "change %"),
+            *(f"{_SPOKEN[second]} change %", f"paper's reward ({of})", f"paper's change % ({of})"),
         ),
-        tuple(cells(one) for one in found),
+        tuple(cells(number, one) for number, one in numbered),
         figure(draw, width=7.5, height=4.2) if drawn else b"",
+    )
+
+
+def _places(
+    numbered: Sequence[tuple[int, MethodResult]], weighting: Weighting
+) -> dict[tuple[float, float], list[tuple[int, MethodResult]]]:
+    """Methods by change and reward: those at one place are one point of the figure."""
+    places: dict[tuple[float, float], list[tuple[int, MethodResult]]] = {}
+    for number, one in numbered:
+        if one.change is not None:
+            place = (round(one.change[weighting].value, 6), round(one.reward[weighting].value, 6))
+            places.setdefault(place, []).append((number, one))
+    return places
+
+
+def _paths(found: Sequence[MethodResult]) -> Analysis:
+    return Analysis(
+        "task_paths",
+        "How the tasks went",
+        "Requests, and calls with the tool and arguments of an earlier one, are means over tasks; the others are "
+        "numbers of tasks (failed: reward 0; out of steps) and of requests. Invalid are rewrites that broke the "
+        "protocol: they were not sent, the request went on as it was; that, and any other failure, is falling back. "
+        "Task lost: the user's task was no longer there as it was put.",
+        (
+            *("no", "method", "trained", "requests", "calls repeated", "failed", "out of steps", "invalid"),
+            *("fell back", "task lost"),
+        ),
+        tuple(
+            (
+                *(number, one.title, one.trained, round(one.requests, 2), round(one.repeated_calls, 2), one.failed),
+                *(one.out_of_steps, one.invalid, one.fell_back, one.lost_task),
+            )
+            for number, one in enumerate(found, start=1)
+        ),
+        b"",
     )
 
 

@@ -17,7 +17,7 @@ from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 from drsr.offline.evaluation.harness import runs
 from drsr.offline.evaluation.harness.bundled_manifests import bundled_manifest
 from drsr.offline.evaluation.harness.episode import Episode, run_episode
-from drsr.offline.evaluation.harness.results_file import ResultsFile, read_results
+from drsr.offline.evaluation.harness.results_file import ResultsFile, latest_fits, read_results
 from drsr.offline.evaluation.harness.runs import about_run, run_tasks, version_of
 from drsr.scripted_policy import scripted_policy
 from tests.offline.evaluation.harness.settings import BALANCE, ORDER, OnlyTheTask, quick_setting
@@ -108,7 +108,9 @@ def test_another_seed_and_another_fit_are_other_rows(finished: tuple[bytes, list
     second = run_tasks([BALANCE], other, quick_setting(), ResultsFile(path, ABOUT), silent)
     assert first[0].version != second[0].version
     assert first[0].tokens.direct_removal > second[0].tokens.direct_removal == 0
-    assert len(ResultsFile(path, ABOUT).episodes) == 6 + 1 + 2
+    every = ResultsFile(path, ABOUT).episodes
+    assert len(every) == 6 + 1 + 2
+    assert latest_fits(every) == [*every[:7], second[0]]
 
 
 def test_versions_go_by_what_was_fitted() -> None:

@@ -18,13 +18,16 @@ ABOUT = {
 
 
 def test_the_tables() -> None:
-    results, tokens, domains = task_tables(ABOUT, EPISODES, Bootstrap(replicates=50), drawn=True)
-    assert [table.name for table in (results, tokens, domains)] == ["tasks", "task_tokens", "tasks_by_domain"]
+    results, tokens, paths, domains = task_tables(ABOUT, EPISODES, Bootstrap(replicates=50), drawn=True)
+    names = [table.name for table in (results, tokens, paths, domains)]
+    assert names == ["tasks", "task_tokens", "task_paths", "tasks_by_domain"]
     rows = list(csv.DictReader(io.StringIO(results.to_csv())))
     assert [row["method"] for row in rows] == ["Baseline", "Short"]
     assert rows[1]["change %"].startswith("-33.3 [")
     assert rows[1]["equal-domain change %"].startswith("-40.0 [")
-    assert (rows[1]["tokens"], rows[1]["failed"], rows[1]["out of steps"]) == ("200", "1", "1")
+    assert (rows[1]["no"], rows[1]["tokens"]) == ("2", "200")
+    path = list(csv.DictReader(io.StringIO(paths.to_csv())))[1]
+    assert (path["method"], path["failed"], path["out of steps"], path["requests"]) == ("Short", "1", "1", "1.0")
     assert (rows[0]["paper's reward (Eval40)"], rows[1]["paper's reward (Eval40)"]) == ("0.675", "")
     parts = list(csv.DictReader(io.StringIO(tokens.to_csv())))[1]
     assert (parts["total"], parts["direct removal"], parts["saved"], parts["residual"]) == ("200", "127", "100", "-27")
