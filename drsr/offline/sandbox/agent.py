@@ -184,7 +184,7 @@ class Mind:
         """A fact that cannot be read from what is left of an output is not there."""
         try:
             return fact.find(self)
-        except (IndexError, KeyError, ValueError):
+        except (AttributeError, LookupError, StopIteration, TypeError, ValueError):
             return None
 
     def _filled(self, text: str | None, facts: dict[str, Fact[Any] | str]) -> str | None:

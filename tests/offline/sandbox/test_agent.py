@@ -103,6 +103,22 @@ def test_a_masked_output_is_fetched_again() -> None:
     assert json.loads(wrote["tool_calls"][0]["function"]["arguments"]) == {"path": "b.txt", "text": "42"}
 
 
+@pytest.mark.parametrize("fault", [IndexError, KeyError, StopIteration, TypeError, ValueError])
+def test_an_output_that_can_no_longer_be_read_is_fetched_again(fault: type[Exception]) -> None:
+    def find(mind: Mind) -> str | None:
+        if mind.output("look") == "[...]":
+            raise fault
+        return mind.search(r"code (\d+)")
+
+    def plan(dice: Random) -> list[Move]:
+        return [look, ask, Move("answer", lambda m: m.tell("It is {code}.", code=Fact("look", find)))]
+
+    messages = _then(_then(_task(), output="code 42"), reply="Yes.")
+    assert next_message(messages, plan)["content"] == "It is 42."
+    messages[3] = {**messages[3], "content": "[...]"}
+    assert next_message(messages, plan)["content"] in FETCHING_AGAIN
+
+
 def test_a_summary_that_repeats_a_call_tells_where_the_agent_stands() -> None:
     summary = 'call read: {"path": "a.txt"} gave code 42'
     messages = [*_task(), {"role": "assistant", "content": summary}]
