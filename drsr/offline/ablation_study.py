@@ -16,8 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.errors import FrameError
-from drsr.offline.ablations import ABLATIONS, FULL, MISMATCH_SEED, Ablation, mismatch_states, prepare_frame
-from drsr.offline.calibration import calibrate
+from drsr.offline.ablation_points import AblationPoint, ablation_point
+from drsr.offline.ablations import (
+    ABLATIONS,
+    FULL,
+    MISMATCH_SEED,
+    Ablation,
+    mismatch_states,
+    prepare_frame,
+    trained_as,
+)
 from drsr.offline.examples import ExampleFrame, TrainingFrame
 from drsr.offline.metrics import (
     Bootstrap,
@@ -204,32 +212,15 @@ def _matching(given: StudyInputs, judge: _Judge, rows: Mapping[str, ScorerRow]) 
 
 
 def _policy(given: StudyInputs, scored: Mapping[str, ScoredSets[ExampleFrame]], ablation: Ablation) -> list[PolicyRow]:
-    """The configuration's own operating point, from validation; without abstention there is none to choose."""
-    source = ablation.name if ablation.abstains else FULL.name
-    if source not in scored:
+    if trained_as(ablation).name not in scored:
         return []
-    params = given.calibrate
-    if not ablation.abstains:
-        rule = SelectionRule(max(params.max_cardinalities), params.removal_cap, float("inf"))
-        return [_policy_row(given, scored[source], ablation.name, rule, 0.0, abstains_always=False)]
-    validation = prepare_frame(given.validation, ablation, given.column_groups)
-    found = calibrate(score_frame(given.ensembles[source], validation), params)
-    coefficient = 0.0 if found.chosen is None else found.chosen.uncertainty_coefficient
-    rule = found.rule(params)
-    return [_policy_row(given, scored[source], ablation.name, rule, coefficient, abstains_always=found.abstains_always)]
+    point = ablation_point(ablation, given.ensembles, given.validation, given.column_groups, given.calibrate)
+    return [_policy_row(given, scored[trained_as(ablation).name], ablation.name, point)]
 
 
-def _policy_row(
-    given: StudyInputs,
-    scored: ScoredSets[ExampleFrame],
-    name: str,
-    rule: SelectionRule,
-    coefficient: float,
-    *,
-    abstains_always: bool,
-) -> PolicyRow:
-    frame = given.examples
-    path = selection_path(scored, rule.max_cardinality, coefficient, rule.removal_cap)
+def _policy_row(given: StudyInputs, scored: ScoredSets[ExampleFrame], name: str, point: AblationPoint) -> PolicyRow:
+    frame, rule = given.examples, point.rule
+    path = selection_path(scored, rule.max_cardinality, point.uncertainty_coefficient, rule.removal_cap)
     chosen = path.at(rule.risk_threshold)
     pruned = chosen >= 0
     row = chosen[pruned]
@@ -253,4 +244,4 @@ def _policy_row(
             ("mean removal", "all states", removal, states),
         )
     ]
-    return PolicyRow(name, rule, coefficient, abstains_always, PolicyMetrics(*metrics))
+    return PolicyRow(name, *point, PolicyMetrics(*metrics))

@@ -27,6 +27,7 @@ from drsr.offline.params import Params
 from drsr.offline.splits import Split
 from drsr.offline.study_json import study_json
 from drsr.offline.train import Progress, Trained, TrainingInputs, check_configuration, load_trained, read_inputs, train
+from drsr.scorer.ensemble import Ensemble
 
 _KEPT = "evaluation"
 """Under which name a run's counts have the key of what was kept."""
@@ -48,6 +49,39 @@ class Evaluated(NamedTuple):
         }
 
 
+class TrainedAblations(NamedTuple):
+    """Scorers of every configuration that the examples allow."""
+
+    inputs: TrainingInputs
+    scorers: list[Trained]
+    missing: list[Missing]
+
+    def ensembles(self, artifacts: ArtifactStore) -> dict[str, Ensemble]:
+        """By configuration; one that only selects otherwise has none of its own."""
+        return {result.record.ablation: load_trained(artifacts, result.record) for result in self.scorers}
+
+
+def train_ablations(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    params: Params,
+    *,
+    view: str,
+    labeler: str,
+    checkpoints: Path,
+    configurations: Sequence[Ablation] | None = None,
+    workers: int = 2,
+    progress: Progress = lambda ablation, evaluations: None,
+) -> TrainedAblations:
+    """Train what is not trained yet; `configurations` leaves all others out, the full one must be among them."""
+    inputs = read_inputs(catalog, artifacts, view, labeler, "train")
+    wanted, missing = _possible(inputs, [*ABLATIONS.values()] if configurations is None else configurations)
+    scorers = train(
+        catalog, artifacts, inputs, params.train, wanted, checkpoints=checkpoints, workers=workers, progress=progress
+    )
+    return TrainedAblations(inputs, scorers, missing)
+
+
 def evaluate_ablations(
     catalog: Catalog,
     artifacts: ArtifactStore,
@@ -66,10 +100,16 @@ def evaluate_ablations(
 
     `configurations` leaves all others out; the full one must be among them.
     """
-    inputs = read_inputs(catalog, artifacts, view, labeler, "train")
-    wanted, missing = _possible(inputs, [*ABLATIONS.values()] if configurations is None else configurations)
-    scorers = train(
-        catalog, artifacts, inputs, params.train, wanted, checkpoints=checkpoints, workers=workers, progress=progress
+    trained = train_ablations(
+        catalog,
+        artifacts,
+        params,
+        view=view,
+        labeler=labeler,
+        checkpoints=checkpoints,
+        configurations=configurations,
+        workers=workers,
+        progress=progress,
     )
     with catalog.writing() as connection:
         run_id = start_run(connection, "evaluate", f"ablations on {split}", drsr.__version__)
@@ -79,15 +119,15 @@ def evaluate_ablations(
         StudyInputs(
             examples=examples,
             validation=validation,
-            ensembles={result.record.ablation: load_trained(artifacts, result.record) for result in scorers},
-            missing=missing,
-            column_groups=inputs.column_groups,
+            ensembles=trained.ensembles(artifacts),
+            missing=trained.missing,
+            column_groups=trained.inputs.column_groups,
             meaningful_gap=params.train.meaningful_gap,
             calibrate=params.calibrate,
             bootstrap=bootstrap,
         )
     )
-    evaluated = Evaluated(found, scorers, frame_hash(examples))
+    evaluated = Evaluated(found, trained.scorers, frame_hash(examples))
     kept = artifacts.put(orjson.dumps(evaluated.to_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
     with catalog.writing() as connection:
         finish_run(connection, run_id, {"scorers": len(found.scorers), "sets": found.sets, _KEPT: kept})

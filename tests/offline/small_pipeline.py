@@ -10,13 +10,15 @@ Harms that are drawn mean nothing; all else is as a data team would have it.
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import yaml
 from sqlalchemy import select
 
 from drsr.backbone.catalogue import load_backbone
@@ -86,6 +88,12 @@ def quick_params(**calibrate: Any) -> Params:
         train=replace(found.train, max_epochs=EPOCHS, seeds=(11, 29)),
         calibrate=replace(found.calibrate, **loose),
     )
+
+
+def write_params(folder: Path) -> None:
+    """The same as the file that commands read."""
+    found = asdict(quick_params())
+    (folder / "params.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(found))))  # tuples become lists
 
 
 def run_stages(

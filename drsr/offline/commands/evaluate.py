@@ -23,7 +23,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="judge scorer, ablations and singleton rules on the test split",
         description="Judges the scorer and its policy beside singleton rules on the test split: metrics with intervals "
         "that resample whole tasks. With --ablations every ablation and control too; those that are not trained "
-        "yet are trained first. Example: drsr evaluate --ablations --json",
+        "yet are trained first. With --replay every comparator rewrites the recorded decisions instead; DRSR's "
+        "ablations join with --ablations. Example: drsr evaluate --replay --ablations --policy WHEEL",
     )
     parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")
     parser.add_argument(
@@ -49,8 +50,6 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.scorer_evaluation import evaluate_ablations
     from drsr.settings import load_settings
 
-    if options.ablations and options.replay:
-        raise SettingsError("--ablations and --replay are two evaluations", hint="run one after the other")
     for name in ("replicates", "workers"):
         if getattr(options, name) < 1:
             raise SettingsError(f"--{name} must be at least 1, not {getattr(options, name)}")

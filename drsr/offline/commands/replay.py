@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
     from drsr.offline.evaluation.comparators.contract import Comparator
+    from drsr.offline.evaluation.recorded_runs import Measuring
     from drsr.offline.evaluation.replay import Replayed
+    from drsr.offline.evaluation.replay_file import MethodNote
     from drsr.offline.evaluation.replay_summary import MethodSummary
     from drsr.offline.evaluation.summariser import Summariser
     from drsr.policy import Policy
@@ -68,7 +70,16 @@ def run(options: argparse.Namespace) -> int:
     policy = load_policy(options.policy, backbone=tools.backbone) if options.policy else None
     with open_catalog(settings.catalog_url) as catalog:
         artifacts = ArtifactStore(settings.artifact_root)
-        methods = _methods(options, tools.backbone, policy, catalog, artifacts)
+        found = _methods(options, tools, policy, catalog, artifacts)
+        about = {
+            "split": options.split,
+            "labeler": tools.identity._asdict(),
+            "summariser": summariser.name,
+            "window": options.window,
+            "policy": policy.identity if policy else None,
+            "ablations": found.ablations,
+        }
+        file = ReplayFile(options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl", about)
         rows = open_runs(
             catalog,
             tools,
@@ -78,29 +89,17 @@ def run(options: argparse.Namespace) -> int:
             source=options.source,
             limit=options.limit,
         )
-        path = options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
-        file = ReplayFile(path, _about(options, tools.identity._asdict(), summariser, policy))
+        file.describe(found.notes)
         with progress("replay", "trajectories") as report:
             for done, recorded in enumerate(load_runs(catalog, artifacts, rows, tools)):
                 report(done, len(rows))
-                missing = file.missing([row.state_key for row in recorded.states], methods)
-                file.add(replay(recorded, {name: methods[name] for name in missing}, summariser, tools.scorer))
+                missing = file.missing([row.state_key for row in recorded.states], found.methods)
+                file.add(replay(recorded, {name: found.methods[name] for name in missing}, summariser, tools.scorer))
     names = {row.name for row in rows}
-    shown = [row for row in file.rows if row.run in names and row.method in methods]
-    print(_json(shown, options.replicates) if options.json else text(shown, options.replicates))
+    shown = [row for row in file.rows if row.run in names and row.method in found.methods]
+    left_out = {note.name: note.left_out for note in found.notes if note.left_out}
+    print(_json(shown, left_out, options.replicates) if options.json else text(shown, left_out, options.replicates))
     return 0
-
-
-def _about(
-    options: argparse.Namespace, labeler: Mapping[str, Any], summariser: Summariser, policy: Policy | None
-) -> dict[str, Any]:
-    return {
-        "split": options.split,
-        "labeler": dict(labeler),
-        "summariser": summariser.name,
-        "window": options.window,
-        "policy": policy.identity if policy else None,
-    }
 
 
 def summariser_of(
@@ -131,30 +130,80 @@ def summariser_of(
     )
 
 
+class _Methods(NamedTuple):
+    """What is replayed."""
+
+    methods: dict[str, Comparator]
+    notes: list[MethodNote]
+    """Of these, and why others are left out."""
+    ablations: str | None
+    """What the ablations' decisions depend on; None where there are none."""
+
+
 def _methods(
-    options: argparse.Namespace, backbone: Backbone, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
-) -> dict[str, Comparator]:
+    options: argparse.Namespace, tools: Measuring, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
+) -> _Methods:
     from drsr.errors import OneClassOnly, SettingsError
     from drsr.offline.evaluation.comparators.lre_training import fit_lre, train_requests
     from drsr.offline.evaluation.comparators.registry import comparators
     from drsr.offline.evaluation.comparators.token_counts import TokenCounts
+    from drsr.offline.evaluation.replay_file import MethodNote, note_of
 
+    tokenizer = tools.backbone.tokenizer
     try:
-        lre = fit_lre(train_requests(catalog, artifacts), TokenCounts(backbone.tokenizer, options.window))
+        lre = fit_lre(train_requests(catalog, artifacts), TokenCounts(tokenizer, options.window))
     except OneClassOnly:  # its row then says that it could not be trained
         lre = None
-    registry = comparators(backbone.tokenizer, window=options.window, lre=lre, policy=policy)
-    found = registry.available
-    if options.methods is None:
-        return found
-    wanted = [name.strip() for name in options.methods.split(",") if name.strip()]
-    unknown = [name for name in wanted if name not in found]
-    if unknown or not wanted:
-        raise SettingsError(f"no method is called {unknown[0] if unknown else ''!r}", hint=f"one of {', '.join(found)}")
-    return {name: found[name] for name in wanted}
+    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy)
+    found = dict(registry.available)
+    left_out = [MethodNote(row.name, row.title, left_out=row.reason) for row in registry.not_available.values()]
+    ablations = None
+    if options.ablations:
+        more, why_not, ablations = _ablations(options, tools, catalog, artifacts)
+        found |= more
+        left_out += why_not
+    if options.methods is not None:
+        wanted = [name.strip() for name in options.methods.split(",") if name.strip()]
+        for name in wanted or [""]:
+            if name not in found:
+                why = {note.name: note.left_out for note in left_out}.get(name)
+                what = f"no method is called {name!r}" if why is None else f"{name} cannot be replayed: {why}"
+                raise SettingsError(what, hint=f"one of {', '.join(found)}")
+        found, left_out = {name: found[name] for name in wanted}, []
+    return _Methods(found, [*map(note_of, found.values()), *left_out], ablations)
 
 
-def text(rows: Sequence[Replayed], replicates: int) -> str:
+def _ablations(
+    options: argparse.Namespace, tools: Measuring, catalog: Catalog, artifacts: ArtifactStore
+) -> tuple[Mapping[str, Comparator], list[MethodNote], str]:
+    from dataclasses import asdict
+
+    from drsr.backbone.cache_folder import cache_folder
+    from drsr.offline.catalog.trained import content_key
+    from drsr.offline.commands.train import training_progress
+    from drsr.offline.evaluation.ablation_methods import ablation_methods
+    from drsr.offline.evaluation.replay_file import MethodNote
+    from drsr.offline.params import load_params
+    from drsr.offline.scorer_evaluation import train_ablations
+
+    params, frames = load_params(), {"view": options.view, "labeler": options.labeler}
+    with training_progress(params.train.max_epochs) as progress:
+        trained = train_ablations(
+            catalog,
+            artifacts,
+            params,
+            checkpoints=cache_folder() / "training",
+            workers=options.workers,
+            progress=progress,
+            **frames,
+        )
+    rows = ablation_methods(catalog, artifacts, tools, trained, params.calibrate, split=options.split, **frames)
+    runs = sorted(scorer.record.run_key for scorer in trained.scorers)
+    key = content_key({"scorers": runs, "calibrate": asdict(params.calibrate)})
+    return rows.available, [MethodNote(name, name, left_out=why) for name, why in rows.missing.items()], key
+
+
+def text(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int) -> str:
     """Tables for people."""
     from drsr.offline.evaluation.replay_summary import by_domain, summarise
     from drsr.offline.evaluation.replay_tables import NOTICE
@@ -177,11 +226,13 @@ def text(rows: Sequence[Replayed], replicates: int) -> str:
         ]
         headers = ("domain", "method", "decisions", "removed", "harm", "unsafe", "of changed", "left alone")
         parts.append("by domain\n" + table(headers, cells))
+    if left_out:
+        parts.append("\n".join(f"left out: {name}: {why}" for name, why in left_out.items()))
     return "\n\n".join(parts)
 
 
 _HEADERS = (
-    *("method", "removed", "equal-domain", "harm", "unsafe", "equal-domain", "of changed", "left alone"),
+    *("method", "measured", "removed", "equal-domain", "harm", "unsafe", "equal-domain", "of changed", "left alone"),
     *("auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost"),
 )
 
@@ -191,6 +242,7 @@ def _cells(found: MethodSummary) -> list[object]:
 
     return [
         found.method,
+        f"{found.measured} of {found.decisions}",
         *cells([found.removal, found.removal_by_domain, found.harm, found.unsafe, found.unsafe_by_domain]),
         *cells([found.unsafe_of_changed, found.abstained]),
         round(found.auxiliary_tokens.value, 1),
@@ -206,7 +258,7 @@ def _numbers(found: MethodSummary) -> list[str]:
     return cells([found.removal, found.harm, found.unsafe, found.unsafe_of_changed, found.abstained])
 
 
-def _json(rows: Sequence[Replayed], replicates: int) -> str:
+def _json(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int) -> str:
     from drsr.offline.evaluation.replay_summary import by_domain, summarise
     from drsr.offline.evaluation.replay_tables import NOTICE
     from drsr.offline.metrics import Bootstrap
@@ -216,6 +268,7 @@ def _json(rows: Sequence[Replayed], replicates: int) -> str:
         "notice": NOTICE,
         "decisions": len({row.state_key for row in rows}),
         "methods": [found.to_json() for found in summarise(rows, bootstrap)],
+        "left_out": dict(left_out),
         "domains": {
             domain: [found.to_json() for found in summaries] for domain, summaries in by_domain(rows, bootstrap).items()
         },

@@ -39,7 +39,9 @@ def run(options: argparse.Namespace) -> int:
     from drsr.errors import SettingsError
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.evaluation.report import Asked, build_report
+    from drsr.offline.evaluation.output_folder import make_folder
+    from drsr.offline.evaluation.report import build_report
+    from drsr.offline.evaluation.report_inputs import Asked
     from drsr.offline.evaluation.report_page import write_report
     from drsr.offline.params import load_params
     from drsr.settings import load_settings
@@ -48,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
         if getattr(options, name) < least:
             raise SettingsError(f"--{name} must be at least {least}, not {getattr(options, name)}")
     settings, params = load_settings(), load_params()
+    make_folder(options.output)  # rather now than when everything is measured
     asked = Asked(
         options.view, options.labeler, options.split, cache_folder() / "training", options.replicates, options.workers
     )
@@ -71,9 +74,8 @@ def _measured(options: argparse.Namespace, settings: Settings, catalog: Catalog)
     from drsr.offline.evaluation.report import Measured
 
     path = options.replay or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
-    about, rows = read_replay(path) if options.replay or path.exists() else ({"summariser": "nobody"}, None)
-    steps = _steps(options, settings, catalog) if options.steps else None
-    return Measured(steps, rows, about["summariser"])
+    replay = read_replay(path) if options.replay or path.exists() else None
+    return Measured(_steps(options, settings, catalog) if options.steps else None, replay)
 
 
 def _steps(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> list[StepHarm]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, select
 
 import drsr
 from drsr.backbone.catalogue import load_backbone
@@ -26,7 +26,6 @@ from drsr.offline.frozen_rows import TrajectoryItem, load_states
 from drsr.offline.labels import LabelerIdentity, configured_identity, find_labeler
 from drsr.offline.splits import Split
 from drsr.offline.target_nll import TargetNll
-from drsr.offline.trajectories import Trajectory as Recorded
 from drsr.settings import Settings
 from drsr.view import Caps, caps_for
 
@@ -43,7 +42,8 @@ class RunRow(NamedTuple):
     external_id: str
     task: str | None
     domain: str | None
-    states: int
+    states: frozenset[int]
+    """Row numbers of its labelled states."""
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ def runs_of(
         *(Trajectory.external_id, Trajectory.task, Trajectory.domain),
     )
     query = (
-        select(*columns, func.count())
+        select(*columns, DecisionState.id)
         .join(Source, Source.id == Trajectory.source_id)
         .join(DecisionState, DecisionState.trajectory_id == Trajectory.id)
         .join(StateMeasurement, mine)
@@ -110,14 +110,16 @@ def runs_of(
             is_rule(DecisionState, freezing),
             StateMeasurement.outcome == "labelled",
         )
-        .group_by(*columns)
     )
     if source is not None:
         query = query.where(Source.name == source)
+    states: dict[tuple[Any, ...], set[int]] = {}
     with catalog.reading() as connection:
-        rows = [RunRow(*row) for row in connection.execute(query)]
-    if not rows:
+        for *run, state in connection.execute(query):
+            states.setdefault(tuple(run), set()).add(state)
+    if not states:
         raise FrameError("there are no labelled states", where=f"split {split}", hint="run drsr label first")
+    rows = [RunRow._make((*run, frozenset(ids))) for run, ids in states.items()]
     return sorted(rows, key=lambda row: (row.source, row.external_id))
 
 
@@ -128,7 +130,7 @@ def record_read(catalog: Catalog, view: RegisteredView, labeler_id: int, split: 
         "labeler_id": labeler_id,
         "split": split,
         "purpose": "evaluate",
-        "states": sum(row.states for row in rows),
+        "states": sum(len(row.states) for row in rows),
         "labels": 0,
         "excluded": 0,
         "code_version": drsr.__version__,
@@ -148,6 +150,6 @@ def load_runs(
     for row in rows:
         item = TrajectoryItem(row.id, row.blob, row.split, "")
         states = load_states(catalog, artifacts, item, tools.backbone.tokenizer, tools.caps, tools.freezing)
-        trajectory = Recorded.from_json(artifacts.get(row.blob))
+        labelled = [state for state in states if state.id in row.states]
         task = row.task or row.external_id
-        yield RecordedRun(row.name, f"{row.source}/{task}", row.domain or NO_DOMAIN, trajectory, states)
+        yield RecordedRun(row.name, f"{row.source}/{task}", row.domain or NO_DOMAIN, labelled)

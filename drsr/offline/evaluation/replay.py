@@ -4,6 +4,9 @@ A recorded decision is a state of the catalog: its request, and the output that 
 the request; the label engine, with the language model of the labels, measures how much less likely that output became.
 All contexts of a trajectory are scored in one walk.
 
+Removal, auxiliary tokens and time are of every decision; harm is measured where the language model reads the request
+and the rewrite as a whole.
+
 What this is not: task reward. The target is fixed, nobody acts on the rewritten request, and a method that writes
 summaries is judged by an output that never saw one.
 """
@@ -11,21 +14,19 @@ summaries is judged by an output that never saw one.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from drsr.contracts import Tokenizer
-from drsr.history import read_history
+from drsr.contracts import TokenIds, Tokenizer
 from drsr.offline.evaluation.checked import Checked, checked_rewrite
 from drsr.offline.evaluation.comparators.contract import Comparator
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.offline.frozen_rows import StateRow
 from drsr.offline.harm import HARM_TOLERANCE
 from drsr.offline.target_nll import Exclusion, ExclusionReason, Outcome, Pair, TargetNll
-from drsr.offline.trajectories import Trajectory
 from drsr.rendering import Rendering, render, render_output
-from drsr.request import Request, read_request
-from drsr.view import Caps, caps_for, find_view
+from drsr.request import Request
+from drsr.view import Caps, caps_for
 
 
 class RecordedRun(NamedTuple):
@@ -36,9 +37,8 @@ class RecordedRun(NamedTuple):
     task: str
     """What tasks are weighed by: the task's identity, or the run itself where the source knows none."""
     domain: str
-    trajectory: Trajectory
     states: Sequence[StateRow]
-    """In order of their decisions."""
+    """Those that are replayed, in order of their decisions. The latest request holds all earlier ones."""
 
 
 class Replayed(NamedTuple):
@@ -59,15 +59,18 @@ class Replayed(NamedTuple):
     """Tok(C) less the tokens of the rewrite, rendered whole. Negative where a method made the request longer."""
     changed: bool
     """False where the method left the request as it was, or fell back to it."""
-    intact_nll: float
+    intact_nll: float | None
     rewritten_nll: float | None
+    """None where the language model cannot read the request, or the rewrite, as a whole."""
     why_not_measured: str
     """Empty where it was measured."""
+    requests: int
+    """How many decisions the method was asked about since the one that was replayed before, this one included."""
     auxiliary_input_tokens: int
     auxiliary_output_tokens: int
-    """What the method's own model calls took since the decision that was replayed before."""
+    """What the method's own model calls took for all of these."""
     seconds: float
-    """Spent rewriting, since then; model calls included."""
+    """Spent rewriting all of these; model calls included."""
     violations: int
     """Rules of the protocol that the rewrite would have broken."""
     fell_back: bool
@@ -76,7 +79,9 @@ class Replayed(NamedTuple):
 
     @property
     def harm(self) -> float | None:
-        return None if self.rewritten_nll is None else self.rewritten_nll - self.intact_nll
+        if self.intact_nll is None or self.rewritten_nll is None:
+            return None
+        return self.rewritten_nll - self.intact_nll
 
     @property
     def unsafe(self) -> bool | None:
@@ -92,6 +97,7 @@ class _Rewritten(NamedTuple):
     trained: str
     checked: Checked
     rendering: Rendering
+    requests: int
     auxiliary_input: int
     auxiliary_output: int
     seconds: float
@@ -107,83 +113,85 @@ def replay(
     ]
     targets = [render_output(row.frozen.next_output, tokenizer) for row in run.states]
     pairs: list[Pair] = []
+    intact: list[int | Exclusion] = []
     for row, target in zip(run.states, targets, strict=True):
-        state = row.frozen.state
-        pairs.append(Pair(state.view.token_ids(state.rendering.token_ids), target))
+        intact.append(_asked(pairs, row.frozen.state.rendering, target, caps))
     places: list[int | Exclusion] = []
     for found in rewritten:
-        context = _context(found, tokenizer, caps)
-        if isinstance(context, Exclusion):
-            places.append(context)
-        elif not _changed(run, found):
-            places.append(found.state)
+        whole = intact[found.state]
+        if isinstance(whole, Exclusion) or not _changed(run, found):
+            places.append(whole)
         else:
-            places.append(len(pairs))
-            pairs.append(Pair(context, targets[found.state]))
+            places.append(_asked(pairs, found.rendering, targets[found.state], caps))
     nlls = scorer.score(pairs).nlls
-    rows = []
-    for found, place in zip(rewritten, places, strict=True):
-        intact = nlls[found.state]
-        if not isinstance(intact, Exclusion):  # without it there is nothing to compare with
-            rows.append(_row(run, found, intact, place if isinstance(place, Exclusion) else nlls[place]))
-    return rows
+
+    def outcome(place: int | Exclusion) -> Outcome:
+        return place if isinstance(place, Exclusion) else nlls[place]
+
+    return [
+        _row(run, found, outcome(intact[found.state]), outcome(place))
+        for found, place in zip(rewritten, places, strict=True)
+    ]
+
+
+def _asked(pairs: list[Pair], rendering: Rendering, target: TokenIds, caps: Caps) -> int | Exclusion:
+    """Where the answer will be. Only what fits as a whole is measured: of a request that is cut, a shorter rewrite
+    would show the model older history than the request itself did, and a summary of what it never saw."""
+    if len(rendering) > caps.context:
+        what = f"{len(rendering):,} tokens, and the language model reads {caps.context:,}"
+        return Exclusion(ExclusionReason.CONTEXT_TOO_LONG, what)
+    pairs.append(Pair(rendering.token_ids, target))
+    return len(pairs) - 1
 
 
 def _rewrite(
     run: RecordedRun, name: str, method: Comparator, summariser: Summariser, tokenizer: Tokenizer
 ) -> list[_Rewritten]:
-    """One method along one trajectory. What remembers nothing is asked at the replayed decisions only."""
-    whole = read_request(run.trajectory.request, protocol=run.trajectory.protocol, where=run.name)
+    """One method along one trajectory. One that remembers is asked at every decision from the first on, in order, as an
+    agent would; one that does not is asked at the replayed decisions only, where it says the same."""
     numbers = {row.frozen.decision: number for number, row in enumerate(run.states)}
     memory = method.begin()
-    last = max(numbers, default=-1)
     found: list[_Rewritten] = []
-    spent_in = spent_out = 0
+    requests = spent_in = spent_out = 0
     seconds = 0.0
-    for decision, message in enumerate(whole.messages[: last + 1]):
-        if message.role != "assistant" or (memory is None and decision not in numbers):
+    for decision, request in _requests(run):
+        if memory is None and decision not in numbers:
             continue
-        request = _request_of(run, numbers.get(decision), whole, decision)
         started = time.perf_counter()
         checked = checked_rewrite(method, request, memory, summariser)
         seconds += time.perf_counter() - started
+        requests += 1
         spent_in += checked.rewrite.auxiliary_input_tokens
         spent_out += checked.rewrite.auxiliary_output_tokens
         if decision in numbers:
             number = numbers[decision]
-            state = run.states[number].frozen.state
             same = checked.request is request
-            rendering = state.rendering if same else render(checked.request, tokenizer)
-            found.append(
-                _Rewritten(number, name, method.title, method.trained, checked, rendering, spent_in, spent_out, seconds)
-            )
-            spent_in, spent_out, seconds = 0, 0, 0.0
+            rendering = run.states[number].frozen.state.rendering if same else render(checked.request, tokenizer)
+            spent = (requests, spent_in, spent_out, seconds)
+            found.append(_Rewritten(number, name, method.title, method.trained, checked, rendering, *spent))
+            requests = spent_in = spent_out = 0
+            seconds = 0.0
     return found
 
 
-def _request_of(run: RecordedRun, number: int | None, whole: Request, decision: int) -> Request:
-    if number is not None:
-        return run.states[number].frozen.state.history.request
-    return whole.with_messages(whole.messages[:decision])
+def _requests(run: RecordedRun) -> Iterator[tuple[int, Request]]:
+    """Every decision up to the last that is replayed, with its request. Demonstrations are in the prefix: none of them
+    is a decision of this run."""
+    replayed = {row.frozen.decision: row.frozen.state.history.request for row in run.states}
+    last = run.states[-1].frozen.state.history
+    for decision in sorted(replayed.keys() | {step.message for step in last.steps}):
+        request = replayed.get(decision)
+        yield decision, last.request.with_messages(last.request.messages[:decision]) if request is None else request
 
 
 def _changed(run: RecordedRun, found: _Rewritten) -> bool:
     return found.checked.request is not run.states[found.state].frozen.state.history.request
 
 
-def _context(found: _Rewritten, tokenizer: Tokenizer, caps: Caps) -> Any:
-    """The tokens that the model reads of a rewrite: all, or the longest suffix that fits, as for every label."""
-    view = find_view(read_history(found.checked.request), found.rendering, len(tokenizer.lead), caps.context)
-    if view is None:
-        what = f"{len(found.rendering)} tokens, and not even its recent Steps fit {caps.context}"
-        return Exclusion(ExclusionReason.CONTEXT_TOO_LONG, what)
-    return view.token_ids(found.rendering.token_ids)
-
-
-def _row(run: RecordedRun, found: _Rewritten, intact: float, outcome: Outcome) -> Replayed:
+def _row(run: RecordedRun, found: _Rewritten, intact: Outcome, outcome: Outcome) -> Replayed:
     row = run.states[found.state]
     whole = len(row.frozen.state.rendering)
-    measured = not isinstance(outcome, Exclusion)
+    excluded = next((each for each in (intact, outcome) if isinstance(each, Exclusion)), None)
     return Replayed(
         run=run.name,
         task=run.task,
@@ -195,9 +203,10 @@ def _row(run: RecordedRun, found: _Rewritten, intact: float, outcome: Outcome) -
         request_tokens=whole,
         removed_tokens=whole - len(found.rendering),
         changed=_changed(run, found),
-        intact_nll=intact,
-        rewritten_nll=outcome if measured else None,  # type: ignore[arg-type]
-        why_not_measured="" if measured else f"{outcome.reason}: {outcome.detail}",  # type: ignore[union-attr]
+        intact_nll=None if isinstance(intact, Exclusion) else intact,
+        rewritten_nll=None if isinstance(outcome, Exclusion) else outcome,
+        why_not_measured="" if excluded is None else f"{excluded.reason}: {excluded.detail}",
+        requests=found.requests,
         auxiliary_input_tokens=found.auxiliary_input,
         auxiliary_output_tokens=found.auxiliary_output,
         seconds=found.seconds,

@@ -48,11 +48,12 @@ class MethodSummary(NamedTuple):
     abstained: Metric
     """Part of the decisions that were left as they were."""
     auxiliary_tokens: Metric
-    """Of the method's own model calls, in and out, per decision."""
+    """Of the method's own model calls, in and out, per decision that it was asked about."""
     net_removal: Metric
     """Part of the request that was removed, less auxiliary tokens."""
     milliseconds: float
-    """Median time to rewrite one request, model calls included."""
+    """Median time to rewrite one request, model calls included. Where a method is asked at decisions between, the mean
+    over those counts for each of them."""
     invalid: int
     """Rewrites that broke the protocol; the request went on unchanged."""
     fell_back: int
@@ -99,7 +100,7 @@ def _method(name: str, rows: Sequence[Replayed], bootstrap: Bootstrap) -> Method
         abstained=tasks("abstention", lambda row: float(not row.changed)),
         auxiliary_tokens=tasks("auxiliary tokens", _auxiliary),
         net_removal=tasks("net removal", lambda row: _removal(row) - _auxiliary(row) / row.request_tokens),
-        milliseconds=1000 * float(np.median([row.seconds for row in rows])),
+        milliseconds=1000 * float(np.median([row.seconds / row.requests for row in rows])),
         invalid=sum(row.violations > 0 for row in rows),
         fell_back=sum(row.fell_back for row in rows),
         lost_task=sum("task" in row.lost for row in rows),
@@ -164,7 +165,7 @@ def _removal(row: Replayed) -> float:
 
 
 def _auxiliary(row: Replayed) -> float:
-    return row.auxiliary_input_tokens + row.auxiliary_output_tokens
+    return (row.auxiliary_input_tokens + row.auxiliary_output_tokens) / row.requests
 
 
 def _harm(row: Replayed) -> float:

@@ -10,7 +10,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, shown
+from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section, shown
+from drsr.offline.evaluation.output_folder import make_folder
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""What a browser may load: nothing but what stands in the page."""
+_ABOUT = (
+    '<div><b>About this report</b><a href="#differences">What differs from the paper</a>'
+    '<a href="#facts">What the numbers come from</a><a href="#reproduce">To reproduce it</a></div>'
+)
 
 
 class Report(NamedTuple):
@@ -19,25 +27,31 @@ class Report(NamedTuple):
     title: str
     notice: str
     """What the numbers are not."""
-    facts: Mapping[str, str]
-    """Versions and hashes of what the numbers come from."""
+    sections: Sequence[Section]
     differences: Sequence[str]
     """What differs from the paper, and why: one sentence each."""
+    facts: Mapping[str, str]
+    """Versions and hashes of what the numbers come from."""
     commands: Sequence[str]
     """What reproduces it."""
-    analyses: Sequence[Analysis]
-    left_out: Mapping[str, str]
-    """Analyses that could not be made, with the reason."""
+
+    @property
+    def analyses(self) -> list[Analysis]:
+        return [found for section in self.sections for found in section.analyses]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """What could not be made, with the reason."""
+        return {name: why for section in self.sections for name, why in section.left_out.items()}
 
 
 def write_report(folder: Path, report: Report) -> Path:
     """Write `index.html` last, so that a page that is there is complete; gives its path."""
-    tables = folder / "tables"
-    tables.mkdir(parents=True, exist_ok=True)
+    tables, page = folder / "tables", folder / "index.html"
+    make_folder(tables)
     for analysis in report.analyses:
         _write(tables / f"{analysis.name}.csv", analysis.to_csv())
         _write(tables / f"{analysis.name}.md", analysis.to_markdown())
-    page = folder / "index.html"
     _write(page, html(report))
     return page
 
@@ -45,17 +59,16 @@ def write_report(folder: Path, report: Report) -> Path:
 def html(report: Report) -> str:
     """The page. Everything that comes from data is escaped; figures are our own."""
     style = files("drsr.offline.evaluation").joinpath("report_page.css").read_text(encoding="utf-8")
-    contents = "".join(f'<a href="#{found.name}">{escape(found.title)}</a>' for found in report.analyses)
-    left_out = [(name, why) for name, why in report.left_out.items()]
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<link rel="icon" href="data:,">',
         f"<title>{escape(report.title)}</title><style>{style}</style></head><body>",
         f'<h1>{escape(report.title)}</h1><p class="notice">{escape(report.notice)}</p>',
-        f"<nav>{contents}</nav>",
-        *(_section(found) for found in report.analyses),
-        _heading("left_out", "What is missing here") + _table(("analysis", "why"), left_out) if left_out else "",
+        f"<nav>{''.join(map(_contents, report.sections))}{_ABOUT}</nav>",
+        *(_part(section) for section in report.sections),
         _heading("differences", "What differs from the paper"),
         "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in report.differences) + "</ul>",
         _heading("facts", "What the numbers come from"),
@@ -67,13 +80,25 @@ def html(report: Report) -> str:
     return "\n".join(part for part in parts if part) + "\n"
 
 
+def _contents(section: Section) -> str:
+    links = "".join(f'<a href="#{found.name}">{escape(found.title)}</a>' for found in section.analyses)
+    return f"<div><b>{escape(section.title)}</b>{links}</div>"
+
+
+def _part(section: Section) -> str:
+    left_out = list(section.left_out.items())
+    missing = f"<h3>Left out</h3>{_table(('what', 'why'), left_out)}" if left_out else ""
+    return f"<h2>{escape(section.title)}</h2>" + "".join(map(_section, section.analyses)) + missing
+
+
 def _section(found: Analysis) -> str:
     links = " ".join(
         f'<a href="tables/{found.name}.{kind}">{name}</a>' for kind, name in (("csv", "CSV"), ("md", "MD"))
     )
     picture = f"<figure>{found.figure.decode()}</figure>" if found.figure else ""
     says = f'<p>{escape(found.says)} <span class="soft">{links}</span></p>'
-    return _heading(found.name, found.title) + says + picture + _table(found.columns, found.rows)
+    title = f'<h3 id="{found.name}">{escape(found.title)}</h3>'
+    return f"<section>{title}{says}{picture}{_table(found.columns, found.rows)}</section>"
 
 
 def _heading(anchor: str, title: str) -> str:

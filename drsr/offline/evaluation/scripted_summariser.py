@@ -13,6 +13,8 @@ from typing import Any
 from drsr.contracts import Tokenizer
 from drsr.offline.evaluation.summariser import Ask, Completion
 
+SCRIPTED = "scripted"
+"""Its name."""
 _IDENTIFIER = re.compile(r"[\w.#/:-]*\d[\w.#/:-]*|\w+[_/.-]\w[\w/.-]*")
 _INDEXED = re.compile(r"^\[(?P<id>\w+)\] (?P<kind>\w+), (?P<tokens>\d+) tokens", re.MULTILINE)
 
@@ -26,7 +28,7 @@ class ScriptedSummariser:
 
     @property
     def name(self) -> str:
-        return "scripted"
+        return SCRIPTED
 
     def complete(self, ask: Ask) -> Completion:
         """Answer by the rule for the question's purpose, cut to the length allowed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
 from drsr.offline.commands.metric_cells import cell
-from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
+from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.evaluation.analyses.figures import OURS, figure
 from drsr.offline.metrics import Metric
 
@@ -19,7 +19,7 @@ PAPER_RULES = {"sum": 0.5894, "mean": 0.5681, "max": 0.4617, "min": 0.1489}
 """Meaningful-gap pair accuracy of rules over measured singleton harms."""
 
 
-def study_tables(study: Study) -> list[Analysis]:
+def study_section(study: Study) -> Section:
     """Scorers, singleton rules, the right decision state, and the policies."""
     on = (
         f"On {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} {study.split} trajectories, "
@@ -28,7 +28,7 @@ def study_tables(study: Study) -> list[Analysis]:
     tables = [_scorers(study.scorers, on), _rules(study), _policies(study.policies, study.split)]
     if study.matching:
         tables.insert(2, _matching(study.matching))
-    return tables
+    return Section("The scorer, and what its parts are worth", tables, {row.name: row.why for row in study.missing})
 
 
 def _scorers(rows: Sequence[ScorerRow], on: str) -> Analysis:
@@ -82,6 +82,10 @@ def _rules(study: Study) -> Analysis:
 
 
 def _matching(rows: Sequence[ScorerRow]) -> Analysis:
+    def draw(axes: Axes) -> None:
+        _whiskers(axes, [row.what for row in rows][::-1], [row.metrics.state_pairs for row in rows][::-1])
+        axes.set(xlabel="pairs of sets of one state ordered rightly")
+
     return Analysis(
         "matched_state",
         "The relation to the right decision",
@@ -89,7 +93,7 @@ def _matching(rows: Sequence[ScorerRow]) -> Analysis:
         "0.620 mismatched.",
         ("state", "pairs in a state", "unsafe AUROC"),
         tuple((row.what, cell(row.metrics.state_pairs), cell(row.metrics.unsafe_auroc)) for row in rows),
-        b"",
+        figure(draw, width=6.5, height=1.9),
     )
 
 
@@ -103,13 +107,21 @@ def _policies(rows: Sequence[PolicyRow], split: str) -> Analysis:
         (row.name, row.rule.max_cardinality, row.uncertainty_coefficient, threshold(row), *map(cell, row.metrics))
         for row in rows
     ]
+
+    def draw(left: Axes, right: Axes) -> None:
+        names = [row.name for row in rows][::-1]
+        _whiskers(left, names, [row.metrics.mean_removal for row in rows][::-1])
+        left.set(xlabel="mean removal, share of the request")
+        _whiskers(right, ["" for _ in rows], [row.metrics.unsafe_rate for row in rows][::-1])
+        right.set(xlabel="unsafe rate of selected sets")
+
     return Analysis(
         "policies",
         "Policies, calibrated on validation",
         f"What each configuration's policy does on the {split} split; a dash where it selects nothing.",
         ("scorer", "K", "beta", "tau", "unsafe rate", "mean harm", "states pruned", "mean removal"),
         tuple(cells),
-        b"",
+        figure(draw, panels=2, width=3.6, height=0.3 * len(rows) + 1.0),
     )
 
 

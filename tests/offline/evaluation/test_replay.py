@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from drsr.offline.evaluation.comparators.contract import Comparator, Event, Keep
 from drsr.offline.evaluation.comparators.periodic_summary import PeriodicSummary
 from drsr.offline.evaluation.comparators.sliding_window import SlidingWindow
 from drsr.offline.evaluation.replay import RecordedRun, Replayed, replay
-from drsr.offline.evaluation.replay_file import ReplayFile, read_replay
+from drsr.offline.evaluation.replay_file import MethodNote, ReplayFile, note_of, read_replay
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.offline.frozen_rows import StateRow
@@ -29,13 +30,15 @@ from tests.tiny_backbones import tiny_backbone
 BACKBONE = tiny_backbone("llama")
 
 
-def recorded_run(seed: int = 1, steps: int = 7) -> RecordedRun:
+def recorded_run(seed: int = 1, steps: int = 7, shown: Sequence[dict[str, Any]] = ()) -> RecordedRun:
+    """A made-up run; `shown` is a demonstration before its task."""
     recorded = chat(seed, steps)
+    recorded["messages"][1:1] = shown
     trajectory = Trajectory(recorded["id"], "openai", {"messages": recorded["messages"]}, "test/1")
     frozen = freeze_trajectory(trajectory, BACKBONE.tokenizer, caps_for(BACKBONE.window))
     assert frozen.states
     states = [StateRow(number, f"{seed}-{number}", state) for number, state in enumerate(frozen.states)]
-    return RecordedRun(f"test/{recorded['id']}", f"task {seed}", "code", trajectory, states)
+    return RecordedRun(f"test/{recorded['id']}", f"task {seed}", "code", states)
 
 
 class OrphaningComparator:
@@ -64,7 +67,7 @@ def test_equals_one_forward_per_rewrite() -> None:
     window = SlidingWindow(2)
     rows = run_all(run, {"baseline": Baseline(), "window": window})
     assert len(rows) == 2 * len(run.states)
-    whole = read_request(run.trajectory.request)
+    whole = run.states[-1].frozen.state.history.request
     for row in rows:
         number = next(number for number, state in enumerate(run.states) if state.state_key == row.state_key)
         decision = run.states[number].frozen.decision
@@ -87,26 +90,76 @@ def test_what_remembers_sees_every_decision_and_pays_for_all_of_them() -> None:
     run = recorded_run(steps=9)
     summary = PeriodicSummary(3)
     rows = run_all(run, {"summary": summary})
-    whole = read_request(run.trajectory.request)
+    whole = read_request({"messages": chat(1, 9)["messages"]})
     summariser, memory = ScriptedSummariser(BACKBONE.tokenizer), summary.begin()
-    spent = 0
+    spent = decisions = 0
     for decision, message in enumerate(whole.messages[: run.states[-1].frozen.decision + 1]):
         if message.role == "assistant":
             rewrite = summary.rewrite(whole.with_messages(whole.messages[:decision]), memory, summariser)
             spent += rewrite.auxiliary_input_tokens + rewrite.auxiliary_output_tokens
+            decisions += 1
     assert spent > 0
     assert sum(row.auxiliary_input_tokens + row.auxiliary_output_tokens for row in rows) == spent
+    assert sum(row.requests for row in rows) == decisions
+
+
+class CountingComparator(OrphaningComparator):
+    """A double that remembers how many messages each request had, and changes nothing."""
+
+    def __init__(self) -> None:
+        self.memories: list[list[int]] = []
+
+    def begin(self) -> Any:
+        self.memories.append([])
+        return self.memories[-1]
+
+    def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
+        state.append(len(request.messages))
+        return Rewrite(request)
+
+
+def test_memory_runs_from_the_first_decision_also_where_only_the_last_is_scored() -> None:
+    run = recorded_run(steps=9)
+    counting = CountingComparator()
+    run_all(run, {"counting": counting})
+    every = [step.message for step in run.states[-1].frozen.state.history.steps] + [run.states[-1].frozen.decision]
+    assert counting.memories == [every]
+    (row,) = run_all(run._replace(states=run.states[-1:]), {"counting": counting})
+    assert counting.memories == [every, every]
+    assert row.requests == len(every)
+
+
+def test_demonstrations_are_no_decisions_of_the_run() -> None:
+    shown = [
+        {"role": "user", "content": "Another task.", "is_demo": True},
+        {"role": "assistant", "content": "Another answer.", "is_demo": True},
+    ]
+    run, counting = recorded_run(shown=shown), CountingComparator()
+    run_all(run, {"counting": counting})
+    first = run.states[-1].frozen.state.history.prefix_length
+    assert first == 4  # instructions, demonstration, task
+    assert counting.memories[0][0] == first
 
 
 def test_an_invalid_rewrite_is_counted_and_not_sent() -> None:
-    for row in run_all(recorded_run(), {"orphaning": OrphaningComparator()}):
+    for row in run_all(recorded_run(steps=5), {"orphaning": OrphaningComparator()}):
         assert row.fell_back
         assert row.violations > 0
         assert (row.changed, row.removed_tokens, row.harm) == (False, 0, 0.0)
 
 
+def test_of_a_request_that_does_not_fit_no_harm_is_measured_but_the_rest_is() -> None:
+    run = recorded_run(steps=9)
+    last = run.states[-1].frozen.state
+    assert len(last.rendering) > caps_for(BACKBONE.window).context
+    row = run_all(run, {"window": SlidingWindow(2)})[-1]
+    assert (row.harm, row.intact_nll, row.changed) == (None, None, True)
+    assert row.removed_tokens > 0
+    assert f"{len(last.rendering):,} tokens" in row.why_not_measured
+
+
 def test_a_rewrite_that_does_not_fit_is_not_measured_and_says_why() -> None:
-    run = recorded_run()
+    run = recorded_run(steps=5)
 
     class LongWinded(OrphaningComparator):
         """A double that makes a request longer than any window."""
@@ -117,7 +170,7 @@ def test_a_rewrite_that_does_not_fit_is_not_measured_and_says_why() -> None:
             return Rewrite(read_request(body))
 
     for row in run_all(run, {"long": LongWinded()}):
-        assert row.harm is None
+        assert (row.harm, row.intact_nll is None) == (None, False)
         assert row.why_not_measured.startswith("context_too_long")
         assert row.removed_tokens < 0
 
@@ -136,14 +189,29 @@ def test_a_stopped_replay_goes_on(tmp_path: Path) -> None:
     assert path.read_bytes() == complete
     assert again.missing(keys, ["baseline", "window"]) == ["window"]
     again.add(rows)
-    about, read = read_replay(path)
-    assert about == {"format": "drsr replay/1", "split": "test"}
+    about, notes, read = read_replay(path)
+    assert about == {"format": "drsr replay/2", "split": "test"}
+    assert notes == {}
     assert sorted(read) == sorted(rows)
+
+
+def test_what_is_to_be_known_about_methods_is_kept_once(tmp_path: Path) -> None:
+    path = tmp_path / "replay.jsonl"
+    window, missing = note_of(SlidingWindow(2)), MethodNote("peer", "Peer", left_out="not installed")
+    ReplayFile(path, {}).describe([window, missing])
+    written = path.read_bytes()
+    ReplayFile(path, {}).describe([window])
+    assert path.read_bytes() == written
+    ReplayFile(path, {}).describe([missing._replace(left_out="too old")])
+    found = read_replay(path).notes
+    assert found == {window.name: window, "peer": missing._replace(left_out="too old")}
+    assert window.assumptions
+    assert "pairs" in window.keeps
 
 
 def test_rows_that_depend_on_something_else_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "replay.jsonl"
-    ReplayFile(path, {"split": "test", "summariser": "scripted"})
+    ReplayFile(path, {"split": "test", "summariser": "scripted"}).add([])
     with pytest.raises(InputError, match="was made with summariser 'scripted', this replay has 'embedded'"):
         ReplayFile(path, {"split": "test", "summariser": "embedded"})
     path.write_text("[]\n")

@@ -28,6 +28,7 @@ def row(run: str, task: str, domain: str, removed: int, harm: float | None, **ot
         "intact_nll": 1.0,
         "rewritten_nll": None if harm is None else 1.0 + harm,
         "why_not_measured": "" if harm is not None else "context_too_long: no",
+        "requests": 1,
         "auxiliary_input_tokens": 0,
         "auxiliary_output_tokens": 0,
         "seconds": 0.001,

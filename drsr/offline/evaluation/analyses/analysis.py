@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 Cell = str | int | float | None
@@ -19,7 +19,7 @@ class Analysis(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     figure: bytes
-    """SVG."""
+    """SVG; empty where a table says it all."""
 
     def to_csv(self) -> str:
         """The table with a line of headings."""
@@ -33,6 +33,15 @@ class Analysis(NamedTuple):
         """The same for documents."""
         lines = [_line(self.columns), _line(["---"] * len(self.columns))]
         return "\n".join([*lines, *(_line([shown(value) for value in row]) for row in self.rows)]) + "\n"
+
+
+class Section(NamedTuple):
+    """A part of the report: what could be made, and why not the rest."""
+
+    title: str
+    analyses: Sequence[Analysis]
+    left_out: Mapping[str, str]
+    """By the name of an analysis or a row."""
 
 
 def shown(value: Cell) -> str:

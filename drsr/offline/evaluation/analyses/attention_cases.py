@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from drsr.errors import FrameError
 from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
 from drsr.offline.examples import ExampleFrame
@@ -21,12 +22,15 @@ CASES = 2
 
 
 def attention_cases(frame: ExampleFrame, columns: Sequence[str], harm_tolerance: float) -> Analysis:
-    """The states with the widest range of single harms that hold both a safe and an unsafe Block."""
+    """The states with the widest range of single harms that hold both a safe and an unsafe Block; FrameError if none."""
     alone = singleton_harms(frame, frame.harm)
     layers = [(int(found.group(1)), n) for n, name in enumerate(columns) if (found := DENSITY.fullmatch(name))]
     rows: list[tuple[Cell, ...]] = []
     densities: list[tuple[int, str, str, list[float]]] = []
-    for case, state in enumerate(_mixed_states(alone, harm_tolerance)[:CASES], start=1):
+    states = _mixed_states(alone, harm_tolerance)[:CASES]
+    if not states:
+        raise FrameError("no state holds both a safe and an unsafe Block", where=frame.split, hint="label more states")
+    for case, state in enumerate(states, start=1):
         for place in np.flatnonzero(~np.isnan(alone[state])):
             harm = float(alone[state, place])
             density = [float(frame.features[state, place, column]) for _, column in layers]
@@ -50,7 +54,7 @@ def attention_cases(frame: ExampleFrame, columns: Sequence[str], harm_tolerance:
         "of single harms. Low attention alone is not a test of safety.",
         ("case", "Block", "measured alone", "harm", *(f"layer {layer}" for layer, _ in layers)),
         tuple(rows),
-        figure(draw, panels=CASES),
+        figure(draw, panels=len(states)),
     )
 
 

@@ -9,26 +9,34 @@ from drsr.decision import decide
 from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.policy import Policy
+from drsr.representation import FeatureSource
 from drsr.request import Request
+
+ALONE = "Every request is decided on its own, as in the paper, not in a session."
+STORED = "Features come from the store: its time is without the language model's pass."
 
 
 class DrsrPolicy:
-    """Asks a policy. An ablation is a policy like any other, with a name of its own."""
+    """Asks a policy. An ablation is a policy like any other, with a name of its own, and perhaps its own `source` of
+    features."""
 
-    assumptions = ("Every request is decided on its own, as in the paper, not in a session.",)
     trained: Trained = "here"
     keeps = frozenset(Keep)
 
-    def __init__(self, policy: Policy, *, name: str = "drsr", title: str = "DRSR") -> None:
+    def __init__(
+        self, policy: Policy, *, name: str = "drsr", title: str = "DRSR", source: FeatureSource | None = None
+    ) -> None:
         self.policy = policy
         self.name = name
         self.title = title
+        self.assumptions = (ALONE,) if source is None else (ALONE, STORED)
+        self._source = source
 
     def begin(self) -> None:
         return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
-        outcome = decide(request, self.policy.frozen)
+        outcome = decide(request, self.policy.frozen, source=self._source)
         if outcome.reason is not None:
             return Rewrite(request, events=(Event("abstained", f"{outcome.reason}: {outcome.detail}"),))
         names = ", ".join(block.name for block in outcome.removed)

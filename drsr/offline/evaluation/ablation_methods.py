@@ -1,0 +1,121 @@
+"""DRSR's ablations as methods of a replay: each decides with a scorer and an operating point of its own.
+
+Features are taken from the store, where they were computed once for all configurations, so the time of these rows is
+without the language model's pass. A mismatched state can only be had this way: its columns are another state's.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.candidates import DecisionState
+from drsr.errors import FeaturesMissing, FrameError, SettingsError
+from drsr.features.geometry import geometry_of
+from drsr.features.spans import prefix_hash
+from drsr.features.vectors import CandidateFeatures
+from drsr.offline.ablation_points import AblationPoint, ablation_point
+from drsr.offline.ablations import ABLATIONS, FULL, Ablation, prepare_frame, trained_as
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
+from drsr.offline.evaluation.recorded_runs import Measuring
+from drsr.offline.examples import ExampleFrame
+from drsr.offline.feature_store import get_training_frame, get_view
+from drsr.offline.harm import HARM_TOLERANCE
+from drsr.offline.params import CalibrateParams
+from drsr.offline.scorer_evaluation import TrainedAblations
+from drsr.offline.splits import Split
+from drsr.offline.stored_features import stored_states
+from drsr.policy import Policy
+from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
+from drsr.representation import FrozenRepresentation
+from drsr.scorer.ensemble import Ensemble
+
+
+class StoredFeatures:
+    """A source of features that asks no language model: those of a frame, by the exact tokens of the request."""
+
+    def __init__(self, frame: ExampleFrame, state_keys: Mapping[str, str]) -> None:
+        """`state_keys` of the hashes of exact prefixes."""
+        self._frame = frame
+        places = {key: place for place, key in enumerate(frame.state_ids)}
+        self._places = {prefix: places[key] for prefix, key in state_keys.items() if key in places}
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        prefix, frame = prefix_hash(state), self._frame
+        if prefix not in self._places:
+            raise FeaturesMissing("no features of this request are stored", where=f"split {frame.split}")
+        place = self._places[prefix]
+        return CandidateFeatures(frame.features[place, : frame.candidate_counts[place]], frame.layout_hash, prefix)
+
+
+class AblationMethods(NamedTuple):
+    available: dict[str, DrsrPolicy]
+    missing: dict[str, str]
+    """Why a configuration has no row, by its name as a method."""
+
+
+def ablation_methods(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    tools: Measuring,
+    trained: TrainedAblations,
+    params: CalibrateParams,
+    *,
+    view: str,
+    labeler: str,
+    split: Split,
+) -> AblationMethods:
+    """Every configuration but the full one, which is the policy itself."""
+    backbone, groups = tools.backbone, trained.inputs.column_groups
+    if not isinstance(backbone, FrozenLM):
+        raise SettingsError(f"{backbone.name} has no layers, so there are no ablations of its features")
+    frame = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
+    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
+    with catalog.reading() as connection:
+        keys = {state.prefix_hash: state.state_key for state in stored_states(connection, get_view(connection, view))}
+    ensembles = trained.ensembles(artifacts)
+    found: dict[str, DrsrPolicy] = {}
+    missing = {method_name(row.name): row.why for row in trained.missing}
+    for ablation in ABLATIONS.values():
+        name, scorer = method_name(ablation.name), ensembles.get(trained_as(ablation).name)
+        if ablation is FULL or scorer is None:
+            continue
+        try:
+            source = StoredFeatures(prepare_frame(frame, ablation, groups), keys)
+        except FrameError as error:  # too few states to exchange among
+            missing[name] = error.what
+            continue
+        point = ablation_point(ablation, ensembles, validation, groups, params)
+        policy = Policy(_numbers(ablation, point, scorer, tools, backbone), scorer, FrozenRepresentation(backbone))
+        found[name] = DrsrPolicy(policy, name=name, title=f"DRSR, {ablation.what}", source=source)
+    return AblationMethods(found, missing)
+
+
+def method_name(ablation: str) -> str:
+    """`drsr_no_abstention`"""
+    return f"drsr_{ablation.replace('-', '_')}"
+
+
+def _numbers(
+    ablation: Ablation, point: AblationPoint, scorer: Ensemble, tools: Measuring, backbone: FrozenLM
+) -> PolicyNumbers:
+    """An open gate is the largest threshold there is: a policy's numbers are finite."""
+    threshold = sys.float_info.max if point.rule.risk_threshold == math.inf else point.rule.risk_threshold
+    return PolicyNumbers(
+        version=ablation.name,
+        max_cardinality=point.rule.max_cardinality,
+        uncertainty_coefficient=point.uncertainty_coefficient,
+        risk_threshold=None if point.abstains_always else threshold,
+        removal_cap=point.rule.removal_cap,
+        harm_tolerance=HARM_TOLERANCE,
+        context_cap=tools.caps.context,
+        target_cap=tools.caps.target,
+        seeds=scorer.seeds,
+        backbone=BackboneNumbers(backbone.name, backbone.identity, tools.identity.dtype, geometry_of(backbone)),
+        layout_hash=scorer.layout_hash,
+    )
