@@ -22,7 +22,7 @@ CASES = 2
 
 
 def attention_cases(frame: ExampleFrame, columns: Sequence[str], harm_tolerance: float) -> Analysis:
-    """The states with the widest range of single harms that hold both a safe and an unsafe Block; FrameError if none."""
+    """States with the widest range of single harms that hold both a safe and an unsafe Block; FrameError if none."""
     alone = singleton_harms(frame, frame.harm)
     layers = [(int(found.group(1)), n) for n, name in enumerate(columns) if (found := DENSITY.fullmatch(name))]
     rows: list[tuple[Cell, ...]] = []
