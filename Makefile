@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo repro sample test fuzz lint format benchmarks clean
+.PHONY: help install demo report repro sample test fuzz lint format benchmarks clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -32,6 +32,9 @@ install:         ## into .venv what only runs: make install EXTRAS=flows
 
 demo: .venv/installed    ## from recorded runs to a policy that prunes, on the sample corpus, through the nightly flow
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.demo
+
+report: demo     ## every method, ablation and analysis in full, on one page: var/report/index.html
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.full_report
 
 repro: .venv/installed   ## the same stages by DVC, whatever changed of them
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/dvc repro

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.demo_places import AUDIT, DOCS, ENDING, FINISHED, INDEX
+from scripts.demo_places import AUDIT, DOCS, ENDING, FINISHED, INDEX, REPORT, replay_of
 
 RELEASED = Path("exports", "publish", "summary.json")
 
@@ -36,12 +36,25 @@ BEFORE = (
 NIGHTLY = Step("What a schedule runs every night: all stages, through Prefect", ("flows.nightly",))
 
 
+SHARE = ("--limit", "2", "--window", "1024", "--replicates", "500")
+"""Of the test split; the sample's requests are short, so the window of the acting model is too."""
+
+
 def after(wheel: Path) -> tuple[Step, ...]:
     """What is looked at once there is a policy."""
+    replay = str(replay_of(wheel, ENDING.parent))
     return (
         Step("Does the package decide as it did when it was published?", ("drsr", "policy", "verify", str(wheel))),
         Step("What was expected of the data", ("expectations", "--docs", str(DOCS))),
         Step("For people who trust nobody", ("drsr", "audit", "--sample", "1", "--html", str(AUDIT))),
+        Step(
+            "Every way to shorten a request, on a few recorded decisions (all of them: make report)",
+            ("drsr", "evaluate", "--replay", *SHARE, "--policy", str(wheel), "--output", replay),
+        ),
+        Step(
+            "Tables and figures on one page",
+            ("drsr", "report", "--replicates", "500", "--steps", "2", "--replay", replay, "--output", str(REPORT)),
+        ),
         Step("What DVC recorded", ("dvc", "status")),
         Step("In short", ("scripts.demo_ending",)),
     )
@@ -50,27 +63,27 @@ def after(wheel: Path) -> tuple[Step, ...]:
 def main() -> int:
     started = time.monotonic()
     if (finished := _finished()) is not None:
-        if code := _run(NIGHTLY):
+        if code := run(NIGHTLY):
             return code
-        if _released() == finished:
+        if released() == finished:
             print(f"\nNothing to do: policy and reports are those of the last run.\n\n{ENDING.read_text()}")
             return _say_time(started)
     else:
         for step in (*BEFORE, NIGHTLY):
-            if code := _run(step):
+            if code := run(step):
                 return code
-    released = _released()
-    if released is None:
+    found = released()
+    if found is None:
         print("demo: the nightly run released no policy; what it said above tells why", file=sys.stderr)
         return 1
-    for step in after(_wheel(released)):
-        if code := _run(step):
+    for step in after(wheel_of(found)):
+        if code := run(step):
             return code
-    FINISHED.write_text(json.dumps({"wheel": released}))
+    FINISHED.write_text(json.dumps({"wheel": found}))
     return _say_time(started)
 
 
-def _run(step: Step) -> int:
+def run(step: Step) -> int:
     print(f"\n--- {step.why}\n$ {shown(step.command)}", flush=True)
     return subprocess.run([sys.executable, "-m", *step.command]).returncode
 
@@ -86,11 +99,12 @@ def _finished() -> str | None:
         wheel: str = json.loads(FINISHED.read_text())["wheel"]
     except (OSError, ValueError, KeyError):
         return None
-    there = ENDING.is_file() and AUDIT.is_file() and (DOCS / "index.html").is_file()
-    return wheel if there and wheel == _released() and _wheel(wheel).is_file() else None
+    left = (ENDING, AUDIT, DOCS / "index.html", REPORT / "index.html")
+    there = all(path.is_file() for path in left)
+    return wheel if there and wheel == released() and wheel_of(wheel).is_file() else None
 
 
-def _released() -> str | None:
+def released() -> str | None:
     """SHA-256 of the wheel that is released now."""
     try:
         wheel: str | None = json.loads(RELEASED.read_text()).get("wheel")
@@ -99,7 +113,7 @@ def _released() -> str | None:
     return wheel
 
 
-def _wheel(sha256: str) -> Path:
+def wheel_of(sha256: str) -> Path:
     """The file of that content in the index."""
     for path in sorted(INDEX.glob("drsr-policy/*.whl")):
         if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:

@@ -17,7 +17,7 @@ from drsr.offline.pruned_example import PrunedExample, find_pruned_example
 from drsr.policy import Decision, load_policy
 from drsr.settings import load_settings
 from drsr.view import caps_for
-from scripts.demo_places import AUDIT, DOCS, ENDING, REQUEST
+from scripts.demo_places import AUDIT, DOCS, ENDING, REPORT, REQUEST
 
 LONGEST = 160
 """Characters of a removed Block that are shown."""
@@ -88,6 +88,7 @@ def look_next(wheel: Path) -> str:
         (f"drsr prune {REQUEST} --policy {wheel} --explain", ""),
         (str(AUDIT), "what an auditor gets: every number traced, a sample computed again"),
         (str(DOCS / "index.html"), "what was expected of the data, rule by rule"),
+        (str(REPORT / "index.html"), "the paper's analyses and a small replay; make report does all of it"),
         ("dvc metrics show", "what was recorded of this run; dvc.lock names every file"),
         ("docs/guides/use-a-policy.md", "from here to an agent that prunes"),
     )

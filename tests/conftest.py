@@ -6,8 +6,12 @@ And nothing phones home, also where tests are run without the Makefile, which sa
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from tests.real_browser import Browser, find_browser
 
 QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -23,3 +27,8 @@ settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=T
 # Whoever asks for more examples than usual wants to see new ones; a failure prints how to see it again.
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("fresh" if "DRSR_FUZZ_EXAMPLES" in os.environ else "fixed")
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    return Browser(find_browser(), tmp_path)

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import build_parser
-from scripts import demo
-from scripts.demo_places import AUDIT, DOCS, ENDING, FINISHED, INDEX
+from scripts import demo, full_report
+from scripts.demo_places import AUDIT, DOCS, ENDING, FINISHED, INDEX, REPORT, replay_of
 
-STEPS = (*demo.BEFORE, demo.NIGHTLY, *demo.after(INDEX / "x.whl"))
+AFTER = demo.after(INDEX / "x.whl")
+STEPS = (*demo.BEFORE, demo.NIGHTLY, *AFTER)
 
 
 def test_every_step_is_a_command() -> None:
     parser = build_parser()
-    for step in STEPS:
+    for step in (*STEPS, *full_report.steps(INDEX / "x.whl")):
         module, *arguments = step.command
         assert importlib.util.find_spec(module) is not None
         if module == "drsr":
@@ -42,7 +43,7 @@ class Machine:
             demo.RELEASED.parent.mkdir(parents=True, exist_ok=True)
             demo.RELEASED.write_text(json.dumps({"wheel": hashlib.sha256(self.wheel).hexdigest()}))
         if step.command[0] == "scripts.demo_ending":
-            for path in (AUDIT, DOCS / "index.html", ENDING):
+            for path in (AUDIT, DOCS / "index.html", REPORT / "index.html", ENDING):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text("as it was")
         return 0
@@ -52,7 +53,7 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.chdir(tmp_path)
     found = Machine()
-    monkeypatch.setattr(demo, "_run", found)
+    monkeypatch.setattr(demo, "run", found)
     return found
 
 
@@ -71,10 +72,10 @@ def test_a_new_policy_is_looked_at_anew(machine: Machine) -> None:
     machine.ran.clear()
     machine.wheel = b"another"
     assert demo.main() == 0
-    assert machine.ran == ["flows.nightly", "policy", "expectations", "audit", "dvc", "scripts.demo_ending"]
+    assert machine.ran == [step.command[step.command[0] == "drsr"] for step in (demo.NIGHTLY, *AFTER)]
 
 
-@pytest.mark.parametrize("lost", [AUDIT, ENDING, FINISHED, demo.RELEASED])
+@pytest.mark.parametrize("lost", [AUDIT, REPORT / "index.html", ENDING, FINISHED, demo.RELEASED])
 def test_what_is_gone_is_made_again(machine: Machine, lost: Path) -> None:
     demo.main()
     machine.ran.clear()
@@ -83,13 +84,33 @@ def test_what_is_gone_is_made_again(machine: Machine, lost: Path) -> None:
     assert "audit" in machine.ran
 
 
+def test_share_and_full_report_read_the_replay_that_was_made(tmp_path: Path) -> None:
+    one, other = INDEX / "one.whl", INDEX / "other.whl"
+    for steps in (demo.after, full_report.steps):
+        *_, evaluate = (step.command for step in steps(one) if step.command[:2] == ("drsr", "evaluate"))
+        *_, report = (step.command for step in steps(one) if step.command[:2] == ("drsr", "report"))
+        assert evaluate[evaluate.index("--output") + 1] == report[report.index("--replay") + 1]
+    assert replay_of(one, tmp_path) != replay_of(other, tmp_path)  # one file never mixes two policies
+
+
+def test_the_full_report_needs_a_release(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert full_report.main() == 1
+    assert machine.ran == []
+    demo.main()
+    machine.ran.clear()
+    assert full_report.main() == 0
+    assert machine.ran == ["evaluate", "report"]
+    monkeypatch.setattr(demo, "run", lambda step: 3)
+    assert full_report.main() == 3
+
+
 def test_a_step_that_fails_stops_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_run", lambda step: 1 if step.command[0] == "flows.sample" else machine(step))
+    monkeypatch.setattr(demo, "run", lambda step: 1 if step.command[0] == "flows.sample" else machine(step))
     assert demo.main() == 1
     assert machine.ran == ["backbone", "harm", "ingest", "freeze"]
     assert not FINISHED.exists()
 
 
 def test_a_night_without_a_policy(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "_run", lambda step: 0)
+    monkeypatch.setattr(demo, "run", lambda step: 0)
     assert demo.main() == 1

@@ -1,19 +1,13 @@
-"""Data Docs: what the pages say, that they load nothing, and how they look in a real browser without a network.
-
-The browser is `chromium` (Debian's package). Where CI is set its absence is a failure; elsewhere that test is skipped.
-"""
+"""Data Docs: what the pages say, that they load nothing, and how they look in a real browser without a network."""
 
 from __future__ import annotations
 
 import datetime
 import html.parser
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
-import matplotlib.image
 import pytest
 
 from drsr.errors import SettingsError
@@ -22,22 +16,10 @@ from expectations.evaluation import Finding, evaluate
 from expectations.judging import DATASETS
 from expectations.suites import SUITES
 from tests.expectations.cases import at, good
+from tests.real_browser import NO_NETWORK, Browser
 
 WHEN = datetime.datetime(2026, 11, 16, 3, 0, 5, tzinfo=datetime.UTC)
 VOID = {"meta", "link", "br", "img"}
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-    "--window-size=1100,900",
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # no name resolves: whatever a page asked for would be an error
-]
 
 
 @pytest.fixture(scope="module")
@@ -171,31 +153,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, findings: list[Finding]
         write_docs(tmp_path / "file", findings, "here", WHEN)
 
 
-@pytest.fixture
-def browser() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    message = "no Chromium on this machine; on Debian: apt-get install chromium"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
-
-
-def test_it_opens_styled_without_a_network_in_light_and_dark(browser: str, site: Path, tmp_path: Path) -> None:
-    brightness = {}
-    for name, setting in (("light", 1), ("dark", 0)):
-        picture = tmp_path / f"{name}.png"
-        command = [browser, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--hide-scrollbars"]
-        command += [f"--blink-settings=preferredColorScheme={setting}", f"--screenshot={picture}"]
-        done = subprocess.run([*command, (site / "labels.html").as_uri()], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
-        pixels = matplotlib.image.imread(picture)
-        assert pixels.shape[:2] == (900, 1100)
-        brightness[name] = float(pixels[:5, :, :3].mean())  # of the page's upper edge, where only its ground is
-        assert float(pixels[:, :, :3].std()) > 0.02  # and there is something on it
-    assert brightness["light"] > 0.9  # the style's own grounds: unstyled, both would be white or black
-    assert brightness["dark"] < 0.2
-    assert brightness["light"] < 1.0
-    assert brightness["dark"] > 0.0
+def test_it_opens_styled_without_a_network_in_light_and_dark(browser: Browser, site: Path) -> None:
+    ground = browser.grounds((site / "labels.html").as_uri(), NO_NETWORK)
+    assert 0.9 < ground["light"] < 1.0  # the style's own grounds: unstyled, both would be white or black
+    assert 0.0 < ground["dark"] < 0.2

@@ -1,62 +1,22 @@
-"""The page, in a real browser: what it shows, that it goes on asking, light and dark.
-
-It needs `chromium` (Debian's package). Where CI is set its absence is a failure; elsewhere these tests are skipped.
-"""
+"""The page, in a real browser: what it shows, that it goes on asking, light and dark."""
 
 from __future__ import annotations
 
 import html.parser
 import json
-import os
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import httpx
-import matplotlib.image
 import pytest
 
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import RunningProxy, eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream
+from tests.real_browser import Browser
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-logging=stderr",
-    "--window-size=1100,900",
-    "--virtual-time-budget=5000",  # milliseconds of the page's own clock, which runs as fast as it can
-]
-
-
-@pytest.fixture
-def browser() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    message = "no Chromium on this machine; on Debian: apt-get install chromium"
-    if os.environ.get("CI"):
-        pytest.fail(message)
-    pytest.skip(message)
-
-
-def browse(browser: str, folder: Path, url: str, *flags: str) -> str:
-    """What the browser prints; the page's own complaints are a failure."""
-    command = [browser, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert complaints == []
-    return done.stdout
+CLOCK = "--virtual-time-budget=5000"
+"""Milliseconds of the page's own clock, which runs as fast as it can."""
 
 
 class Page(html.parser.HTMLParser):
@@ -94,8 +54,8 @@ class Page(html.parser.HTMLParser):
             self.texts[self._id] = self.texts.get(self._id, "") + data
 
 
-def dom(browser: str, folder: Path, proxy: RunningProxy) -> Page:
-    return Page(browse(browser, folder, f"{proxy.address}/", "--dump-dom"))
+def dom(browser: Browser, proxy: RunningProxy) -> Page:
+    return Page(browser.open(f"{proxy.address}/", CLOCK, "--dump-dom"))
 
 
 def some_traffic(proxy: RunningProxy, http: httpx.Client) -> None:
@@ -109,12 +69,12 @@ def some_traffic(proxy: RunningProxy, http: httpx.Client) -> None:
 
 
 def test_it_shows_what_happened(
-    browser: str, start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, tmp_path: Path
+    browser: Browser, start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
 ) -> None:
     proxy = start_proxy()
     some_traffic(proxy, http)
     state = http.get(f"{proxy.address}/drsr/state.json").json()
-    source = browse(browser, tmp_path, f"{proxy.address}/", "--dump-dom")
+    source = browser.open(f"{proxy.address}/", CLOCK, "--dump-dom")
     assert "CONFIDENTIAL" not in source
     assert "SECRET" not in source
     page = Page(source)
@@ -148,20 +108,20 @@ def test_it_shows_what_happened(
 
 
 def test_before_the_first_request_and_in_other_modes(
-    browser: str, start_proxy: StartProxy, http: httpx.Client, tmp_path: Path
+    browser: Browser, start_proxy: StartProxy, http: httpx.Client
 ) -> None:
     proxy = start_proxy(shadow=True)
-    page = dom(browser, tmp_path, proxy)
+    page = dom(browser, proxy)
     assert page.texts["mode"] == "shadow: changes nothing"
     assert (page.texts["requests"], page.texts["decision"]) == ("0", "–")
     assert {"reasons", "recent"} <= page.hidden
     assert page.texts["recent-empty"] == "No request yet."
     proxy.kill_file.touch()
-    assert dom(browser, tmp_path, proxy).texts["mode"] == "off: kill switch"
+    assert dom(browser, proxy).texts["mode"] == "off: kill switch"
 
 
 def test_it_goes_on_asking_and_says_when_nobody_answers(
-    browser: str, start_proxy: StartProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, start_proxy: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = start_proxy()
     asked, tell = 0, proxy.app.activity.to_json
@@ -172,7 +132,7 @@ def test_it_goes_on_asking_and_says_when_nobody_answers(
         return {**tell(), "requests": 41 + asked}
 
     monkeypatch.setattr(proxy.app.activity, "to_json", counted)
-    page = dom(browser, tmp_path, proxy)
+    page = dom(browser, proxy)
     assert asked >= 2
     assert page.texts["requests"] == str(41 + asked)  # the latest answer is shown
     assert "trouble" in page.hidden
@@ -184,7 +144,7 @@ def test_it_goes_on_asking_and_says_when_nobody_answers(
 
     asked = 0
     monkeypatch.setattr(proxy.app.activity, "to_json", answers_once)
-    page = dom(browser, tmp_path, proxy)
+    page = dom(browser, proxy)
     assert asked >= 2
     assert "trouble" not in page.hidden
     assert page.texts["trouble"] == "The proxy does not answer; what follows is old."
@@ -192,21 +152,13 @@ def test_it_goes_on_asking_and_says_when_nobody_answers(
 
 
 def test_light_and_dark(
-    browser: str, start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, tmp_path: Path
+    browser: Browser, start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
 ) -> None:
     proxy = start_proxy()
     some_traffic(proxy, http)
-    brightness = {}
-    for name, setting in (("light", 1), ("dark", 0)):
-        picture = tmp_path / f"{name}.png"
-        flags = [f"--blink-settings=preferredColorScheme={setting}", f"--screenshot={picture}", "--hide-scrollbars"]
-        browse(browser, tmp_path, f"{proxy.address}/", *flags)
-        pixels = matplotlib.image.imread(picture)
-        assert pixels.shape[:2] == (900, 1100)
-        brightness[name] = float(pixels[:5, :, :3].mean())  # of the page's upper edge, where only its ground is
-        assert float(pixels[:, :, :3].std()) > 0.02  # and there is something on it
-    assert brightness["light"] > 0.9
-    assert brightness["dark"] < 0.2
+    ground = browser.grounds(f"{proxy.address}/", CLOCK)
+    assert ground["light"] > 0.9
+    assert ground["dark"] < 0.2
 
 
 def test_it_loads_nothing_from_elsewhere(proxy: RunningProxy, http: httpx.Client) -> None:

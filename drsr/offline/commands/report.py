@@ -20,12 +20,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = commands.add_parser(
         "report",
         help="write one page with every table and figure",
-        description="Judges scorer and ablations, makes the paper's analyses, and takes in what `drsr evaluate "
-        "--replay` measured. Example: drsr report --steps 4 --output var/report",
+        description="Judges the scorer, makes the paper's analyses, and takes in what `drsr evaluate --replay` "
+        "measured. Example: drsr report --ablations --steps 4 --output var/report",
     )
     parser.add_argument("--output", type=Path, default=Path("var") / "report", metavar="FOLDER", help="(var/report)")
     parser.add_argument("--split", choices=("test", "validation"), default="test", help="what to judge on (test)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
+    parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="measure whole Steps of about N states too")
     parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
     add_frame_options(parser)
@@ -52,7 +53,13 @@ def run(options: argparse.Namespace) -> int:
     settings, params = load_settings(), load_params()
     make_folder(options.output)  # rather now than when everything is measured
     asked = Asked(
-        options.view, options.labeler, options.split, cache_folder() / "training", options.replicates, options.workers
+        options.view,
+        options.labeler,
+        options.split,
+        ablations=options.ablations,
+        checkpoints=cache_folder() / "training",
+        replicates=options.replicates,
+        workers=options.workers,
     )
     with open_catalog(settings.catalog_url) as catalog:
         measured = _measured(options, settings, catalog)

@@ -42,7 +42,7 @@ def build_report(
         notice=NOTICE,
         sections=(
             replay_section(measured.replay, given.bootstrap),
-            study_section(given.evaluated.study),
+            study_section(given.evaluated.study, ablations=asked.ablations),
             paper_analyses(given, measured.steps),
             paper_section(),
         ),
@@ -109,7 +109,8 @@ def _commands(asked: Asked, measured: Measured) -> list[str]:
         replay += " --ablations" if about["ablations"] else ""
     steps = f" --steps {len({step.state for step in measured.steps})}" if measured.steps else ""
     stages = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "publish")
-    report = f"drsr report --split {asked.split} --replicates {asked.replicates}{steps}{frames}"
+    ablations = " --ablations" if asked.ablations else ""
+    report = f"drsr report --split {asked.split} --replicates {asked.replicates}{ablations}{steps}{frames}"
     return [*(f"drsr {stage}" for stage in stages), replay + frames, report]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from drsr.offline.ablations import FULL
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.calibrate import Calibrated, calibrate, plain_search
 from drsr.offline.calibration import SearchTable
@@ -28,6 +29,8 @@ class Asked(NamedTuple):
     labeler: str
     split: Split
     """What is judged; the analyses of interactions take `train`."""
+    ablations: bool
+    """Whether every ablation and control is judged too; those that are not trained yet are trained then."""
     checkpoints: Path
     replicates: int
     workers: int
@@ -77,6 +80,7 @@ def read_report_inputs(
         split=asked.split,
         bootstrap=bootstrap,
         workers=asked.workers,
+        configurations=None if asked.ablations else (FULL,),
         progress=progress,
     )
     inputs = read_inputs(catalog, artifacts, asked.view, asked.labeler, "calibrate")

@@ -19,7 +19,10 @@ PAPER_RULES = {"sum": 0.5894, "mean": 0.5681, "max": 0.4617, "min": 0.1489}
 """Meaningful-gap pair accuracy of rules over measured singleton harms."""
 
 
-def study_section(study: Study) -> Section:
+NO_ABLATIONS = "they were not asked for: drsr report --ablations trains and judges them"
+
+
+def study_section(study: Study, *, ablations: bool) -> Section:
     """Scorers, singleton rules, the right decision state, and the policies."""
     on = (
         f"On {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} {study.split} trajectories, "
@@ -28,7 +31,10 @@ def study_section(study: Study) -> Section:
     tables = [_scorers(study.scorers, on), _rules(study), _policies(study.policies, study.split)]
     if study.matching:
         tables.insert(2, _matching(study.matching))
-    return Section("The scorer, and what its parts are worth", tables, {row.name: row.why for row in study.missing})
+    left_out = {row.name: row.why for row in study.missing}
+    if not ablations:
+        left_out["ablations, matched against mismatched state"] = NO_ABLATIONS
+    return Section("The scorer, and what its parts are worth", tables, left_out)
 
 
 def _scorers(rows: Sequence[ScorerRow], on: str) -> Analysis:

@@ -9,6 +9,7 @@ import csv
 import html
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline, ask
 from tests.offline.small_pipeline import write_params
 from tests.policy_wheels import versioned, wheel_of
+from tests.real_browser import NO_NETWORK, Browser
 
 SOME = ("baseline", "sliding_window_5", "selfcompact", "drsr")
 REPLAY = ("evaluate", "--replay", "--window", "400", "--replicates", "20")
@@ -195,7 +197,7 @@ def reported(replaying: Replaying) -> Path:
     """The folder of a report on all of this, and what was printed about it."""
     with (replaying.folder / "reported.json").open("w") as stream, pytest.MonkeyPatch.context() as printing:
         printing.setattr("sys.stdout", stream)
-        assert main(["report", "--steps", "1", "--replicates", "20", "--output", "page", "--json"]) == 0
+        assert main(["report", "--ablations", "--steps", "1", "--replicates", "20", "--output", "page", "--json"]) == 0
     return replaying.folder / "page"
 
 
@@ -221,9 +223,20 @@ def test_the_report_has_every_table_and_figure(replaying: Replaying, reported: P
     for note in read_replay(replaying.folder / "var" / "evaluation" / "replay-test.jsonl").notes.values():
         for assumption in note.assumptions:
             assert html.escape(assumption) in page
-    rows = list(csv.DictReader((reported / "tables" / "replay.csv").open()))
+    rows = list(csv.DictReader((reported / "tables" / "replay.csv").read_text().splitlines()))
     assert [row["method"] for row in rows][:2] == ["Baseline", "Sliding Window (K=5)"]
     assert any(row["method"] == "DRSR, without a risk gate" for row in rows)
+
+
+def test_the_report_opens_without_a_network_in_light_and_dark(reported: Path, browser: Browser) -> None:
+    ground = browser.grounds((reported / "index.html").as_uri(), NO_NETWORK)
+    assert 0.9 < ground["light"] <= 1.0
+    assert 0.0 < ground["dark"] < 0.2  # the style's own: unstyled it would be black
+    page = (reported / "index.html").read_text()
+    loaded = re.findall(r"""(?:src|srcset|action|poster|data|xlink:href|href)=["']([^"']*)""", page)
+    assert all(value.startswith(("#", "tables/", "data:,")) for value in loaded)
+    assert "url(http" not in page
+    assert "@import" not in page
 
 
 def test_the_report_without_a_replay_says_so(
@@ -235,6 +248,7 @@ def test_the_report_without_a_replay_says_so(
     out = capsys.readouterr().out
     assert "left out: replay: nothing was replayed: drsr evaluate --replay" in out
     assert "left out: granularity: no Steps were measured" in out
+    assert "drsr report --ablations" in out
     assert (tmp_path / "var" / "report" / "index.html").is_file()
 
 
