@@ -68,5 +68,5 @@ def require_repository(repository: Path) -> None:
             raise InputError(
                 f"is not a DVC repository with the stages of DRSR: it has no {name}",
                 where=str(repository),
-                hint="run in a clone of the project, or copy .dvc/config, dvc.yaml and params.yaml into a folder",
+                hint="run in a clone of the project, or copy .dvc, dvc.yaml and params.yaml into a folder",
             )

@@ -16,7 +16,7 @@ _GIT = ("git", "-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "-
 def new_repository(folder: Path) -> Path:
     """With few epochs and wide limits: `quick_params`, as a file."""
     folder.mkdir(parents=True)
-    for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
+    for name in (".dvc/config", ".dvc/plots.html", ".dvc/.gitignore", ".dvcignore", ".gitignore", "dvc.yaml"):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     text = (ROOT / "params.yaml").read_text()
