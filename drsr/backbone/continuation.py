@@ -108,6 +108,8 @@ class Continuation:
         self._cache = Cache(layers=_in_order(layer_types(self._model), self._attention, self._recurrent))
         self._new_only = Cache(layers=[NewKeyValues() for _ in self._attention])
         self._length = 0
+        self._is_sound = True
+        """False after going back was interrupted: recurrent layers may then stand at different places."""
         self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
 
     @property
@@ -123,6 +125,8 @@ class Continuation:
         """
         if not 0 < len(token_ids) <= self.capacity - self._length:
             raise ValueError(f"{len(token_ids)} more tokens after {self._length}, the capacity is {self.capacity}")
+        if not self._is_sound:
+            raise BackboneError("going back was interrupted: go back to a mark once more")
         before = self.mark()
         ids = torch.as_tensor(np.asarray(token_ids, dtype=np.int64), device=self._model.device)
         pieces = torch.split(ids, self.query_chunk)
@@ -229,10 +233,12 @@ class Continuation:
         """Go back to a place that was marked. It stays marked."""
         if mark not in self._marks or not mark.valid:
             raise ValueError("the mark is another continuation's, or lies in what was taken back")
+        self._is_sound = False
         for layer, state in zip(self._recurrent, mark.recurrent, strict=True):
             state.restore(layer)
         self._cut(mark.length)
         self._forget_marks(behind=mark.length)
+        self._is_sound = True
 
     def _cut(self, length: int) -> None:
         for buffer in self._attention:

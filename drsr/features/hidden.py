@@ -44,7 +44,6 @@ class SpanStates:
         """The states [n, d] of positions start.. at a layer (from 1). Those behind the single position are ignored."""
         if start != self._next[layer - 1]:
             raise MisalignedSpan(f"layer {layer} shows position {start} where {self._next[layer - 1]} was due")
-        self._next[layer - 1] += len(states)
         kept, state = self._allocated(states)
         states = states.float()
         run = self._run_at(start, states)
@@ -56,6 +55,7 @@ class SpanStates:
             kept[layer - 1, _LAST, run.last_of] = states[run.last_at]
         if start <= self.position < start + len(states):
             state[layer - 1] = states[self.position - start]
+        self._next[layer - 1] += len(states)  # last: what failed on the way was not shown
 
     @property
     def is_complete(self) -> bool:

@@ -12,12 +12,12 @@ from sqlalchemy import select
 from drsr.contracts import Backbone
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.label_tables import Label, StateMeasurement
+from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.labels import Selection, selected, target_hash
 from drsr.offline.states import freeze_trajectory
-from drsr.offline.target_nll import agreement_of
+from drsr.offline.target_nll import agreement_of, is_out_of_memory
 from drsr.offline.trajectories import Trajectory as RecordedRun
 from drsr.rendering import render_output
 from drsr.view import Caps
@@ -99,8 +99,14 @@ def remeasure(
         target = render_output(state.next_output, backbone.tokenizer)
         if target_hash(target) != recorded_target:
             mismatches.append(f"{state_key}: another target")
-        direct = {harm.deletion_set.mask: harm for harm in measure_harm(backbone, state.state, target)}
-        if not labels.keys() <= direct.keys():
+        try:
+            direct = {harm.deletion_set.mask: harm for harm in measure_harm(backbone, state.state, target)}
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            mismatches.append(f"{state_key}: not enough memory for one forward over its context")
+            continue
+        if labels.keys() | _excluded(catalog, state_id, labeler_id) != direct.keys():
             mismatches.append(f"{state_key}: other deletion sets")
         for mask in sorted(labels.keys() & direct.keys()):
             harm, unsafe = labels[mask]
@@ -112,6 +118,14 @@ def remeasure(
     differences = [abs(found.recorded - found.direct) for found in compared]
     largest = math.inf if any(map(math.isnan, differences)) else max(differences, default=0.0)
     return Remeasured(len(chosen), len(compared), largest, agreement, changed, near, tuple(mismatches), tuple(compared))
+
+
+def _excluded(catalog: Catalog, state_id: int, labeler_id: int) -> set[int]:
+    query = select(LabelExclusion.mask).where(
+        LabelExclusion.state_id == state_id, LabelExclusion.labeler_id == labeler_id
+    )
+    with catalog.reading() as connection:
+        return set(connection.execute(query).scalars())
 
 
 def _labels(catalog: Catalog, state_id: int, labeler_id: int) -> dict[int, tuple[float, bool]]:

@@ -31,7 +31,7 @@ _PROBE_TOKENS = 192
 """Enough for several forwards and, in a recurrent layer, for several of its own chunks."""
 _WHOLE_PROBE_TARGET = 32
 """The last tokens of a real state are scored after all others, in pieces of the size that the work is done in."""
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
 """How torch says it, by device."""
 
 _log = logging.getLogger(__name__)
@@ -123,17 +123,20 @@ class TargetNll:
     def verify(self, token_ids: TokenIds) -> None:
         """Compare both ways on the tokens of a real state; where they differ, compute directly from now on.
 
-        The first `score` does it if nobody did before. It takes about as long as one context of the state does
-        directly.
+        The first `score` does it if nobody did before. It takes about as long as two contexts of the state. Where
+        nothing can be compared on these tokens, other ones will tell.
         """
         if self._verified:
             return
-        differences = self._differences(_probe(token_ids), query_chunk=_PROBE_TOKENS // 5)
-        if None in differences:
-            return  # not even the direct computation gives a number for these tokens: the next ones will tell
-        # What does not fit into memory at this length is no difference: the work excludes it, with that reason.
-        further = self._differences(_whole_probe(token_ids), query_chunk=self._query_chunk, compared=1)
-        differences += [difference for difference in further if difference != math.inf]
+        try:
+            differences = self._differences(_probe(token_ids), query_chunk=_PROBE_TOKENS // 5)
+            if None in differences:
+                return
+            # What does not fit into memory at this length is no difference: the work excludes it, with that reason.
+            differences += self._differences(_whole_probe(token_ids), query_chunk=self._query_chunk, compared=1)
+        except Exception as error:  # whatever a model's code makes of a continuation, computing directly is right
+            self._compute_directly(f"a cached continuation failed: {type(error).__name__}: {_first_line(error)}")
+            return
         largest = max(difference for difference in differences if difference is not None)
         allowed = agreement_of(self.backbone)
         if largest > allowed:
@@ -158,16 +161,19 @@ class TargetNll:
         """
         excluded = {index: _exclusion(pair, self.backbone.window) for index, pair in enumerate(pairs)}
         scorable = {index: pair for index, pair in enumerate(pairs) if excluded[index] is None}
-        if scorable:
-            self.verify(np.concatenate(next(iter(scorable.values()))))
+        for pair in scorable.values():
+            if self._verified:
+                break
+            self.verify(np.concatenate(pair))
+        method = self.method if self._verified or not scorable else Method.DIRECT  # nothing could be compared
         tokens = sum(len(pair.context) + len(pair.target) for pair in scorable.values())
-        if self.method is Method.DIRECT:
+        if method is Method.DIRECT:
             outcomes, processed = {i: _direct_outcome(self.backbone, pair) for i, pair in scorable.items()}, tokens
         else:
             watched = {index: watch for index, watch in (watches or {}).items() if index in scorable}
             outcomes, processed = self._walk(scorable, watched, query_chunk=self._query_chunk)
         nlls = tuple(excluded[index] or outcomes[index] for index in range(len(pairs)))
-        return Scores(nlls, self.method, tokens_processed=processed, tokens_in_pairs=tokens)
+        return Scores(nlls, method, tokens_processed=processed, tokens_in_pairs=tokens)
 
     def _walk(
         self, pairs: Mapping[int, Pair], watches: Mapping[int, Watch], *, query_chunk: int | None
@@ -177,18 +183,20 @@ class TargetNll:
 
         assert isinstance(self.backbone, FrozenLM)
         room = room_for(self.backbone, self._memory_mb)
-        left, outcomes = dict(pairs), dict[int, Outcome]()
+        left, outcomes, processed = dict(pairs), dict[int, Outcome](), 0
         while left:
             seen = {index: watch for index, watch in watches.items() if index in left}
+            walk = None
             try:
                 walk = TreeWalk(self.backbone, left, seen, query_chunk=query_chunk, room=room)
-                return outcomes | walk.run(), walk.tokens_processed
+                return outcomes | walk.run(), processed + walk.tokens_processed
             except NoRoom as error:
+                processed += walk.tokens_processed if walk is not None else 0
                 # The buffers are as long as the longest pair: without it the others may fit.
                 longest = max(left, key=lambda index: sum(map(len, left[index])))
                 del left[longest]
                 outcomes[longest] = Exclusion(ExclusionReason.OUT_OF_MEMORY, str(error))
-        return outcomes, 0
+        return outcomes, processed
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -258,8 +266,10 @@ def _whole_probe(token_ids: TokenIds) -> list[Pair]:
 
 
 def _difference(shared: Outcome, direct: Outcome) -> float | None:
-    """None where there is nothing to compare with."""
+    """None where there is nothing to compare: no direct number, or no memory for the other one."""
     if isinstance(direct, Exclusion):
+        return None
+    if isinstance(shared, Exclusion) and shared.reason is ExclusionReason.OUT_OF_MEMORY:
         return None
     return math.inf if isinstance(shared, Exclusion) else abs(shared - direct)
 

@@ -93,8 +93,11 @@ class TargetRows:
                     rows.append(states[start - piece.start : stop - piece.start])
                     targets.append(self._pairs[pair].target[first : first + stop - start])
                     owners.append(np.full(stop - start, pair))
-        if rows:
-            self._add_rows(torch.cat(rows), np.concatenate(targets).astype(np.int64), np.concatenate(owners))
+        if rows and (together := _joined(rows)) is not None:
+            self._add_rows(together, np.concatenate(targets).astype(np.int64), np.concatenate(owners))
+            return
+        for part, predicted, pairs in zip(rows, targets, owners, strict=True):
+            self._add_rows(part, predicted.astype(np.int64), pairs)
 
     def _add_rows(self, rows: torch.Tensor, targets: NDArray[np.int64], owners: NDArray[np.int_]) -> None:
         predicted = torch.as_tensor(targets, device=rows.device)
@@ -120,6 +123,16 @@ class TargetRows:
             if not is_out_of_memory(error):
                 raise
             return None, str(error).partition("\n")[0]
+
+
+def _joined(rows: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """None where memory does not suffice for a copy."""
+    try:
+        return torch.cat(list(rows))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
 
 
 @torch.inference_mode()

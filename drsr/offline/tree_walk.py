@@ -74,9 +74,10 @@ class TreeWalk:
                 self._targets.note(key.pair, path)
         self._todo = [(child, 0) for child in reversed(self._root.children)]
         """Nodes to come, each with how many of its tokens have been read; the next one last."""
+        self._siblings = {node.children[0]: node.children[1:] for node in self._root.walk() if len(node.children) > 1}
+        """Of a first child: those that are read after going back."""
         self._marks: dict[Node[_Key], Mark] = {}
         """Where a model with recurrent layers goes back to before it reads a node."""
-        self._mark_branch(self._root)
         self.tokens_processed = 0
         """Tokens that went through the model so far."""
         self._is_plain = True
@@ -89,7 +90,7 @@ class TreeWalk:
             hidden, complaint = self._try_read(step)
             tokens = sum(piece.length for piece in step.pieces)
             if hidden is None:
-                self._make_do(tokens, complaint)
+                self._make_do(step, complaint)
                 continue
             self.tokens_processed += tokens
             if not step.is_again:
@@ -142,28 +143,28 @@ class TreeWalk:
         return Segment(piece.start, piece.tokens, None if is_again else self._watch(piece))
 
     def _read_alone(self, piece: Piece) -> torch.Tensor:
-        mark = self._marks.pop(piece.node, None)
-        if mark is not None:
-            self._state.rewind(mark)
+        """Marking and going back come first: if they fail, nothing was read, and all of it can be tried again."""
+        if piece.node in self._marks:
+            self._state.rewind(self._marks[piece.node])
+        elif piece.node in self._siblings and piece.offset == 0:
+            mark = self._state.mark()
+            self._marks |= dict.fromkeys(self._siblings[piece.node], mark)
+        if self._state.length != piece.start:
+            raise AssertionError(f"the walk stands at {self._state.length}, the piece begins at {piece.start}")
         hidden = self._state.extend(piece.tokens, self._watch(piece))
-        if piece.is_last:
-            self._mark_branch(piece.node)
+        self._marks.pop(piece.node, None)
         return hidden
-
-    def _mark_branch(self, node: Node[_Key]) -> None:
-        """All children but the first are read after going back."""
-        if len(node.children) > 1 and not self._state.reads_branches_together:
-            self._marks |= dict.fromkeys(node.children[1:], self._state.mark())
 
     def _watch(self, piece: Piece) -> Watch | None:
         if piece.node not in self._passing:
             return None
         return _Watches(self._passing[piece.node], self._ending[piece.node] if piece.is_last else [])
 
-    def _make_do(self, tokens: int, complaint: str) -> None:
-        """With less memory: smaller forwards, then without what lies below the next node."""
+    def _make_do(self, step: _Step, complaint: str) -> None:
+        """With less memory: smaller forwards, branches alone, then without what lies below the next node."""
         self._is_plain = False
-        if tokens > SMALLEST_CHUNK:
+        tokens = sum(piece.length for piece in step.pieces)
+        if tokens > SMALLEST_CHUNK or len(step.pieces) > 1:
             self._chunk = max(SMALLEST_CHUNK, tokens // 2)
         elif self._state.length == 0:
             raise NoRoom(f"buffers for {self._state.capacity} tokens: {complaint}")

@@ -6,6 +6,8 @@ up, and its state waits for the featurize stage.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from drsr.backbone.frozen_lm import FrozenLM
@@ -14,6 +16,7 @@ from drsr.errors import FeatureError
 from drsr.features.vectors import CandidateFeatures, FeatureWatch
 from drsr.offline.feature_records import FeatureExclusion, FeaturizedState, featurized
 from drsr.offline.frozen_rows import StateRow
+from drsr.offline.target_nll import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
@@ -36,17 +39,25 @@ class CollectingWatch:
 
     def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
         if self._watch is not None:
-            try:
+            with self._giving_up():
                 self._watch.hidden(layer, start, states)
-            except FeatureError:
-                self._watch = None
 
     def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
         if self._watch is not None:
-            try:
+            with self._giving_up():
                 self._watch.attention(layer, query, keys)
-            except FeatureError:
-                self._watch = None
+
+    @contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """What a watch cannot do, or has no memory for, is its own affair: the forward goes on."""
+        try:
+            yield
+        except FeatureError:
+            self._watch = None
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self._watch = None
 
     def collected(self) -> FeaturizedState | None:
         """What came of the state; None where the walk did not show all of it."""

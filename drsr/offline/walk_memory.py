@@ -1,8 +1,8 @@
 """What a walk may take of the memory, and how it is divided: keys and values, one forward's activations, logits.
 
 The keys and values of the longest path must fit, or its pair is excluded with the reason; forwards and logits are made
-as small as the rest demands. The model itself is not counted. In hybrid models a branch keeps a copy of the recurrent
-states, which counts like keys and values.
+as small as the rest demands. The model itself is not counted, nor what features keep of each state (a few MB). In
+hybrid models a branch keeps a copy of the recurrent states, which counts like keys and values.
 """
 
 from __future__ import annotations
@@ -58,10 +58,15 @@ def room_for(backbone: FrozenLM, megabytes: int = DEFAULT_MEGABYTES) -> Room:
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return Room(
         total=megabytes * MEGABYTE,
-        per_token=kinds.count("full_attention") * 2 * config.num_key_value_heads * head * size,
+        per_token=kinds.count("full_attention") * 2 * _key_value_heads(config) * head * size,
         per_mark=kinds.count("linear_attention") * _recurrent_numbers(config) * 4,  # a recurrence may run in fp32
         per_query=(4 * config.intermediate_size + (8 + len(kinds)) * config.hidden_size) * size,
     )
+
+
+def _key_value_heads(config: Any) -> int:
+    """Models that know no groups have as many as query heads."""
+    return int(getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
 
 
 def _recurrent_numbers(config: Any) -> int:

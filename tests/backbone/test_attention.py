@@ -57,10 +57,25 @@ def test_forwards_of_different_shapes_do_not_share_a_mask() -> None:
             torch.testing.assert_close(result, written_out(query, key, value, 1.0), atol=2e-6, rtol=1e-5)
 
 
-def test_branches_attend_over_their_own_beginnings() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("new", "length"), [(1, 9), (5, 5), (40, 97)])
+def test_half_precision_equals_the_formula_up_to_its_rounding(
+    new: int, length: int, dtype: torch.dtype, device: str
+) -> None:
+    """On a GPU another kernel computes it, without a mask."""
+    halves = [tensor.to(dtype) for tensor in tensors(new, length, 4, 2, 64, device)]
+    with one_forward():
+        result, _ = causal_attention(LAYER, *halves, None, scaling=0.3)
+    expected = written_out(*(tensor.float() for tensor in halves), 0.3)
+    torch.testing.assert_close(result.float(), expected, atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_branches_attend_over_their_own_beginnings(device: str) -> None:
     """Each as if it were alone; what is written lies where the next branch finds or overwrites it."""
-    _, keys, values = tensors(1, 30, 4, 2, 8, "cpu")
-    query, key, value = tensors(12, 12, 4, 2, 8, "cpu")
+    _, keys, values = tensors(1, 30, 4, 2, 8, device)
+    query, key, value = tensors(12, 12, 4, 2, 8, device)
     branches = [Branch(slice(0, 5), 10), Branch(slice(5, 9), 12), Branch(slice(9, 12), 4)]
 
     def write(layer: int, start: int, new_keys: torch.Tensor, new_values: torch.Tensor) -> Any:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from drsr.backbone import continuation
 from drsr.backbone.continuation import Continuation, Segment, why_not_continuable
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.layer_states import RecurrentState
 from drsr.contracts import TokenIds
 from drsr.errors import BackboneError, WindowExceeded
 from tests.tiny_backbones import ARCHITECTURES, DEVICES, as_backbone, fresh_backbone, tiny_backbone
@@ -126,13 +127,15 @@ FULL_ATTENTION = tuple(name for name in ARCHITECTURES if name != "qwen3_5")
 
 @settings(max_examples=20)
 @given(
-    st.lists(st.tuples(st.floats(0, 1), st.integers(1, 40)), min_size=1, max_size=6), st.sampled_from(FULL_ATTENTION)
+    st.lists(st.tuples(st.floats(0, 1), st.integers(1, 40)), min_size=1, max_size=6),
+    st.sampled_from(FULL_ATTENTION),
+    st.sampled_from(DEVICES),
 )
 def test_branches_together_are_as_one_after_another(
-    places: list[tuple[float, int]], architecture: Architecture
+    places: list[tuple[float, int]], architecture: Architecture, device: str
 ) -> None:
     """Each branch begins anywhere in what the one before it left."""
-    backbone = tiny_backbone(architecture)
+    backbone = tiny_backbone(architecture, device)
     together = Continuation(backbone, 400)
     path = tokens(30)
     together.extend(path)
@@ -189,6 +192,27 @@ def test_after_an_error_in_a_branch_the_part_before_all_of_them_stays() -> None:
     with pytest.raises(ValueError, match="taken back"):
         state.rewind(mark)
     assert_continues(state, backbone, path[:15], tokens(30, 4), TOLERANCE["llama"])
+
+
+def test_after_going_back_was_interrupted_nothing_is_read_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny_backbone("qwen3_5")
+    state = Continuation(backbone, 100)
+    path = tokens(30)
+    state.extend(path)
+    mark = state.mark()
+    state.extend(tokens(10, 1))
+
+    def interrupted(kept: RecurrentState, layer: object) -> None:
+        raise MemoryError("planted")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(RecurrentState, "restore", interrupted)
+        with pytest.raises(MemoryError, match="planted"):
+            state.rewind(mark)
+    with pytest.raises(BackboneError, match="interrupted"):
+        state.extend(tokens(5))
+    state.rewind(mark)
+    assert_continues(state, backbone, path, tokens(20, 2), TOLERANCE["qwen3_5"])
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -379,9 +403,9 @@ def test_what_cannot_be_continued_exactly_is_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_half_precision(architecture: Architecture, dtype: str) -> None:
-    backbone = tiny_backbone(architecture, "cpu", dtype)
+@every_model
+def test_half_precision(architecture: Architecture, device: str, dtype: str) -> None:
+    backbone = tiny_backbone(architecture, device, dtype)
     state = Continuation(backbone, 80, query_chunk=16)
     state.extend(tokens(40))
     branch = state.mark()
@@ -390,5 +414,5 @@ def test_half_precision(architecture: Architecture, dtype: str) -> None:
     hidden = state.extend(tokens(40, 2))
     assert hidden.dtype == getattr(torch, dtype)
     expected = backbone.logits(np.concatenate([tokens(40), tokens(40, 2)]), range(40, 80))
-    found = state.head(hidden).float().numpy()
+    found = state.head(hidden).float().cpu().numpy()
     assert np.abs(found - expected).mean() < 0.1 < np.abs(expected).mean()

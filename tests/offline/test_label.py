@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from drsr.errors import ArtifactCorrupt, SettingsError
 from drsr.offline import label as labelling
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.label_tables import Claim, Interaction, Label, StateMeasurement
+from drsr.offline.catalog.label_tables import Claim, Interaction, Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.excluded_again import forget_excluded
 from drsr.offline.freeze import freeze
 from drsr.offline.frozen_rows import TrajectoryItem, load_states
 from drsr.offline.harm import HARM_TOLERANCE, measure_harm
@@ -26,7 +28,7 @@ from drsr.offline.label_status import label_status
 from drsr.offline.labels import Selection, Shard, find_labeler, pending_states
 from drsr.offline.plan import make_plan
 from drsr.offline.states import freeze_trajectory
-from drsr.offline.target_nll import TargetNll
+from drsr.offline.target_nll import Exclusion, ExclusionReason, Pair, Scores, TargetNll
 from drsr.offline.trajectories import Trajectory as RecordedRun
 from drsr.rendering import render_output
 from drsr.view import Caps
@@ -224,6 +226,43 @@ def test_damaged_bytes_of_one_run_stop_only_that_run(
         assert connection.execute(select(func.count()).select_from(Claim)).scalar_one() == 0
     monkeypatch.setattr(artifacts, "get", get)
     assert label(frozen, artifacts, scorer, plan).labelled == 1
+
+
+def test_what_was_excluded_for_want_of_memory_is_measured_again_when_asked(
+    frozen: Catalog, artifacts: ArtifactStore, scorer: TargetNll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole state, and one set of another; the others are left as they are."""
+    plan = label_run(scorer, "float32", CAPS)
+    score, calls = scorer.score, 0
+    no_room = Exclusion(ExclusionReason.OUT_OF_MEMORY, "planted")
+
+    def short_of_memory(pairs: Sequence[Pair], watches: Any = None) -> Scores:
+        nonlocal calls
+        scores = score(pairs, watches)
+        calls += 1
+        lost = {1: [0], 2: [1]}.get(calls, [])  # an intact context, a rewrite
+        nlls = tuple(no_room if place in lost else nll for place, nll in enumerate(scores.nlls))
+        return scores._replace(nlls=nlls)
+
+    monkeypatch.setattr(scorer, "score", short_of_memory)
+    label(frozen, artifacts, scorer, plan)
+    monkeypatch.setattr(scorer, "score", score)
+    assert label(frozen, artifacts, scorer, plan).states == 0
+    everything = select(Label.state_id, Label.mask, Label.harm)
+    with frozen.reading() as connection:
+        before = connection.execute(everything).all()
+    with frozen.writing() as connection:
+        labeler_id = find_labeler(connection, plan.labeler, plan.identity)
+        assert labeler_id is not None
+        assert forget_excluded(connection, labeler_id, "non_finite", Selection()) == 0
+        assert forget_excluded(connection, labeler_id, "out_of_memory", Selection()) == 2
+    again = label(frozen, artifacts, scorer, plan)
+    assert again.states >= 2  # the walk is over whole trajectories
+    assert again.excluded == {}
+    with frozen.reading() as connection:
+        assert set(before) < set(connection.execute(everything).all())
+        assert connection.execute(select(LabelExclusion)).all() == []
+        assert count_pending(connection, plan.freezing, labeler_id, Selection()) == 0
 
 
 def test_a_target_that_cannot_be_measured_is_an_exclusion(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.contracts import Backbone
+from drsr.offline import remeasure as remeasurement
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.label_tables import Label
+from drsr.offline.catalog.label_tables import Interaction, Label
 from drsr.offline.freeze import freeze
 from drsr.offline.harm import HARM_TOLERANCE
 from drsr.offline.ingest import ingest
@@ -63,6 +65,35 @@ def test_agreement_and_a_changed_label(measured: Catalog, artifacts: ArtifactSto
     changed = again(measured, artifacts)
     assert changed.largest_difference == pytest.approx(0.5)
     assert not changed.agrees
+
+
+def test_a_label_that_is_missing_is_no_agreement(measured: Catalog, artifacts: ArtifactStore) -> None:
+    with measured.writing() as connection:
+        connection.execute(delete(Interaction))
+        connection.execute(delete(Label).where(Label.mask == 3))
+    found = again(measured, artifacts)
+    assert not found.agrees
+    assert len(found.mismatches) == STATES
+    assert found.mismatches[0].endswith("other deletion sets")
+
+
+def test_a_state_that_does_not_fit_is_named_and_the_others_compared(
+    measured: Catalog, artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, calls = remeasurement.measure_harm, 0
+
+    def sometimes(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise MemoryError("planted")
+        return measure(*arguments)
+
+    monkeypatch.setattr(remeasurement, "measure_harm", sometimes)
+    found = again(measured, artifacts)
+    assert len({compared.state_key for compared in found.compared}) == STATES - 1
+    (mismatch,) = found.mismatches
+    assert "not enough memory" in mismatch
 
 
 def test_a_verdict_that_is_wrong_is_no_agreement(measured: Catalog, artifacts: ArtifactStore) -> None:

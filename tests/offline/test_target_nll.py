@@ -14,7 +14,7 @@ import transformers
 from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.contracts import TokenIds
-from drsr.offline import tree_walk
+from drsr.offline import target_rows, tree_walk
 from drsr.offline.harm import HARM_TOLERANCE
 from drsr.offline.target_nll import (
     AGREEMENT,
@@ -222,12 +222,68 @@ def test_without_room_for_the_longest_the_others_are_scored(monkeypatch: pytest.
 
 
 def test_other_errors_are_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = TargetNll(tiny_backbone("llama"))
+    scorer.verify(tokens(200, 0))
+
     def failing(state: Continuation, segments: Sequence[Segment]) -> list[torch.Tensor]:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     monkeypatch.setattr(Continuation, "extend_branches", failing)
     with pytest.raises(RuntimeError, match="mat1"):
-        TargetNll(tiny_backbone("llama")).score(branching_pairs())
+        scorer.score(branching_pairs())
+
+
+@pytest.mark.parametrize("failing", range(12))
+def test_a_hybrid_that_has_no_memory_for_a_mark_computes_nothing_twice(
+    failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = tiny_backbone("qwen3_5")
+    scorer = TargetNll(backbone)
+    pairs = branching_pairs()
+    scorer.verify(np.concatenate(pairs[0]))
+    mark, marks = Continuation.mark, 0
+
+    def sometimes(state: Continuation) -> Mark:
+        nonlocal marks
+        marks += 1
+        if marks == failing + 1:
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        return mark(state)
+
+    monkeypatch.setattr(Continuation, "mark", sometimes)
+    found = scorer.score(pairs).nlls
+    assert marks > failing
+    for pair, nll in zip(pairs, found, strict=True):
+        assert isinstance(nll, Exclusion) or nll == pytest.approx(direct_nll(backbone, *pair), abs=1e-4)
+
+
+def test_branches_that_do_not_fit_together_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the last few of a walk, which have fewer tokens than any forward is made smaller than."""
+    backbone = tiny_backbone("llama")
+    scorer = TargetNll(backbone)
+    context = tokens(60, 0)
+    pairs = [Pair(np.append(context, ending).astype(np.int32), tokens(2, 3)) for ending in (1, 2, 3, 4)]
+    scorer.verify(np.concatenate(pairs[0]))
+    forward = Continuation._forward_branches
+
+    def alone(state: Continuation, segments: Sequence[Segment]) -> list[torch.Tensor]:
+        if len(segments) > 1:
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        return forward(state, segments)
+
+    monkeypatch.setattr(Continuation, "_forward_branches", alone)
+    expected = [direct_nll(backbone, *pair) for pair in pairs]
+    np.testing.assert_allclose(np.array(scorer.score(pairs).nlls, dtype=float), expected, atol=1e-5)
+
+
+def test_rows_that_cannot_be_joined_are_scored_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny_backbone("llama")
+    scorer = TargetNll(backbone)
+    pairs = branching_pairs()
+    scorer.verify(np.concatenate(pairs[0]))
+    monkeypatch.setattr(target_rows, "_joined", lambda rows: None)
+    expected = [direct_nll(backbone, *pair) for pair in pairs]
+    np.testing.assert_allclose(np.array(scorer.score(pairs).nlls, dtype=float), expected, atol=1e-5)
 
 
 def test_a_real_shortage_is_recognised() -> None:
@@ -235,6 +291,7 @@ def test_a_real_shortage_is_recognised() -> None:
         torch.empty(1 << 50, dtype=torch.float64)
     assert is_out_of_memory(refused.value)
     assert is_out_of_memory(torch.OutOfMemoryError(OUT_OF_MEMORY))
+    assert is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     assert not is_out_of_memory(RuntimeError("index out of range"))
 
 
@@ -278,6 +335,65 @@ def test_a_continuation_that_goes_wrong_late_is_found(
     long.verify(tokens(600, 0))
     assert long.method is Method.DIRECT
     assert "off by" in long.why
+
+
+def test_a_continuation_that_is_not_finite_where_the_direct_computation_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = Continuation.head
+
+    def late(state: Continuation, hidden: torch.Tensor) -> torch.Tensor:
+        return head(state, hidden) * (float("nan") if state.length > 400 else 1.0)
+
+    monkeypatch.setattr(Continuation, "head", late)
+    scorer = TargetNll(tiny_backbone("llama"))
+    pair = Pair(tokens(600, 0), tokens(8, 1))
+    assert scorer.score([pair]).nlls == (direct_nll(tiny_backbone("llama"), *pair),)
+    assert scorer.method is Method.DIRECT
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4),
+        transformers.GPTNeoXConfig(
+            vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+        ),
+        transformers.Gemma2Config(
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            layer_types=["full_attention", "full_attention"],
+        ),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_other_architectures_are_right_by_one_way_or_the_other(config: Any) -> None:
+    """With shared prefixes where that works; where the model's own code does not allow it, directly."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        automatic: Any = transformers.AutoModelForCausalLM
+        backbone = as_backbone(automatic.from_config(config))
+    scorer = TargetNll(backbone)
+    pairs = branching_pairs()
+    expected = [direct_nll(backbone, *pair) for pair in pairs]
+    np.testing.assert_allclose(np.array(scorer.score(pairs).nlls, dtype=float), expected, atol=1e-5)
+    assert "agrees" in scorer.why or "failed" in scorer.why
+
+
+def test_without_anything_to_compare_each_context_is_computed_on_its_own() -> None:
+    backbone = fresh_backbone("qwen3")
+    backbone.model.get_input_embeddings().weight.data[7] = float("nan")
+    spoilt = Pair(np.full(60, 7, dtype=np.int32), tokens(8, 1))
+    scorer = TargetNll(backbone)
+    scores = scorer.score([spoilt])
+    assert scores.method is Method.DIRECT
+    assert isinstance(scores.nlls[0], Exclusion)
+    clean = tokens(60, 0)
+    clean[clean == 7] = 8
+    assert scorer.score([Pair(clean, clean[:9])]).method is Method.SHARED_PREFIX
 
 
 def test_a_long_comparison_that_does_not_fit_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,10 +442,11 @@ def test_backbones_that_cannot_share_are_computed_directly() -> None:
     assert scripted.nlls == (direct_nll(ScriptedBackbone(), *pair),)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_is_not_taken_for_a_wrong_continuation(dtype: str) -> None:
+def test_half_precision_is_not_taken_for_a_wrong_continuation(dtype: str, device: str) -> None:
     for architecture in ARCHITECTURES:
-        scorer = TargetNll(tiny_backbone(architecture, "cpu", dtype))
+        scorer = TargetNll(tiny_backbone(architecture, device, dtype))
         scorer.verify(tokens(200, 0))
         assert scorer.method is Method.SHARED_PREFIX, scorer.why
     assert max(AGREEMENT.values()) < HARM_TOLERANCE, "what rounding makes must not look like harm"

@@ -16,7 +16,7 @@ from drsr.offline.prefix_tree import build_tree, total_tokens
 from drsr.offline.target_nll import Outcome, Pair, direct_nll
 from drsr.offline.tree_walk import TreeWalk
 from drsr.offline.walk_memory import SMALLEST_CHUNK, room_for
-from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
+from tests.tiny_backbones import ARCHITECTURES, DEVICES, tiny_backbone
 from tests.tiny_models import Architecture
 
 TOLERANCE = {"llama": 1e-5, "qwen3": 1e-5, "qwen3_5": 1e-4}
@@ -37,8 +37,10 @@ def pairs_of(seed: int, contexts: int) -> dict[int, Pair]:
     return {index: Pair(context(), target) for index in range(contexts)}
 
 
-def walk(architecture: Architecture, pairs: dict[int, Pair], chunk: int | None) -> tuple[dict[int, Outcome], int]:
-    backbone = tiny_backbone(architecture)
+def walk(
+    architecture: Architecture, pairs: dict[int, Pair], chunk: int | None, device: str = "cpu"
+) -> tuple[dict[int, Outcome], int]:
+    backbone = tiny_backbone(architecture, device)
     tree_walk = TreeWalk(backbone, pairs, {}, query_chunk=chunk, room=room_for(backbone))
     return tree_walk.run(), tree_walk.tokens_processed
 
@@ -48,10 +50,18 @@ def numbers(outcomes: dict[int, Outcome]) -> np.ndarray:
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 1 << 16), st.integers(1, 12), st.integers(SMALLEST_CHUNK, 300), st.sampled_from(ARCHITECTURES))
-def test_equals_one_forward_per_pair(seed: int, contexts: int, chunk: int, architecture: Architecture) -> None:
+@given(
+    st.integers(0, 1 << 16),
+    st.integers(1, 12),
+    st.integers(SMALLEST_CHUNK, 300),
+    st.sampled_from(ARCHITECTURES),
+    st.sampled_from(DEVICES),
+)
+def test_equals_one_forward_per_pair(
+    seed: int, contexts: int, chunk: int, architecture: Architecture, device: str
+) -> None:
     pairs = pairs_of(seed, contexts)
-    found, processed = walk(architecture, pairs, chunk)
+    found, processed = walk(architecture, pairs, chunk, device)
     expected = [direct_nll(tiny_backbone(architecture), *pairs[index]) for index in sorted(pairs)]
     np.testing.assert_allclose(numbers(found), expected, atol=TOLERANCE[architecture], rtol=0)
     sequences = {index: np.concatenate([pair.context, pair.target[:-1]]) for index, pair in pairs.items()}

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.features.vectors import CandidateFeatures, candidate_features
+from drsr.features.vectors import CandidateFeatures, FeatureWatch, candidate_features
 from drsr.offline import label as stage
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
@@ -26,7 +26,7 @@ from drsr.offline.ingest import ingest
 from drsr.offline.label import LabelSummary, label, label_run
 from drsr.offline.states import FrozenState
 from drsr.offline.stored_features import FeatureReader, stored_states
-from drsr.offline.target_nll import TargetNll
+from drsr.offline.target_nll import Pair, TargetNll, direct_nll
 from drsr.offline.walk_features import CollectingWatch
 from drsr.view import caps_for
 from tests.features.states import run_messages, state_of
@@ -186,6 +186,23 @@ def test_a_watch_that_is_shown_something_twice_gives_up_quietly() -> None:
     watch.hidden(1, 0, torch.zeros(2, 32))
     watch.hidden(1, 2, torch.zeros(2, 32))
     watch.attention(4, torch.zeros(4, 8), torch.zeros(2, 5, 8))
+    assert watch.collected() is None
+
+
+def test_a_watch_without_memory_gives_up_and_the_labels_are_unharmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny_backbone("llama")
+    row = row_of(backbone)
+    state = row.frozen.state
+    watch = CollectingWatch(backbone, row)
+
+    def no_memory(*_: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(FeatureWatch, "hidden", no_memory)
+    context = state.view.token_ids(state.rendering.token_ids)
+    pair = Pair(context, context[:5])
+    (nll,) = TargetNll(backbone).score([pair], {0: watch}).nlls
+    assert nll == pytest.approx(direct_nll(backbone, *pair), abs=1e-5)
     assert watch.collected() is None
 
 

@@ -28,6 +28,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, one thread each (default: 1)")
     parser.add_argument("--labeler", default="default", metavar="NAME", help="name of this way of measuring")
     parser.add_argument(
+        "--again",
+        choices=["out_of_memory", "non_finite"],
+        help="measure again what was excluded for this reason, with more memory, say (DRSR_LABEL_MEMORY_MB)",
+    )
+    parser.add_argument(
         "--remeasure", type=int, metavar="SAMPLE", help="compute SAMPLE states again, directly; compare"
     )
     parser.add_argument("--seed", type=int, metavar="N", help="draws the sample of --remeasure (default: a new one)")
@@ -52,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
             raise SettingsError(f"--{name} must be at least 1, not {value}")
     if options.seed is not None and options.remeasure is None:
         raise SettingsError("--seed draws the sample of --remeasure, which is not given")
+    if options.again is not None and options.remeasure is not None:
+        raise SettingsError("--again measures, --remeasure compares: one of them")
     settings = load_settings()
     part = Selection.parsed(options.source, options.where)
     tokenizer, window = load_tokenizer(settings.backbone)
@@ -66,6 +73,9 @@ def run(options: argparse.Namespace) -> int:
     with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
         require_source(connection, options.source)
         labeler_id = find_labeler(connection, options.labeler, identity)
+    if options.again is not None and labeler_id is not None:
+        _forget(settings, labeler_id, options.again, part)
+    with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
         pending = count_pending(connection, freezing, labeler_id, part)
         to_freeze = count_to_freeze(connection, freezing, part)
     if options.remeasure is not None:
@@ -79,6 +89,15 @@ def run(options: argparse.Namespace) -> int:
     if to_freeze:
         print(f"drsr: {to_freeze:,} trajectories are not frozen yet\n  hint: drsr freeze, then again", file=sys.stderr)
     return code
+
+
+def _forget(settings: Settings, labeler_id: int, reason: str, part: Selection) -> None:
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.excluded_again import forget_excluded
+
+    with open_catalog(settings.catalog_url) as catalog, catalog.writing() as connection:
+        count = forget_excluded(connection, labeler_id, reason, part)
+    print(f"drsr: {count:,} states excluded as {reason} are measured again", file=sys.stderr)
 
 
 def _label(
@@ -108,6 +127,8 @@ def _label(
         print(f"  features of {summary['featurized']:,} states were collected in the same walk")
     for reason, count in summary["excluded"].items():
         print(f"  {count:,} states excluded: {reason}")
+    if "out_of_memory" in summary["excluded"]:
+        print("  with more memory (DRSR_LABEL_MEMORY_MB): drsr label --again out_of_memory")
     if summary.get("method") == "direct":
         print(f"  each context was computed on its own: {summary['why']}")
     return code

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
         torch.set_num_threads(1)
         backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
-        cost = price(TargetNll(backbone), plan.label, options.workers)
+        cost = price(TargetNll(backbone, memory_mb=int(settings.label_memory_mb)), plan.label, options.workers)
     if options.json:
         shown = {
             "freeze": plan.freeze._asdict(),

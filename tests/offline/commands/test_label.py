@@ -82,6 +82,15 @@ def test_a_remeasured_sample_is_a_new_one_each_time_and_says_which(ready: Drsr) 
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_measuring_again_what_was_excluded(ready: Drsr) -> None:
+    ready("label")
+    none = ready("label", "--again", "out_of_memory")
+    assert (none.code, none.out) == (0, "nothing to label: every frozen state is measured\n")
+    assert "0 states excluded as out_of_memory are measured again" in none.err
+    assert "one of them" in ready("label", "--again", "non_finite", "--remeasure", "2").err
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_remeasuring_keeps_to_the_part(ready: Drsr) -> None:
     ready("label")
     found = {
