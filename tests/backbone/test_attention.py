@@ -64,10 +64,10 @@ def test_half_precision_equals_the_formula_up_to_its_rounding(
     new: int, length: int, dtype: torch.dtype, device: str
 ) -> None:
     """On a GPU another kernel computes it, without a mask."""
-    halves = [tensor.to(dtype) for tensor in tensors(new, length, 4, 2, 64, device)]
+    query, key, value = (tensor.to(dtype) for tensor in tensors(new, length, 4, 2, 64, device))
     with one_forward():
-        result, _ = causal_attention(LAYER, *halves, None, scaling=0.3)
-    expected = written_out(*(tensor.float() for tensor in halves), 0.3)
+        result, _ = causal_attention(LAYER, query, key, value, None, scaling=0.3)
+    expected = written_out(query.float(), key.float(), value.float(), 0.3)
     torch.testing.assert_close(result.float(), expected, atol=2e-2, rtol=2e-2)
 
 

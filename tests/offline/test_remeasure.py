@@ -15,7 +15,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Interaction, Label
 from drsr.offline.freeze import freeze
-from drsr.offline.harm import HARM_TOLERANCE
+from drsr.offline.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.ingest import ingest
 from drsr.offline.label import label, label_run
 from drsr.offline.labels import Selection
@@ -80,14 +80,14 @@ def test_a_label_that_is_missing_is_no_agreement(measured: Catalog, artifacts: A
 def test_a_state_that_does_not_fit_is_named_and_the_others_compared(
     measured: Catalog, artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure, calls = remeasurement.measure_harm, 0
+    calls = 0
 
     def sometimes(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 1:
             raise MemoryError("planted")
-        return measure(*arguments)
+        return measure_harm(*arguments)
 
     monkeypatch.setattr(remeasurement, "measure_harm", sometimes)
     found = again(measured, artifacts)
