@@ -24,6 +24,8 @@ NOTICE = (
     "one."
 )
 EFFECTS = ("removed", "equal-domain", "harm", "unsafe", "equal-domain", "unsafe of changed", "left alone")
+MANY = 3
+"""So many methods at one place are named one by one."""
 PANELS = 4
 """Most domains that get a panel of their own."""
 
@@ -176,7 +178,7 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     for point in points:
         x, y = 100 * point.removal, 100 * point.unsafe
         axes.plot([x], [y], "D" if point.ours else "o", color=PAPER if point.ours else OURS, markersize=4.5)
-        label = ", ".join(map(str, point.numbers))
+        label = ", ".join(map(str, point.numbers[:MANY])) + (" ..." if len(point.numbers) > MANY else "")
         if point.best or point.ours:
             label = f"{label} {point.title}"
         axes.annotate(label, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=6.5)

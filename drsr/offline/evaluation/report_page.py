@@ -15,6 +15,7 @@ from drsr.offline.evaluation.output_folder import make_folder
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What a browser may load: nothing but what stands in the page."""
+NUMBER = ' class="number"'
 _ABOUT = (
     '<div><b>About this report</b><a href="#differences">What differs from the paper</a>'
     '<a href="#facts">What the numbers come from</a><a href="#reproduce">To reproduce it</a></div>'
@@ -106,14 +107,17 @@ def _heading(anchor: str, title: str) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    numbers = [bool(rows) and all(isinstance(row[place], int | float) for row in rows) for place in range(len(columns))]
+    head = "".join(
+        f"<th{NUMBER if is_number else ''}>{escape(name)}</th>"
+        for name, is_number in zip(columns, numbers, strict=True)
+    )
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _cell(value: Cell) -> str:
-    kind = ' class="number"' if isinstance(value, int | float) else ""
-    return f"<td{kind}>{escape(shown(value))}</td>"
+    return f"<td{NUMBER if isinstance(value, int | float) else ''}>{escape(shown(value))}</td>"
 
 
 def _write(path: Path, text: str) -> None:
