@@ -21,12 +21,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "report",
         help="write one page with every table and figure",
         description="Judges the scorer, makes the paper's analyses, and takes in what `drsr evaluate --replay` "
-        "measured. Example: drsr report --ablations --steps 4 --output var/report",
+        "and `--tasks` measured. Example: drsr report --ablations --steps 4 --output var/report",
     )
     parser.add_argument("--output", type=Path, default=Path("var") / "report", metavar="FOLDER", help="(var/report)")
     parser.add_argument("--split", choices=("test", "validation"), default="test", help="what to judge on (test)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
     parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")
+    parser.add_argument("--tasks", type=Path, metavar="FILE", help="default: var/evaluation/tasks-sandbox.jsonl")
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="measure whole Steps of about N states too")
     parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
     add_frame_options(parser)
@@ -77,12 +78,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measured(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> Measured:
+    from drsr.offline.evaluation.harness.results_file import read_results
     from drsr.offline.evaluation.replay_file import read_replay
     from drsr.offline.evaluation.report import Measured
 
     path = options.replay or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
     replay = read_replay(path) if options.replay or path.exists() else None
-    return Measured(_steps(options, settings, catalog) if options.steps else None, replay)
+    path = options.tasks or Path("var") / "evaluation" / "tasks-sandbox.jsonl"
+    tasks = read_results(path) if options.tasks or path.exists() else None
+    return Measured(_steps(options, settings, catalog) if options.steps else None, replay, tasks)
 
 
 def _steps(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> list[StepHarm]:

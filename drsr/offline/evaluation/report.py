@@ -1,4 +1,4 @@
-"""Everything the report says, section by section: the replay, the study, the paper's analyses, the paper's own tables.
+"""Everything the report says, section by section: replay, whole tasks, study, the paper's analyses and own tables.
 
 A section is a title, analyses and reasons for what is left out; whoever has more to say adds one in `build_report`.
 """
@@ -12,6 +12,8 @@ import drsr
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.evaluation.analyses.granularity import StepHarm
+from drsr.offline.evaluation.harness.results_file import TaskResults
+from drsr.offline.evaluation.harness.task_tables import task_section
 from drsr.offline.evaluation.paper_analyses import paper_analyses
 from drsr.offline.evaluation.paper_section import paper_section
 from drsr.offline.evaluation.replay_file import About, Replay
@@ -30,6 +32,7 @@ class Measured(NamedTuple):
 
     steps: Sequence[StepHarm] | None
     replay: Replay | None
+    tasks: TaskResults | None
 
 
 def build_report(
@@ -42,18 +45,20 @@ def build_report(
         notice=NOTICE,
         sections=(
             replay_section(measured.replay, given.bootstrap),
+            task_section(measured.tasks, given.bootstrap),
             study_section(given.evaluated.study, ablations=asked.ablations),
             paper_analyses(given, measured.steps),
             paper_section(),
         ),
         differences=_differences(given),
-        facts=_facts(given, measured.replay),
+        facts=_facts(given, measured),
         commands=_commands(asked, measured),
     )
 
 
-def _facts(given: ReportInputs, replay: Replay | None) -> dict[str, str]:
+def _facts(given: ReportInputs, measured: Measured) -> dict[str, str]:
     record = given.calibrated.record
+    replay, tasks = measured.replay, measured.tasks
     sizes = ", ".join(
         f"{split} {len(frame):,} sets of {len(frame.state_ids):,} states" for split, frame in given.frames.items()
     )
@@ -76,6 +81,13 @@ def _facts(given: ReportInputs, replay: Replay | None) -> dict[str, str]:
             "window of the acting model in the replay": f"{replay.about['window']:,} tokens",
             "policy in the replay": replay.about["policy"] or "none",
         }
+    if tasks is not None:
+        fits = {episode.method: episode.version for episode in tasks.episodes}
+        facts |= {
+            "tasks": f"{tasks.about['manifest']}, SHA-256 {tasks.about['manifest_sha256']}",
+            "agent on the tasks": str(tasks.about["agent"]),
+            "policy on the tasks": fits.get("drsr") or "none",
+        }
     return facts
 
 
@@ -88,8 +100,8 @@ def _differences(given: ReportInputs) -> list[str]:
         "of one model, so another model gives other harms.",
         f"Runs: {runs:,} runs with {states:,} labelled states of this catalog here; 566 runs with 1,698 states of "
         "WorkBuddyBench tasks in the paper. Intervals here are wide accordingly.",
-        "Reward: the replay does not measure it. It keeps the recorded output fixed; the paper's end-to-end tables run "
-        "tasks.",
+        "Reward: the replay does not measure it, as it keeps the recorded output fixed. Whole tasks, where they were "
+        "run, are other tasks with another agent than the paper's.",
         "Feature columns beyond the paper's 512 projections, prompts and budgets of the comparators: decided here, as "
         "written in their assumptions.",
         "Values of the paper stand beside ours for orientation; with another model and other runs they need not agree.",
@@ -111,7 +123,21 @@ def _commands(asked: Asked, measured: Measured) -> list[str]:
     stages = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "publish")
     ablations = " --ablations" if asked.ablations else ""
     report = f"drsr report --split {asked.split} --replicates {asked.replicates}{ablations}{steps}{frames}"
-    return [*(f"drsr {stage}" for stage in stages), replay + frames, report]
+    return [*(f"drsr {stage}" for stage in stages), replay + frames, *_task_command(measured.tasks), report]
+
+
+def _task_command(tasks: TaskResults | None) -> list[str]:
+    if tasks is None:
+        return []
+    about = tasks.about
+    scripted = about["agent"] == SCRIPTED
+    who = SCRIPTED if scripted else "URL --model NAME"
+    summaries = SCRIPTED if about["summariser"] == SCRIPTED else "WHO"
+    policy = " --policy WHEEL" if any(episode.method == "drsr" for episode in tasks.episodes) else ""
+    return [
+        f"drsr evaluate --tasks {about['manifest']} --agent {who} --window {about['window']} "
+        f"--step-limit {about['step_limit']} --summariser {summaries}{policy}"
+    ]
 
 
 def _summariser(about: About) -> str:

@@ -22,12 +22,15 @@ from drsr.offline.ablations import ABLATIONS, FULL
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.evaluation.ablation_methods import method_name
+from drsr.offline.evaluation.harness.results_file import ResultsFile
 from drsr.offline.evaluation.replay import Replayed
 from drsr.offline.evaluation.replay_file import read_replay
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.feature_store import get_training_frame
 from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline, ask
+from tests.offline.evaluation.harness.test_summary import EPISODES
+from tests.offline.evaluation.harness.test_task_tables import ABOUT
 from tests.offline.small_pipeline import write_params
 from tests.policy_wheels import versioned, wheel_of
 from tests.real_browser import NO_NETWORK, Browser
@@ -195,9 +198,13 @@ def test_numbers_are_finite_or_left_empty(replaying: Replaying) -> None:
 @pytest.fixture(scope="module")
 def reported(replaying: Replaying) -> Path:
     """The folder of a report on all of this, and what was printed about it."""
+    tasks = ResultsFile(replaying.folder / "tasks.jsonl", ABOUT)
+    for episode in EPISODES:
+        tasks.add(episode)
+    arguments = ["report", "--ablations", "--steps", "1", "--tasks", "tasks.jsonl", "--replicates", "20"]
     with (replaying.folder / "reported.json").open("w") as stream, pytest.MonkeyPatch.context() as printing:
         printing.setattr("sys.stdout", stream)
-        assert main(["report", "--ablations", "--steps", "1", "--replicates", "20", "--output", "page", "--json"]) == 0
+        assert main([*arguments, "--output", "page", "--json"]) == 0
     return replaying.folder / "page"
 
 
@@ -205,6 +212,7 @@ def test_the_report_has_every_table_and_figure(replaying: Replaying, reported: P
     printed = json.loads((replaying.folder / "reported.json").read_text())
     assert printed["page"] == str(Path("page", "index.html"))
     assert set(printed["tables"]) == {
+        *("tasks", "task_tokens", "task_paths", "tasks_by_domain"),
         *("replay", "replay_costs", "methods", "scorers", "singleton_rules", "policies"),
         *("non_compositionality", "reconstruction", "granularity", "interaction_properties", "margin_sweep"),
         *("score_distributions", "gate_curve", "beta_sensitivity", "attention_cases"),
@@ -217,9 +225,11 @@ def test_the_report_has_every_table_and_figure(replaying: Replaying, reported: P
     }
     page = (reported / "index.html").read_text()
     tables_only = {"replay_costs", "methods", "paper_eval40", "paper_ablations", "paper_full260"}
+    tables_only |= {"task_tokens", "task_paths", "tasks_by_domain"}
     assert page.count("<svg") == len(printed["tables"]) - len(tables_only)
     for words in ("not task reward", "reported by the paper", "What differs from the paper", "drsr evaluate --replay"):
         assert words in page
+    assert "drsr evaluate --tasks sandbox --agent scripted --window 2048 --step-limit 24" in page
     for note in read_replay(replaying.folder / "var" / "evaluation" / "replay-test.jsonl").notes.values():
         for assumption in note.assumptions:
             assert html.escape(assumption) in page
@@ -249,6 +259,7 @@ def test_the_report_without_a_replay_says_so(
     assert "left out: replay: nothing was replayed: drsr evaluate --replay" in out
     assert "left out: granularity: no Steps were measured" in out
     assert "drsr report --ablations" in out
+    assert "left out: tasks: no tasks were run: drsr evaluate --tasks sandbox" in out
     assert (tmp_path / "var" / "report" / "index.html").is_file()
 
 
@@ -258,6 +269,8 @@ def test_the_report_without_a_replay_says_so(
         (("--output", "params.yaml/page"), "params.yaml/page: cannot be written to"),
         (("--replay", "nowhere.jsonl"), "nowhere.jsonl: there is no replay here"),
         (("--replay", "params.yaml"), "params.yaml: is no replay"),
+        (("--tasks", "nowhere.jsonl"), "nowhere.jsonl: there are no results here"),
+        (("--tasks", "params.yaml"), "params.yaml: holds no results of tasks"),
         (("--labeler", "nobody"), "no labeler is called 'nobody'"),
         (("--view", "none"), "none"),
         (("--replicates", "0"), "--replicates must be at least 1"),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.offline.commands.metric_cells import cell
 from drsr.offline.evaluation import paper_tables
-from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
+from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
 from drsr.offline.evaluation.harness.episode import Episode
 from drsr.offline.evaluation.harness.manifest import Weighting
+from drsr.offline.evaluation.harness.results_file import TaskResults, latest_fits
 from drsr.offline.evaluation.harness.runs import BASELINE
 from drsr.offline.evaluation.harness.summary import MethodResult, by_domain, summarise
 from drsr.offline.evaluation.token_accounting import change_percent
@@ -45,6 +46,14 @@ def task_tables(
     tables = [_results(about, found, drawn=drawn), _components(found), _paths(found)]
     domains = by_domain(episodes, bootstrap)
     return [*tables, _by_domain(domains)] if len(domains) > 1 else tables
+
+
+def task_section(results: TaskResults | None, bootstrap: Bootstrap) -> Section:
+    """A file of results as a section of the report; of a method that was fitted again the latest fit."""
+    title = "End to end: whole tasks with every method in between"
+    if results is None or not results.episodes:
+        return Section(title, [], {"tasks": "no tasks were run: drsr evaluate --tasks sandbox"})
+    return Section(title, task_tables(results.about, latest_fits(results.episodes), bootstrap, drawn=True), {})
 
 
 def notice(about: Mapping[str, Any]) -> str:

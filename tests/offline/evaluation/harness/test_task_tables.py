@@ -3,12 +3,14 @@ from __future__ import annotations
 import csv
 import io
 
-from drsr.offline.evaluation.harness.task_tables import references, task_tables
+from drsr.offline.evaluation.harness.results_file import TaskResults
+from drsr.offline.evaluation.harness.task_tables import references, task_section, task_tables
 from drsr.offline.metrics import Bootstrap
 from tests.offline.evaluation.harness.test_summary import EPISODES
 
 ABOUT = {
     "manifest": "sandbox",
+    "manifest_sha256": "ab" * 32,
     "weighting": "tasks",
     "agent": "scripted",
     "summariser": "scripted",
@@ -38,6 +40,17 @@ def test_the_tables() -> None:
         ("web", "Short"),
     ]
     assert results.figure.startswith(b"<svg")
+
+
+def test_a_section_of_the_report() -> None:
+    refitted = [one._replace(version="second", reward=0.0) for one in EPISODES if one.method == "short"]
+    section = task_section(TaskResults(ABOUT, [*EPISODES, *refitted]), Bootstrap(replicates=50))
+    results = section.analyses[0]
+    assert [str(row[3])[:5] for row in results.rows] == ["1.000", "0.000"]  # of the later fit alone
+    assert (len(section.analyses), dict(section.left_out)) == (4, {})
+    for nothing in (None, TaskResults(ABOUT, [])):
+        missing = task_section(nothing, Bootstrap(replicates=50))
+        assert (list(missing.analyses), list(missing.left_out)) == ([], ["tasks"])
 
 
 def test_the_text_says_what_it_is() -> None:
