@@ -28,6 +28,12 @@ NOTICE = {
 }
 OTHER: Mapping[Weighting, Weighting] = {"tasks": "domains", "domains": "tasks"}
 OURS_NAME = "drsr"
+LINEAR_TO = 10
+"""Per cent: larger changes are drawn by their logarithm."""
+_FIGURE = (
+    f" In the figure left and high is good; changes beyond {LINEAR_TO} % are drawn by their logarithm, and numbers are "
+    "those of the table."
+)
 _SPOKEN: Mapping[Weighting, str] = {"tasks": "task-weighted", "domains": "equal-domain"}
 
 
@@ -90,16 +96,20 @@ def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: 
         return (
             *(number, one.title, one.tasks, cell(one.reward[first]), cell(one.reward[second])),
             *(round(one.total[first].value), _percent(one, first), _percent(one, second)),
-            *((reference.reward, reference.change) if reference else (None, None)),
+            *((reference.reward, f"{reference.change:+.1f}") if reference else (None, None)),
         )
 
     def draw(axes: Axes) -> None:
-        for place, methods in _places(numbered, first).items():
-            ours = any(one.method == OURS_NAME for _, one in methods)
-            axes.plot(*([value] for value in place), "D" if ours else "o", color=PAPER if ours else OURS, markersize=5)
-            label = ", ".join(str(number) for number, _ in methods) + (" DRSR" if ours else "")
-            axes.annotate(label, place, xytext=(4, 4), textcoords="offset points", fontsize=6.5)
-        axes.margins(x=0.1, y=0.1)
+        axes.set_xscale("symlog", linthresh=LINEAR_TO)  # the worst would press all others together
+        axes.xaxis.set_major_formatter("{x:+.0f}")
+        for neighbours in _neighbours(numbered, first):
+            for x, y, _, one in neighbours:
+                ours = one.method == OURS_NAME
+                axes.plot([x], [y], "D" if ours else "o", color=PAPER if ours else OURS, markersize=5)
+            x, y, *_ = neighbours[-1]
+            place = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 6.5}
+            axes.annotate(_label(neighbours), (x, y), **place)  # type: ignore[arg-type]
+        axes.margins(x=0.12, y=0.15)
         axes.set(xlabel="change of tokens against the baseline, %", ylabel="reward")
 
     return Analysis(
@@ -108,7 +118,7 @@ def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: 
         f"{notice(about)} Reward and change are {_SPOKEN[first]}, and {_SPOKEN[second]} beside it; 95 % intervals in "
         "brackets resample whole tasks. Tokens are input and output of the acting model and of the method's own, per "
         f"task; a negative change is a decrease. The last two columns are {paper_tables.SOURCE} for {of}, with "
-        "another agent and other tasks." + (" In the figure left and high is good." if drawn else ""),
+        "another agent and other tasks." + (_FIGURE if drawn else ""),
         (
             *("no", "method", "tasks", "reward", f"{_SPOKEN[second]} reward", "tokens", "change %"),
             *(f"{_SPOKEN[second]} change %", f"paper's reward ({of})", f"paper's change % ({of})"),
@@ -118,16 +128,32 @@ def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: 
     )
 
 
-def _places(
-    numbered: Sequence[tuple[int, MethodResult]], weighting: Weighting
-) -> dict[tuple[float, float], list[tuple[int, MethodResult]]]:
-    """Methods by change and reward: those at one place are one point of the figure."""
-    places: dict[tuple[float, float], list[tuple[int, MethodResult]]] = {}
+class _Point(NamedTuple):
+    """A method in the figure."""
+
+    change: float
+    reward: float
+    number: int
+    """As in the table."""
+    result: MethodResult
+
+
+def _neighbours(numbered: Sequence[tuple[int, MethodResult]], weighting: Weighting) -> list[list[_Point]]:
+    """Points so near to each other that their labels would cover each other: they share one."""
+    near: dict[tuple[int, int], list[_Point]] = {}
     for number, one in numbered:
         if one.change is not None:
-            place = (round(one.change[weighting].value, 6), round(one.reward[weighting].value, 6))
-            places.setdefault(place, []).append((number, one))
-    return places
+            change, reward = one.change[weighting].value, one.reward[weighting].value
+            where = round(4 * math.copysign(math.log1p(abs(change) / LINEAR_TO), change)), round(20 * reward)
+            near.setdefault(where, []).append(_Point(change, reward, number, one))
+    return [sorted(points, key=lambda point: point.change) for points in near.values()]
+
+
+def _label(points: Sequence[_Point]) -> str:
+    """Numbers in order, eight in a line; ours by name."""
+    ordered = sorted(points, key=lambda point: point.number)
+    words = [f"{point.number} DRSR" if point.result.method == OURS_NAME else str(point.number) for point in ordered]
+    return "\n".join(", ".join(words[first : first + 8]) for first in range(0, len(words), 8))
 
 
 def _paths(found: Sequence[MethodResult]) -> Analysis:
