@@ -1,4 +1,4 @@
-"""`make report`: every method and ablation on all test decisions of the sample corpus, and the page with everything.
+"""`make report`: every method and ablation on all test decisions, every method on whole tasks, all on one page.
 
 It stands on what `make demo` left: measured states, and a released policy.
 """
@@ -16,6 +16,8 @@ REPORT = Path("var", "report")
 
 def steps(wheel: Path) -> tuple[demo.Step, ...]:
     replay = str(replay_of(wheel, Path("var", "evaluation")))
+    tasks = str(Path("var", "evaluation", "tasks-sandbox.jsonl"))
+    measured = ("--replay", replay, "--tasks", tasks)
     window = ("--window", "1024")
     return (
         demo.Step(
@@ -23,8 +25,12 @@ def steps(wheel: Path) -> tuple[demo.Step, ...]:
             ("drsr", "evaluate", "--replay", "--ablations", *window, "--policy", str(wheel), "--output", replay),
         ),
         demo.Step(
+            "A scripted agent on whole tasks, with every method in between",
+            ("drsr", "evaluate", "--tasks", "sandbox", *window, "--policy", str(wheel), "--output", tasks),
+        ),
+        demo.Step(
             "Tables and figures on one page",
-            ("drsr", "report", "--ablations", "--steps", "20", "--replay", replay, "--output", str(REPORT)),
+            ("drsr", "report", "--ablations", "--steps", "20", *measured, "--output", str(REPORT)),
         ),
     )
 

@@ -87,9 +87,11 @@ def test_what_is_gone_is_made_again(machine: Machine, lost: Path) -> None:
 def test_share_and_full_report_read_the_replay_that_was_made(tmp_path: Path) -> None:
     one, other = INDEX / "one.whl", INDEX / "other.whl"
     for steps in (demo.after, full_report.steps):
-        *_, evaluate = (step.command for step in steps(one) if step.command[:2] == ("drsr", "evaluate"))
+        evaluate = next(step.command for step in steps(one) if step.command[:3] == ("drsr", "evaluate", "--replay"))
         *_, report = (step.command for step in steps(one) if step.command[:2] == ("drsr", "report"))
         assert evaluate[evaluate.index("--output") + 1] == report[report.index("--replay") + 1]
+    tasks, report = (step.command for step in full_report.steps(one)[1:])
+    assert tasks[tasks.index("--output") + 1] == report[report.index("--tasks") + 1]
     assert replay_of(one, tmp_path) != replay_of(other, tmp_path)  # one file never mixes two policies
 
 
@@ -99,7 +101,7 @@ def test_the_full_report_needs_a_release(machine: Machine, monkeypatch: pytest.M
     demo.main()
     machine.ran.clear()
     assert full_report.main() == 0
-    assert machine.ran == ["evaluate", "report"]
+    assert machine.ran == ["evaluate", "evaluate", "report"]
     monkeypatch.setattr(demo, "run", lambda step: 3)
     assert full_report.main() == 3
 
