@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -100,12 +101,118 @@ def test_services_wait_for_what_is_healthy() -> None:
                 assert (wanted, other["restart"]) == ("service_completed_successfully", "no")
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_watched_unless_it_runs_once(name: str) -> None:
+    service = SERVICES[name]
+    own = service.get("healthcheck", {})
+    if own.get("disable"):
+        assert service["restart"] == "no", "only what ends by itself needs no health check"
+        return
+    test = own.get("test") if own else of(ROOT / service["build"]["dockerfile"], "HEALTHCHECK")
+    assert test
+    assert service["restart"] == "unless-stopped"
+
+
+MAPPING = {"type": "object"}
+WORDS = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
+COMMAND = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+DURATION = {"type": "string", "pattern": r"^(\d+(us|ms|s|m|h))+$"}
+HEALTH = {
+    "properties": {
+        "test": COMMAND | {"contains": {"enum": ["CMD", "CMD-SHELL"]}},
+        **dict.fromkeys(("interval", "timeout", "start_period"), DURATION),
+        "retries": {"type": "integer", "minimum": 1},
+        "disable": {"const": True},
+    },
+    "oneOf": [{"required": ["test", "interval", "timeout"]}, {"required": ["disable"]}],
+    "additionalProperties": False,
+}
+SERVICE = {
+    "type": "object",
+    "properties": {
+        "image": {"type": "string", "pattern": r"^[\w./-]+:[\w.-]*\d[\w.-]*$"},
+        "build": {
+            "properties": dict.fromkeys(("context", "dockerfile", "target"), {"type": "string"}),
+            "required": ["context", "dockerfile"],
+            "additionalProperties": False,
+        },
+        "command": COMMAND,
+        "user": {"type": "string", "pattern": r"^[1-9]\d*:[1-9]\d*$"},
+        "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+        "volumes": WORDS,
+        "ports": WORDS,
+        "profiles": WORDS,
+        "cap_drop": {"const": ["ALL"]},
+        "security_opt": {"const": ["no-new-privileges:true"]},
+        "restart": {"enum": ["no", "unless-stopped"]},
+        "healthcheck": HEALTH,
+        "depends_on": {
+            "additionalProperties": {
+                "properties": {"condition": {"enum": ["service_healthy", "service_completed_successfully"]}},
+                "required": ["condition"],
+                "additionalProperties": False,
+            }
+        },
+        "deploy": MAPPING,
+    },
+    "oneOf": [{"required": ["image", "user"]}, {"required": ["build"]}],
+    "required": ["cap_drop", "security_opt", "restart"],
+    "additionalProperties": False,  # so neither privileged, nor network_mode, nor a key that is mistyped
+}
+FILE = {
+    "type": "object",
+    "properties": {
+        "name": {"const": "drsr"},
+        "services": {"additionalProperties": SERVICE},
+        "volumes": {"additionalProperties": {"type": "null"}},
+    },
+    "patternProperties": {"^x-": MAPPING},
+    "required": ["services"],
+    "additionalProperties": False,
+}
+"""Of the Compose specification only what we use, and of that only what we allow."""
+
+
+def complaints(document: dict[str, Any]) -> list[str]:
+    return [error.message for error in jsonschema.Draft202012Validator(FILE).iter_errors(document)]
+
+
+def test_the_compose_file_is_of_the_form_that_we_allow() -> None:
+    jsonschema.Draft202012Validator.check_schema(FILE)
+    assert complaints(COMPOSE) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"privileged": True},
+        {"network_mode": "host"},
+        {"healtcheck": {"disable": True}},
+        {"user": "0:0"},
+        {"image": "postgres:latest"},
+        {"image": "postgres"},
+        {"healthcheck": {"test": ["CMD", "true"]}},
+        {"healthcheck": {"test": "true", "interval": "5s", "timeout": "5s"}},
+        {"environment": {"PORT": 5432}},
+        {"depends_on": {"store": {"condition": "service_started"}}},
+        {"cap_drop": []},
+        {"build": {"context": ".."}},
+    ],
+    ids=str,
+)
+def test_what_would_be_seen(change: dict[str, Any]) -> None:
+    services = {**SERVICES, "postgres": SERVICES["postgres"] | change}
+    assert complaints({**COMPOSE, "services": services})
+
+
 def test_no_service_is_root_or_can_become_it() -> None:
     for name, service in SERVICES.items():
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         if "image" in service:
             assert int(service["user"].split(":")[0]) > 0, name
+        else:
+            assert "user" not in service, f"{name}: the image's own user is not root"
 
 
 def test_secrets_come_from_the_environment() -> None:
