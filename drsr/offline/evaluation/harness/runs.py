@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import drsr
 from drsr.offline.evaluation.comparators.contract import Comparator
 from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
 from drsr.offline.evaluation.comparators.lre import Lre
@@ -21,6 +22,7 @@ BASELINE = "baseline"
 def about_run(manifest: Manifest, setting: Setting, tokenizer: str) -> dict[str, Any]:
     """What all results of a file depend on."""
     return {
+        "drsr": drsr.__version__,
         "manifest": manifest.name,
         "manifest_sha256": manifest.identity,
         "weighting": manifest.weighting,

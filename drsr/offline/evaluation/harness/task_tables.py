@@ -56,7 +56,7 @@ def task_tables(
 
 def task_section(results: TaskResults | None, bootstrap: Bootstrap) -> Section:
     """A file of results as a section of the report; of a method that was fitted again the latest fit."""
-    title = "End to end: whole tasks with every method in between"
+    title = "End to end"
     if results is None or not results.episodes:
         return Section(title, [], {"tasks": "no tasks were run: drsr evaluate --tasks sandbox"})
     return Section(title, task_tables(results.about, latest_fits(results.episodes), bootstrap, drawn=True), {})
