@@ -26,7 +26,7 @@ def steps(wheel: Path) -> tuple[demo.Step, ...]:
         ),
         demo.Step(
             "A scripted agent on whole tasks, with every method in between",
-            ("drsr", "evaluate", "--tasks", "sandbox", *window, "--policy", str(wheel), "--output", tasks),
+            ("drsr", "evaluate", "--tasks", "sandbox", "--window", "2048", "--policy", str(wheel), "--output", tasks),
         ),
         demo.Step(
             "Tables and figures on one page",
