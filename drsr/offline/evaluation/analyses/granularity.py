@@ -16,16 +16,17 @@ from drsr.contracts import TokenIds
 from drsr.history import Block, delete, removal
 from drsr.offline.evaluation.analyses.analysis import Analysis
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.evaluation.paper_tables import analyses
 from drsr.offline.target_nll import Exclusion, Pair, TargetNll
 from drsr.protocol import new_violations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PAPER_VALUES = {
-    "median range of Step harms in a state": 0.312,
-    "median range of Block harms in a state": 0.028,
-    "unsafe Steps with a safe Block": 0.714,
+IN_THE_PAPER = {
+    "median range of Step harms in a state": "granularity.step_harm_range",
+    "median range of Block harms in a state": "granularity.block_harm_range",
+    "unsafe Steps with a safe Block": "granularity.unsafe_steps_with_a_safe_block",
 }
 
 
@@ -86,7 +87,10 @@ def granularity(steps: Sequence[StepHarm], harm_tolerance: float) -> Analysis:
         (len(several), float(np.median(block_ranges)) if several else None),
         (len(unsafe), len(with_safe) / len(unsafe) if unsafe else None),
     )
-    rows = [(name, *value, paper) for (name, paper), value in zip(PAPER_VALUES.items(), values, strict=True)]
+    rows = [
+        (name, *value, analyses()[paper].value)
+        for (name, paper), value in zip(IN_THE_PAPER.items(), values, strict=True)
+    ]
 
     def draw(left: Axes, right: Axes) -> None:
         left.plot([step.position for step in steps], [step.harm for step in steps], "o", color=OURS, markersize=3)

@@ -8,15 +8,13 @@ import numpy as np
 
 from drsr.offline.evaluation.analyses.analysis import Analysis
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.evaluation.paper_tables import analyses
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.harm import HARM_TOLERANCE
 from drsr.offline.singletons import Floats, aggregate, singleton_harms
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-PAPER_MEANS = {1: 0.000, 2: 0.008, 3: 0.016, 4: 0.027}
-"""Mean absolute residual by cardinality, over the paper's 200 sources."""
 
 
 def residuals(frame: ExampleFrame) -> Floats:
@@ -26,17 +24,18 @@ def residuals(frame: ExampleFrame) -> Floats:
 
 def non_compositionality(frame: ExampleFrame) -> Analysis:
     found = residuals(frame)
+    paper = {cardinality: analyses()[f"interaction.cardinality_{cardinality}"].value for cardinality in range(1, 5)}
     rows = []
-    for cardinality in range(1, 5):
+    for cardinality in paper:
         mine = np.abs(found[(frame.cardinality == cardinality) & ~np.isnan(found)])
         if len(mine):
             above = float(np.mean(mine > HARM_TOLERANCE))
             mean, median, late = float(mine.mean()), float(np.median(mine)), float(np.quantile(mine, 0.9))
-            rows.append((cardinality, len(mine), mean, median, late, above, PAPER_MEANS[cardinality]))
+            rows.append((cardinality, len(mine), mean, median, late, above, paper[cardinality]))
 
     def draw(axes: Axes) -> None:
         axes.plot([row[0] for row in rows], [row[2] for row in rows], "o-", color=OURS, label="here")
-        axes.plot(list(PAPER_MEANS), list(PAPER_MEANS.values()), "s--", color=PAPER, label="paper")
+        axes.plot(list(paper), list(paper.values()), "s--", color=PAPER, label="paper")
         axes.set(xlabel="Blocks deleted together", ylabel="mean |interaction|, nats", xticks=[1, 2, 3, 4])
         axes.legend(frameon=False)
 
