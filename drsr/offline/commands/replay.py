@@ -245,9 +245,9 @@ def _cells(found: MethodSummary) -> list[object]:
         f"{found.measured} of {found.decisions}",
         *cells([found.removal, found.removal_by_domain, found.harm, found.unsafe, found.unsafe_by_domain]),
         *cells([found.unsafe_of_changed, found.abstained]),
-        round(found.auxiliary_tokens.value, 1),
+        f"{found.auxiliary_tokens.value:,.1f}",
         cell(found.net_removal),
-        round(found.milliseconds, 1),
+        f"{found.milliseconds:,.1f}",
         *(found.invalid, found.fell_back, found.lost_task),
     ]
 

@@ -23,9 +23,13 @@ NOTICE = (
     "It is not task reward: nobody acts on the rewritten request, and a summary is judged by an output that never saw "
     "one."
 )
-EFFECTS = ("removed", "equal-domain", "harm", "unsafe", "equal-domain", "unsafe of changed", "left alone")
-MANY = 3
-"""So many methods at one place are named one by one."""
+EFFECTS = (
+    *("removed", "removed, equal-domain", "harm", "unsafe", "unsafe, equal-domain"),
+    *("unsafe of changed", "left alone"),
+)
+OUR_METHOD = "drsr"
+MOST_NUMBERS = 3
+"""More methods than this at one place of the figure are counted, not listed."""
 PANELS = 4
 """Most domains that get a panel of their own."""
 
@@ -36,12 +40,20 @@ class Point(NamedTuple):
     numbers: tuple[int, ...]
     """Of the methods, as in the table."""
     title: str
-    """Of the first of them."""
+    """Of DRSR where it is among them, else of the first."""
     removal: float
     unsafe: float
     ours: bool
     best: bool
     """Nobody removes as much with fewer unsafe decisions, or more with as few."""
+
+    @property
+    def label(self) -> str:
+        """What the figure says beside it: numbers, and names where they matter."""
+        if len(self.numbers) > MOST_NUMBERS:
+            return f"{self.title} and {len(self.numbers) - 1} others"
+        numbers = ", ".join(map(str, self.numbers))
+        return f"{numbers} {self.title}" if self.best or self.ours else numbers
 
 
 def replay_section(replay: Replay | None, bootstrap: Bootstrap) -> Section:
@@ -68,10 +80,10 @@ def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool =
     return [
         Point(
             tuple(number for number, _ in mine),
-            mine[0][1].title,
+            next((one.title for _, one in mine if one.method == OUR_METHOD), mine[0][1].title),
             removal,
             unsafe,
-            any(one.method == "drsr" for _, one in mine),
+            any(one.method == OUR_METHOD for _, one in mine),
             not any(
                 other_removal >= removal
                 and other_unsafe <= unsafe
@@ -142,7 +154,7 @@ def _domains(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Analysis:
         "replay_by_domain",
         "The same by domain",
         "As above, for each domain alone." + ("" if len(domains) <= PANELS else f" The figure has {PANELS} of them."),
-        ("domain", "no", "method", "decisions", *(name for name in EFFECTS if name != "equal-domain")),
+        ("domain", "no", "method", "decisions", *(name for name in EFFECTS if not name.endswith("equal-domain"))),
         tuple(
             (
                 *(domain, number, one.title, one.decisions),
@@ -178,9 +190,6 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     for point in points:
         x, y = 100 * point.removal, 100 * point.unsafe
         axes.plot([x], [y], "D" if point.ours else "o", color=PAPER if point.ours else OURS, markersize=4.5)
-        label = ", ".join(map(str, point.numbers[:MANY])) + (" ..." if len(point.numbers) > MANY else "")
-        if point.best or point.ours:
-            label = f"{label} {point.title}"
-        axes.annotate(label, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=6.5)
+        axes.annotate(point.label, (x, y), xytext=(3, 5 if y else -10), textcoords="offset points", fontsize=6.5)
     axes.margins(x=0.12, y=0.1)
     axes.set(xlabel="removed, % of the request", ylabel="decisions made unsafe, %")

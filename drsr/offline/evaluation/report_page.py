@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -16,6 +17,7 @@ from drsr.offline.evaluation.output_folder import make_folder
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What a browser may load: nothing but what stands in the page."""
 NUMBER = ' class="number"'
+INTERVAL = re.compile(r"(\S+) (\[[^\]]*\])")
 _ABOUT = (
     '<div><b>About this report</b><a href="#differences">What differs from the paper</a>'
     '<a href="#facts">What the numbers come from</a><a href="#reproduce">To reproduce it</a></div>'
@@ -97,7 +99,7 @@ def _section(found: Analysis) -> str:
         f'<a href="tables/{found.name}.{kind}">{name}</a>' for kind, name in (("csv", "CSV"), ("md", "MD"))
     )
     picture = f"<figure>{found.figure.decode()}</figure>" if found.figure else ""
-    says = f'<p>{escape(found.says)} <span class="soft">{links}</span></p>'
+    says = f'<p>{escape(found.says)} <span class="interval">{links}</span></p>'
     title = f'<h3 id="{found.name}">{escape(found.title)}</h3>'
     return f"<section>{title}{says}{picture}{_table(found.columns, found.rows)}</section>"
 
@@ -117,7 +119,10 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def _cell(value: Cell) -> str:
-    return f"<td{NUMBER if isinstance(value, int | float) else ''}>{escape(shown(value))}</td>"
+    text = escape(shown(value))
+    if found := INTERVAL.fullmatch(text):  # it may move to a line of its own, and is never broken
+        text = f'{found[1]} <span class="interval">{found[2]}</span>'
+    return f"<td{NUMBER if isinstance(value, int | float) else ''}>{text}</td>"
 
 
 def _write(path: Path, text: str) -> None:

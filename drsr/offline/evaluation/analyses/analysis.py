@@ -45,10 +45,12 @@ class Section(NamedTuple):
 
 
 def shown(value: Cell) -> str:
-    """A cell as people read it: three decimals, nothing for nothing."""
+    """A cell as people read it: three decimals, one from a hundred on, nothing for nothing."""
     if value is None or value != value:
         return ""
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -1,0 +1,74 @@
+"""A replay as a section of the report: the frontier against its definition, labels, domains, and what is left out."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drsr.offline.evaluation.replay import Replayed
+from drsr.offline.evaluation.replay_file import MethodNote, Replay
+from drsr.offline.evaluation.replay_summary import summarise
+from drsr.offline.evaluation.replay_tables import frontier, replay_section
+from drsr.offline.metrics import Bootstrap
+from tests.offline.evaluation.test_replay_summary import row
+
+FEW = Bootstrap(5)
+
+
+def rows_of(method: str, removed: int, unsafe: bool, run: str = "r", domain: str = "code") -> Replayed:
+    harm = 0.5 if unsafe else 0.0
+    return row(run, run, domain, removed, harm, method=method, title=method.upper(), changed=True)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=1, max_size=6))
+def test_nobody_beats_what_the_line_joins(values: list[tuple[int, bool, bool]]) -> None:
+    rows = []
+    for number, (removed, first, second) in enumerate(values):
+        rows += [
+            rows_of(f"m{number}", 100 * removed, first, "a"),
+            rows_of(f"m{number}", 100 * removed, second, "b"),
+        ]
+    places = {n: (removed / 10, (first + second) / 2) for n, (removed, first, second) in enumerate(values, start=1)}
+    points = frontier(enumerate(summarise(rows, FEW), start=1))
+    assert sum(len(point.numbers) for point in points) == len(places)
+    found = {number: point for point in points for number in point.numbers}
+    for number, (removal, unsafe) in places.items():
+        point = found[number]
+        assert (round(point.removal, 6), round(point.unsafe, 6)) == (round(removal, 6), round(unsafe, 6))
+        beaten = any(
+            (more > removal and fewer <= unsafe) or (more >= removal and fewer < unsafe)
+            for more, fewer in places.values()
+        )
+        assert point.best is not beaten
+
+
+def test_labels_name_drsr_and_count_crowds() -> None:
+    names = ["a", "b", "c", "drsr"]
+    rows = [rows_of(name, 0, False) for name in names] + [rows_of("much", 500, True), rows_of("worse", 400, True)]
+    labels = [point.label for point in frontier(enumerate(summarise(rows, FEW), start=1))]
+    assert labels == ["DRSR and 3 others", "5 MUCH", "6"]
+
+
+def test_domains_get_a_table_and_methods_their_assumptions() -> None:
+    rows = [rows_of("m", 100, False, run, domain) for run, domain in product(("a", "b"), ("code", "web"))]
+    notes = {
+        "m": MethodNote("m", "M", "no", ("pairs",), ("It is assumed.",)),
+        "gone": MethodNote("gone", "Gone", left_out="not installed"),
+    }
+    section = replay_section(Replay({}, notes, rows), FEW)
+    assert [found.name for found in section.analyses] == ["replay", "replay_costs", "replay_by_domain", "methods"]
+    assert [line[0] for line in section.analyses[2].rows] == ["code", "web"]
+    assert section.analyses[3].rows == (("M", "no", "pairs", "It is assumed."),)
+    assert section.left_out == {"Gone": "not installed"}
+    for found in section.analyses:
+        assert {len(line) for line in found.rows} == {len(found.columns)}
+        assert len(set(found.columns)) == len(found.columns)
+
+
+def test_without_a_replay_the_section_says_so() -> None:
+    for nothing in (None, Replay({}, {}, [])):
+        section = replay_section(nothing, FEW)
+        assert section.analyses == []
+        assert "drsr evaluate --replay" in section.left_out["replay"]
