@@ -190,6 +190,8 @@ def _draw(axes: Axes, points: Sequence[Point]) -> None:
     for point in points:
         x, y = 100 * point.removal, 100 * point.unsafe
         axes.plot([x], [y], "D" if point.ours else "o", color=PAPER if point.ours else OURS, markersize=4.5)
-        axes.annotate(point.label, (x, y), xytext=(3, 5 if y else -10), textcoords="offset points", fontsize=6.5)
+        # Many do no harm: their labels go below, so that the longest, of those that do nothing, has room.
+        above = 5 if y or len(point.numbers) > MOST_NUMBERS else -10
+        axes.annotate(point.label, (x, y), xytext=(3, above), textcoords="offset points", fontsize=6.5)
     axes.margins(x=0.12, y=0.1)
     axes.set(xlabel="removed, % of the request", ylabel="decisions made unsafe, %")
