@@ -109,7 +109,7 @@ def _effects(rows: Sequence[Replayed], found: Sequence[MethodSummary]) -> Analys
     return Analysis(
         "replay",
         "What each method removes, and what that does to the recorded output",
-        f"{states:,} decisions of {runs:,} runs of {tasks:,} tasks. {NOTICE} Removed and unsafe are shares of the "
+        f"{states:,} decisions of {runs:,} runs, tasks: {tasks:,}. {NOTICE} Removed and unsafe are shares of the "
         "request and of the decisions, harm is in nats per token of the output. Every task counts once, in the columns "
         "named so every domain. 95 % intervals in brackets resample whole tasks. In the figure right and low is good; "
         "the line joins the methods that nobody beats in both, numbers are those of the table.",
