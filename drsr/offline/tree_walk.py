@@ -88,11 +88,10 @@ class TreeWalk:
         while self._todo:
             step = self._next_step()
             hidden, complaint = self._try_read(step)
-            tokens = sum(piece.length for piece in step.pieces)
             if hidden is None:
                 self._make_do(step, complaint)
                 continue
-            self.tokens_processed += tokens
+            self.tokens_processed += step.tokens
             if not step.is_again:
                 self._todo = step.then
                 self._targets.add(step.pieces, hidden)
@@ -163,16 +162,15 @@ class TreeWalk:
     def _make_do(self, step: _Step, complaint: str) -> None:
         """With less memory: smaller forwards, branches alone, then without what lies below the next node."""
         self._is_plain = False
-        tokens = sum(piece.length for piece in step.pieces)
-        if tokens > SMALLEST_CHUNK or len(step.pieces) > 1:
-            self._chunk = max(SMALLEST_CHUNK, tokens // 2)
+        if step.tokens > SMALLEST_CHUNK or len(step.pieces) > 1:
+            self._chunk = max(SMALLEST_CHUNK, step.tokens // 2)
         elif self._state.length == 0:
             raise NoRoom(f"buffers for {self._state.capacity} tokens: {complaint}")
         else:
             node, _ = self._todo.pop()
             for below in node.walk():
                 for key in below.keys:
-                    self._targets.exclude(key.pair, f"{tokens} tokens after {self._state.length}: {complaint}")
+                    self._targets.exclude(key.pair, f"{step.tokens} tokens after {self._state.length}: {complaint}")
 
 
 class _Step(NamedTuple):
@@ -183,6 +181,10 @@ class _Step(NamedTuple):
     """What is to do after it."""
     is_again: bool = False
     """Its targets are counted already, and whoever watched has seen it."""
+
+    @property
+    def tokens(self) -> int:
+        return sum(piece.length for piece in self.pieces)
 
 
 class _Watches:
