@@ -23,7 +23,7 @@ from drsr.offline import samples, sources
 from drsr.offline.evaluation.checked import Checked, checked_rewrite
 from drsr.offline.evaluation.comparators.contract import Comparator, Keep
 from drsr.offline.evaluation.comparators.lre_training import fit_lre
-from drsr.offline.evaluation.comparators.registry import comparators
+from drsr.offline.evaluation.comparators.registry import Registry, comparators
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.offline.locations import open_location
@@ -67,7 +67,7 @@ def main() -> int:
         f"{len(others)} runs, {sum(map(len, requests))} requests, a window of {options.window:,} tokens; "
         f"LRE trained on {len(train)} runs"
     )
-    rows = [row(one, tally(one, requests, tokenizer)) for one in registry.available.values()]
+    rows = [row(one, tally(one, requests, tokenizer, registry)) for one in registry.available.values()]
     print(table(["method", "trained", "removed", "auxiliary", "changed", "not sent", "violations", "lost", "ms"], rows))
     for missing in registry.not_available.values():
         print(f"{missing.title}: {missing.reason}")
@@ -95,9 +95,10 @@ def decisions(run: Request) -> list[Request]:
     return [run.with_messages(run.messages[:end]) for end in ends]
 
 
-def tally(comparator: Comparator, runs: list[list[Request]], tokenizer: Tokenizer) -> Tally:
+def tally(comparator: Comparator, runs: list[list[Request]], tokenizer: Tokenizer, registry: Registry) -> Tally:
     counts, summariser, found = TokenCounts(tokenizer), ScriptedSummariser(tokenizer), Tally()
     for requests in runs:
+        registry.forget()  # or later runs look quick
         state = comparator.begin()
         for request in requests:
             start = time.perf_counter()
@@ -114,7 +115,7 @@ def add(found: Tally, request: Request, checked: Checked, counts: TokenCounts) -
     found.changed += checked.request is not request
     found.fell_back += checked.fell_back
     found.violations.update(str(violation.kind) for violation in checked.violations)
-    found.violations.update(["failure"] if checked.failure else [])
+    found.violations.update([checked.failure] if checked.failure else [])
     found.lost.update(checked.lost)
 
 

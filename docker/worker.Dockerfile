@@ -34,9 +34,13 @@ ENV PATH=/opt/drsr/.venv/bin:$PATH \
     DRSR_CACHE=/cache \
     DRSR_DEVICE=cpu \
     DRSR_POOL=cpu
-# A number, not a name: an orchestrator can then see that it is not root. /cache holds the language model.
+# A number, not a name: an orchestrator can then see that it is not root. /cache holds the language model, var what a night
+# leaves: the index of published policies. WORKDIR makes a folder for the user of before, to which a volume then belongs.
 USER 10001:10001
-VOLUME ["/cache"]
+WORKDIR /cache
+WORKDIR /opt/drsr/var
+WORKDIR /opt/drsr
+VOLUME ["/cache", "/opt/drsr/var"]
 # The worker answers on this port once it is started with --with-healthcheck.
 EXPOSE 8080
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \

@@ -43,9 +43,11 @@ Our exception hierarchy:
   x ExpectationFailed         the data breaks a rule that it must keep; nothing was made from it
   x NotCarriedOver            a decision could not be carried over to a framework's own objects; they stay unchanged
   x ComparatorError           a comparator of the evaluation made nothing of a request, which then stays as it is
-    + SummariserFailed        the model that it asks gave no usable answer
+    + SummariserRefused       the model that it asks made nothing of this one question
+  x SummariserFailed          the model that comparators ask is out of reach; the run stops and can go on later
   x AgentFailed               the acting model of an evaluation gave no usable answer; the run stops and can go on later
   x MissingExtra              a third-party package of an optional extra is not installed
+  x SourceUnreachable         the storage that runs are read from does not answer
   x CatalogError              the catalog or the artifact store cannot be used as it is
     + CatalogUnreachable      no such database, no permission, locked, or not answering
     + CatalogRevisionMismatch the database is at another migration than this code
@@ -257,8 +259,12 @@ class ComparatorError(DrsrError):
     """A comparator of the evaluation made nothing of a request, which then stays as it is; that is counted."""
 
 
-class SummariserFailed(ComparatorError):
-    """The model that a comparator asks gave no usable answer."""
+class SummariserRefused(ComparatorError):
+    """The model that a comparator asks made nothing of this one question; others it may answer."""
+
+
+class SummariserFailed(DrsrError):
+    """The model that comparators ask is out of reach, for any question; the run stops and can go on later."""
 
 
 class AgentFailed(DrsrError):
@@ -273,6 +279,14 @@ class MissingExtra(DrsrError):
             f"{needed_for} needs the package {package!r}, which is not installed",
             hint=f"pip install 'drsr[{extra}]'",
         )
+
+
+class SourceUnreachable(DrsrError):
+    """The storage that runs are read from does not answer; `passing` as CatalogUnreachable has it."""
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, passing: bool = True) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.passing = passing
 
 
 class CatalogError(DrsrError):

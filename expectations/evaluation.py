@@ -6,6 +6,8 @@ in every row it looked at; the rules evaluated are compared with the list in `re
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -100,10 +102,21 @@ def _finding(
         records = _without_value(frame, part.named_by, asked)
         passed, detail = False, f"{_named(missing, records, rows)} (no value to judge)"
     elif result.success:
-        passed, detail = True, f"{rows:,} {'row' if rows == 1 else 'rows'}"
+        said = rule.says(frame) if rule.says is not None else ""
+        passed, detail = True, f"{rows:,} {'row' if rows == 1 else 'rows'}" + (f", {said}" if said else "")
     else:
         passed, detail = False, _broken(numbers, records, rows)
-    return Finding(dataset, part.name, rule.name, expectation, asked, passed, detail, rows, records, rule.hint)
+    return Finding(
+        dataset, part.name, rule.name, expectation, asked, passed, detail, rows, records, _filled(rule.hint, records)
+    )
+
+
+def _filled(hint: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """The hint with the first offender's names in it, as a shell takes them."""
+    names = {name: shlex.quote(str(value)) for name, value in records[0].items()} if records else {}
+    for name in re.findall(r"{(\w+)}", hint):
+        hint = hint.replace(f"{{{name}}}", names.get(name, "SOURCE/ID"))
+    return hint
 
 
 def _against(required: Mapping[str, str], dataset: str, findings: Sequence[Finding]) -> list[Finding]:

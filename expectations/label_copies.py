@@ -26,6 +26,10 @@ class Agreement(NamedTuple):
     """Absolute rank correlation, from 0 to 1."""
     label: list[str]
     """Which label; empty where none could be compared."""
+    labels: int
+    """How many labels were compared."""
+    rows: int
+    """How many rows had one of them."""
 
 
 def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable]) -> Agreement:
@@ -36,16 +40,40 @@ def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], s
     """
     best = np.zeros(features.shape[1])
     names = np.full(features.shape[1], "", dtype=object)
+    labels_compared, rows_compared = 0, np.zeros(len(features), dtype=np.bool_)
     whole = _standardised(rankdata(features, axis=0)) if len(features) else features
     for name, values in labels.items():
         known = np.isfinite(values)
         if not has_an_order(values[known], [state for state, is_known in zip(states, known, strict=True) if is_known]):
             continue
+        labels_compared += 1
+        rows_compared |= known
         ranks = whole if known.all() else _standardised(rankdata(features[known], axis=0))
         found = np.abs(_standardised(rankdata(values[known])[:, None])[:, 0] @ ranks)
         better = found > best
         best[better], names[better] = found[better], name
-    return Agreement(np.minimum(best, 1.0), names.tolist())
+    return Agreement(np.minimum(best, 1.0), names.tolist(), labels_compared, int(rows_compared.sum()))
+
+
+def split_agreement(
+    features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable], splits: Sequence[str]
+) -> Agreement:
+    """The same over all rows together, and over those of each split alone: a copy may be in one split's rows only."""
+    found = rank_agreement(features, labels, states)
+    side = np.asarray(splits, dtype=object)
+    for split in dict.fromkeys(splits):
+        mine = np.flatnonzero(side == split)
+        there = {name: values[mine] for name, values in labels.items()}
+        alone = rank_agreement(features[mine], there, [states[int(row)] for row in mine])
+        names = [
+            f"{theirs} in {split}" if more > most else label
+            for label, most, theirs, more in zip(
+                found.label, found.correlation, alone.label, alone.correlation, strict=True
+            )
+        ]
+        best = np.maximum(found.correlation, alone.correlation)
+        found = found._replace(correlation=best, label=names, labels=max(found.labels, alone.labels))
+    return found
 
 
 def has_an_order(values: NDArray[Any], states: Sequence[Hashable]) -> bool:

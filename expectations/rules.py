@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ class Rule(NamedTuple):
     """For people, and what verdicts are known by; unique in its suite."""
     expectation: Expectation
     hint: str
-    """What to do when it is broken."""
+    """What to do when it is broken; {column} stands for the first offending row's value of a column that names it."""
+    says: Callable[[pd.DataFrame], str] | None = None
+    """What a verdict tells besides the number of rows, where that alone does not say what was looked at."""
 
 
 class Part(NamedTuple):

@@ -40,7 +40,7 @@ def count_unfeaturized(part: Part, view: str) -> int:
 def featurize_states(part: Part, view: str, processes: int) -> dict[str, Any]:
     """Compute in processes of this machine."""
     with opened() as place:
-        order = FeaturizeOrder.of(place.settings, view, part.selection(), None)
+        order = FeaturizeOrder(place.settings, view, part.selection(), None)
     return work_together(work, [order] * processes, lambda so_far: None)
 
 
@@ -48,7 +48,7 @@ def featurize_states(part: Part, view: str, processes: int) -> dict[str, Any]:
 def featurize_one(part: Part, shard: Shard, view: str) -> dict[str, Any]:
     """Compute one shard in this process."""
     with opened() as place:
-        order = FeaturizeOrder.of(place.settings, view, part.selection(shard), None)
+        order = FeaturizeOrder(place.settings, view, part.selection(shard), None)
     return work(order, lambda so_far: None)
 
 

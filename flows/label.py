@@ -34,7 +34,7 @@ def count_unlabelled(part: Part, labeler: str) -> int:
 def label_states(part: Part, labeler: str, processes: int, limit: int | None) -> dict[str, Any]:
     """Measure in processes of this machine."""
     with opened() as place:
-        order = LabelOrder.of(place.settings, labeler, part.selection(), share(limit, processes))
+        order = LabelOrder(place.settings, labeler, part.selection(), share(limit, processes))
     return work_together(work, [order] * processes, lambda so_far: None)
 
 
@@ -42,7 +42,7 @@ def label_states(part: Part, labeler: str, processes: int, limit: int | None) ->
 def label_one(part: Part, shard: Shard, labeler: str) -> dict[str, Any]:
     """Measure one shard in this process."""
     with opened() as place:
-        order = LabelOrder.of(place.settings, labeler, part.selection(shard), None)
+        order = LabelOrder(place.settings, labeler, part.selection(shard), None)
     return work(order, lambda so_far: None)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from prefect import flow, task
 from prefect.logging import get_run_logger
 
 from drsr.backbone.catalogue import load_tokenizer
+from drsr.errors import InputError, ReleaseRefused
 from drsr.offline.params import load_params
-from drsr.offline.refreshes import Refresh, last_refresh, note_refresh, stamp, waiting
+from drsr.offline.refreshes import Refresh, Refreshed, last_refresh, note_refresh, stamp, waiting
 from drsr.view import caps_for
 from flows.calibrate import calibrate
 from flows.evaluate import evaluate
@@ -58,6 +60,7 @@ def nightly(
     """
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
+    refreshed, wishes = Refreshed(view, labeler, certified), Wishes(index, docs, dvc)
     chosen: dict[str, dict[str, Any]] = {}
     run: dict[str, Callable[[], Mapping[str, Any]]] = {
         "ingest": lambda: ingest(locations),
@@ -67,17 +70,20 @@ def nightly(
         "train": lambda: train(view, labeler),
         "calibrate": lambda: chosen.setdefault("calibration", calibrate(view, labeler, certified)),
         "evaluate": lambda: evaluate(view, labeler, ablations),
-        "publish": lambda: publish(index, chosen["calibration"]["calibration_key"]),
+        "publish": lambda: published_from(mark, refreshed, index, chosen["calibration"]["calibration_key"]),
     }
     before: dict[str, Any] | None = None
+    mark: str | None = None
 
     def check(stage: str, result: Mapping[str, Any]) -> bool:
-        nonlocal before
+        nonlocal before, mark
         logger.info("%s: %s", stage, said(stage, result))
         if stage == "ingest":
-            before = nothing_new(view, labeler, certified)
+            before = nothing_new(refreshed, wishes)
         if before is not None:
             return False
+        if stage == "featurize":  # what comes later, from a backfill beside, waits for the next refresh
+            mark = look_at_the_data(refreshed)
         if result.get("published", True):
             judge_after(stage, docs)
         if dvc:
@@ -88,7 +94,7 @@ def nightly(
     if before is not None:
         return _end(results, seconds, NOTHING_NEW, before, docs, recorded=False)
     outcome = dict(results["publish"])
-    note_end(view, labeler, certified, outcome)
+    note_end(refreshed, mark, outcome | {"recorded": dvc})
     if docs is not None:
         write_docs(docs)
     return _end(results, seconds, said("publish", outcome), outcome, docs, recorded=dvc)
@@ -109,14 +115,35 @@ def in_order(
     return results, seconds
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """What a refresh is to leave behind."""
+
+    index: str
+    docs: str | None
+    dvc: bool
+
+    def are_met(self, outcome: Mapping[str, Any]) -> bool:
+        """Whether the refresh that ended so has left all of it, and it is still there."""
+        if outcome["published"] and not _is_in(self.index, outcome):
+            return False
+        if self.docs is not None and not (Path(self.docs) / "index.html").exists():
+            return False
+        return not self.dvc or bool(outcome.get("recorded"))
+
+
+def _is_in(index: str, outcome: Mapping[str, Any]) -> bool:
+    return bool(outcome["index"] == str(Path(index).absolute()) and Path(outcome["wheel"]).exists())
+
+
 @task(name="look-for-news", **BETWEEN_STAGES)
-def nothing_new(view: str, labeler: str, certified: bool) -> dict[str, Any] | None:
+def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
     """How the last refresh ended, if nothing waits and nothing has changed since; None if there is something to do."""
     with opened() as place:
-        last = last_refresh(place.catalog)
-        if last is None or last.stamp != stamp(
-            place.catalog, load_params(), view=view, labeler=labeler, certified=certified
-        ):
+        last = last_refresh(place.catalog, refreshed)
+        if last is None or not wishes.are_met(last.outcome):
+            return None
+        if last.stamp != stamp(place.catalog, load_params(), refreshed):
             return None
         tokenizer, window = load_tokenizer(place.settings.backbone)
         left = waiting(
@@ -125,10 +152,31 @@ def nothing_new(view: str, labeler: str, certified: bool) -> dict[str, Any] | No
             place.settings,
             tokenizer,
             caps_for(window),
-            view=view,
-            labeler=labeler,
+            view=refreshed.view,
+            labeler=refreshed.labeler,
         )
         return None if any(left) else last.outcome
+
+
+@task(name="look-at-the-data", **BETWEEN_STAGES)
+def look_at_the_data(refreshed: Refreshed) -> str | None:
+    """A stamp of all that this refresh is made from."""
+    with opened() as place:
+        return stamp(place.catalog, load_params(), refreshed)
+
+
+def published_from(mark: str | None, refreshed: Refreshed, index: str, calibration: str) -> Mapping[str, Any]:
+    """Publish. Data that changed since they were looked at are the reason that is told where nothing is published."""
+    try:
+        return publish(index, calibration)
+    except ReleaseRefused as refusal:
+        if look_at_the_data(refreshed) == mark:
+            raise
+        raise InputError(
+            "the data changed while the policy was made from them, by a backfill or another run beside this one; "
+            f"nothing was published ({refusal.what})",
+            hint="run it again when the other has ended",
+        ) from refusal
 
 
 @task(name="record-with-dvc", task_run_name="record {stage}", **BETWEEN_STAGES)
@@ -140,12 +188,11 @@ def record_stage(stage: str, labeler: str, view: str) -> dict[str, str]:
 
 
 @task(name="note-the-end", **BETWEEN_STAGES)
-def note_end(view: str, labeler: str, certified: bool, outcome: dict[str, Any]) -> None:
+def note_end(refreshed: Refreshed, mark: str | None, outcome: dict[str, Any]) -> None:
     """Write down that this refresh came to its end."""
+    assert mark is not None  # there was something to publish
     with opened() as place:
-        mark = stamp(place.catalog, load_params(), view=view, labeler=labeler, certified=certified)
-        assert mark is not None  # there was something to publish
-        note_refresh(place.catalog, Refresh(mark, outcome))
+        note_refresh(place.catalog, refreshed, Refresh(mark, outcome))
 
 
 def _end(

@@ -86,6 +86,9 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     except ValidationError as error:
         problem = error.errors()[0]
         raise SettingsError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+    for name in ("index", "docs"):
+        if getattr(options, name) == "":
+            raise SettingsError(f"--{name} names no folder")
     is_repository = all(Path(name).exists() for name in (".dvc", "dvc.yaml"))
     same: dict[str, Any] = {name: getattr(options, name) for name in ("certified", "ablations", "index", "docs")}
     return {"locations": locations or None, "fan_out": fan_out, "dvc": is_repository, **same}

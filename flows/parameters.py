@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from drsr.offline.commands.ingest import FORMATS
 from drsr.offline.labels import Selection, Shard
+from drsr.redaction import redact
 
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(min_length=1)]
@@ -41,9 +42,12 @@ class Location(_Parameters):
 
     @field_validator("uri")
     @classmethod
-    def _holds_no_password(cls, value: str) -> str:
-        if "@" in value.partition("://")[2].partition("/")[0]:
-            raise ValueError("a parameter is shown to everybody; put the credentials into the environment")
+    def _holds_no_secret(cls, value: str) -> str:
+        if redact(value) != value:
+            raise ValueError(
+                "a parameter is shown to everybody; no user, password or query in it: put the credentials into the "
+                "environment, and write * for ? in a pattern"
+            )
         return value
 
 

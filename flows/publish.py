@@ -20,6 +20,7 @@ HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 @task(name="publish-policy", tags=[GPU], **RETRIES)
 def publish_calibrated(index: str, calibration: str | None, certified: bool) -> dict[str, Any]:
     """Publish, or say why the released policy stays."""
+    from drsr.offline.catalog.releases import latest_releases
     from drsr.offline.publish import PublishOrder, find_calibration, publish
     from drsr.offline.succession import NOT_WORSE, not_worse
 
@@ -30,6 +31,10 @@ def publish_calibrated(index: str, calibration: str | None, certified: bool) -> 
             published = publish(place.catalog, place.artifacts, record, order)
         except ReleaseRefused as refusal:
             return held_back(refusal)
+        with place.catalog.reading() as connection:
+            (newest,) = latest_releases(connection, 1)
+    if newest.version != published.record.version:
+        return superseded(published.record.version, newest.version)
     return {
         "published": True,
         "is_new": published.is_new,
@@ -55,3 +60,11 @@ def held_back(refusal: ReleaseRefused) -> dict[str, Any]:
     if not failed or not failed <= HELD_BACK:
         raise refusal
     return {"published": False, "reason": refusal.what, "gates": gates}
+
+
+def superseded(version: str, newest: str) -> dict[str, Any]:
+    """What became of a policy that had been published before another one."""
+    reason = (
+        f"this one was published as {version} and followed by {newest}; pip install drsr-policy=={version} goes back"
+    )
+    return {"published": False, "reason": reason, "gates": []}

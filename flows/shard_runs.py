@@ -18,7 +18,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
 from prefect.logging import get_run_logger
-from prefect.states import Crashed
+from prefect.states import Cancelling, Crashed
 
 from drsr.errors import CatalogUnreachable, DrsrError
 from drsr.offline.catalog.engine import Catalog
@@ -74,24 +74,15 @@ def run_shards(
 
     ShardFailed if one failed; the others were waited for, and what they did is recorded.
     """
-    logger = get_run_logger()
-    watched = [_Watched(name, parameters, _start(deployment, name, parameters, 1)) for name, parameters in shards]
-    lost, began, warned = 0, time.monotonic(), False
+    watched: list[_Watched] = []
     with get_client(sync_client=True) as client:
-        while any(shard.step is Step.WAIT for shard in watched):
-            time.sleep(choice.poll_seconds)
-            for shard in watched:
-                if shard.step is not Step.WAIT:
-                    continue
-                shard.step = _look(client, catalog, shard)
-                if shard.step is Step.RESTART:
-                    lost += 1
-                    logger.warning("%s: its worker is lost (attempt %d)", shard.name, shard.attempt)
-                    _give_up(client, catalog, shard.run)
-                    _restart(deployment, shard, choice.attempts)
-            if not warned and time.monotonic() - began > PATIENCE_SECONDS and not any(one.taken for one in watched):
-                warned = True
-                logger.warning("no worker has taken a run of %s yet: prefect worker start --pool ...", deployment)
+        try:
+            for name, parameters in shards:
+                watched.append(_Watched(name, parameters, _start(deployment, name, parameters, 1)))
+            lost = _watch(client, catalog, deployment, watched, choice)
+        except BaseException:  # the stage ran out of time, or somebody cancelled it
+            _call_off(client, watched)
+            raise
     failed = [shard for shard in watched if shard.step is Step.FAILED]
     if failed:
         raise ShardFailed(
@@ -100,6 +91,39 @@ def run_shards(
             hint="what the others did is recorded; mend it and run again",
         )
     return lost
+
+
+def _watch(
+    client: SyncPrefectClient, catalog: Catalog, deployment: str, watched: Sequence[_Watched], choice: FanOut
+) -> int:
+    """Until nothing has to be waited for any more."""
+    logger = get_run_logger()
+    lost, began, warned = 0, time.monotonic(), False
+    while any(shard.step is Step.WAIT for shard in watched):
+        time.sleep(choice.poll_seconds)
+        for shard in watched:
+            if shard.step is not Step.WAIT:
+                continue
+            shard.step = _look(client, catalog, shard)
+            if shard.step is Step.RESTART:
+                lost += 1
+                logger.warning("%s: its worker is lost (attempt %d)", shard.name, shard.attempt)
+                _give_up(client, catalog, shard.run)
+                _restart(deployment, shard, choice.attempts)
+        if not warned and time.monotonic() - began > PATIENCE_SECONDS and not any(one.taken for one in watched):
+            warned = True
+            logger.warning("no worker has taken a run of %s yet: prefect worker start --pool ...", deployment)
+    return lost
+
+
+def _call_off(client: SyncPrefectClient, watched: Sequence[_Watched]) -> None:
+    """Shards nobody waits for any more would hold the workers of the next night. What they recorded stays."""
+    for shard in watched:
+        if shard.step is Step.WAIT:
+            try:
+                client.set_flow_run_state(shard.run.id, Cancelling(message="its stage was ended"))
+            except Exception as error:  # whatever ended the stage is what has to be told
+                get_run_logger().warning("%s could not be cancelled: %s", shard.name, type(error).__name__)
 
 
 def _look(client: SyncPrefectClient, catalog: Catalog, shard: _Watched) -> Step:

@@ -89,10 +89,14 @@ def said(stage: str, result: Mapping[str, Any]) -> str:
             return str(result["explanation"])
         case "evaluate":
             what = f"{result['sets']:,} sets of {result['trajectories']:,} trajectories"
-            return f"{result['scorers']} configurations judged on {what} of {result['split']}"
+            return f"{_counted(result['scorers'], 'configuration')} judged on {what} of {result['split']}"
         case "publish":
             return _published(result)
     return ", ".join(f"{key} {value}" for key, value in result.items())
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _ingested(result: Mapping[str, Any]) -> str:
@@ -106,9 +110,9 @@ def _ingested(result: Mapping[str, Any]) -> str:
 def _spread(word: str, result: Mapping[str, Any]) -> str:
     text = f"{result['states']:,} states {word}"
     if "shards" in result:
-        text += f" in {result['shards']:,} shards"
+        text += f" in {_counted(result['shards'], 'shard')}"
     if result.get("lost_workers"):
-        text += f", {result['lost_workers']:,} workers were lost on the way"
+        text += f", lost on the way: {_counted(result['lost_workers'], 'worker')}"
     excluded: Sequence[tuple[str, int]] = sorted(result.get("excluded", {}).items())
     return text + "".join(f", {count:,} excluded: {reason}" for reason, count in excluded)
 

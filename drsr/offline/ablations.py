@@ -66,6 +66,11 @@ def find_ablation(name: str) -> Ablation:
     return ABLATIONS[name]
 
 
+def method_name(ablation: str) -> str:
+    """What it is called among the methods of an evaluation: `drsr_no_abstention`."""
+    return f"drsr_{ablation.replace('-', '_')}"
+
+
 def trained_as(ablation: Ablation) -> Ablation:
     """The first configuration that is fitted the same way: one that only selects otherwise needs no own scorer."""
     return next(

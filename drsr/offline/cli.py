@@ -22,6 +22,7 @@ from drsr.offline.commands import (
     run,
     status,
     train,
+    withdraw,
 )
 from drsr.offline.sandbox import cli as sandbox
 
@@ -29,7 +30,7 @@ from drsr.offline.sandbox import cli as sandbox
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
     stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, publish)
-    for command in (*stages, run, audit, report, status, exports, catalog, harm):
+    for command in (*stages, run, audit, report, status, withdraw, exports, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

@@ -195,7 +195,7 @@ def _drifting(statistics: ColumnStatistics) -> list[str]:
 
 def _current(view: RegisteredView, split: str) -> Any:
     return and_(
-        Trajectory.superseded_by.is_(None),
+        Trajectory.is_current(),
         Trajectory.split == split,
         DecisionState.status == "frozen",
         is_rule(DecisionState, view.identity.freezing),

@@ -124,7 +124,7 @@ def _recorded(connection: Connection, view: RegisteredView) -> Iterator[dict[str
         .join(StateFeatures, StateFeatures.state_id == DecisionState.id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .outerjoin(FeatureFile, FeatureFile.id == StateFeatures.file_id)
-        .where(StateFeatures.view_id == view.id, Trajectory.superseded_by.is_(None))
+        .where(StateFeatures.view_id == view.id, Trajectory.is_current())
     )
     for row in connection.execute(query).mappings():
         yield dict(row)

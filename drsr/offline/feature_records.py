@@ -140,7 +140,7 @@ def pending_features(
         )
         .where(
             StateFeatures.state_id.is_(None),
-            Trajectory.superseded_by.is_(None),
+            Trajectory.is_current(),
             DecisionState.status == "frozen",
             is_rule(DecisionState, freezing),
         )

@@ -12,28 +12,10 @@ from drsr.settings import Settings
 class FeaturizeOrder(NamedTuple):
     """What a worker process is told: plain values only, so that they can be sent to it."""
 
-    catalog_url: str
-    artifact_root: str
-    backbone: str
-    device: str
-    dtype: str
+    settings: Settings
     view: str
     part: Selection
     limit: int | None
-
-    @classmethod
-    def of(cls, settings: Settings, view: str, part: Selection, limit: int | None) -> FeaturizeOrder:
-        """What a worker with these settings is to do."""
-        return cls(
-            settings.catalog_url,
-            settings.artifact_root,
-            settings.backbone,
-            settings.device,
-            settings.dtype,
-            view,
-            part,
-            limit,
-        )
 
 
 def work(order: FeaturizeOrder, report: Report) -> dict[str, Any]:
@@ -48,14 +30,15 @@ def work(order: FeaturizeOrder, report: Report) -> dict[str, Any]:
     from drsr.view import caps_for
 
     torch.set_num_threads(1)
-    backbone = load_backbone(order.backbone, device=order.device, dtype=order.dtype)
+    settings = order.settings
+    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
     caps = caps_for(backbone.window)
-    run = featurize_run(backbone, order.dtype, caps, view=order.view, part=order.part, limit=order.limit)
+    run = featurize_run(backbone, settings.dtype, caps, view=order.view, part=order.part, limit=order.limit)
     assert isinstance(backbone, FrozenLM)  # others have no layers, and were refused by name
-    with open_catalog(order.catalog_url) as catalog:
+    with open_catalog(settings.catalog_url) as catalog:
         summary = materialize(
             catalog,
-            ArtifactStore(order.artifact_root),
+            ArtifactStore(settings.artifact_root),
             backbone,
             run,
             progress=lambda so_far: report(so_far.to_json()),

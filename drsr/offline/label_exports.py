@@ -128,7 +128,7 @@ def _rows(connection: Connection, labeler_id: int) -> Iterator[dict[str, Any]]:
         select(DecisionState.id, DecisionState.state_key, *fields)
         .join(StateMeasurement, StateMeasurement.state_id == DecisionState.id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
-        .where(StateMeasurement.labeler_id == labeler_id, Trajectory.superseded_by.is_(None))
+        .where(StateMeasurement.labeler_id == labeler_id, Trajectory.is_current())
     )
     for row in connection.execute(query).mappings():
         values = {name: row[name] for name in row if name != "id"}

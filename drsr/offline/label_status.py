@@ -37,9 +37,7 @@ class LabelStatus(NamedTuple):
 
 def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus]:
     """One for each labeler, `default` first."""
-    is_current = and_(
-        Trajectory.superseded_by.is_(None), is_rule(DecisionState, rule), DecisionState.status == "frozen"
-    )
+    is_current = and_(Trajectory.is_current(), is_rule(DecisionState, rule), DecisionState.status == "frozen")
     query = select(func.count()).select_from(DecisionState).join(Trajectory).where(is_current)
     states: int = connection.execute(query).scalar_one()
     current = case((is_current, 1), else_=0)

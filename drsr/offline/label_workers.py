@@ -12,30 +12,10 @@ from drsr.settings import Settings
 class LabelOrder(NamedTuple):
     """What a worker process is told: plain values only, so that they can be sent to it."""
 
-    catalog_url: str
-    artifact_root: str
-    backbone: str
-    device: str
-    dtype: str
-    memory_mb: int
+    settings: Settings
     labeler: str
     part: Selection
     limit: int | None
-
-    @classmethod
-    def of(cls, settings: Settings, labeler: str, part: Selection, limit: int | None) -> LabelOrder:
-        """What a worker with these settings is to do."""
-        return cls(
-            settings.catalog_url,
-            settings.artifact_root,
-            settings.backbone,
-            settings.device,
-            settings.dtype,
-            int(settings.label_memory_mb),
-            labeler,
-            part,
-            limit,
-        )
 
 
 def work(order: LabelOrder, report: Report) -> dict[str, Any]:
@@ -50,15 +30,16 @@ def work(order: LabelOrder, report: Report) -> dict[str, Any]:
     from drsr.view import caps_for
 
     torch.set_num_threads(1)
-    backbone = load_backbone(order.backbone, device=order.device, dtype=order.dtype)
-    scorer = TargetNll(backbone, memory_mb=order.memory_mb)
+    settings = order.settings
+    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
+    scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
     run = label_run(
-        scorer, order.dtype, caps_for(backbone.window), labeler=order.labeler, part=order.part, limit=order.limit
+        scorer, settings.dtype, caps_for(backbone.window), labeler=order.labeler, part=order.part, limit=order.limit
     )
-    with open_catalog(order.catalog_url) as catalog:
+    with open_catalog(settings.catalog_url) as catalog:
         summary = label(
             catalog,
-            ArtifactStore(order.artifact_root),
+            ArtifactStore(settings.artifact_root),
             scorer,
             run,
             progress=lambda so_far: report(so_far.to_json()),

@@ -144,7 +144,7 @@ def pending_states(
         )
         .where(
             StateMeasurement.state_id.is_(None),
-            Trajectory.superseded_by.is_(None),
+            Trajectory.is_current(),
             DecisionState.status == "frozen",
             is_rule(DecisionState, freezing),
         )
@@ -160,7 +160,7 @@ def unfrozen_trajectories(columns: Sequence[Any], freezing: FreezingRule, part: 
         .select_from(Trajectory)
         .join(Source, Source.id == Trajectory.source_id)
         .outerjoin(FrozenTrajectory, marker)
-        .where(FrozenTrajectory.id.is_(None), Trajectory.superseded_by.is_(None))
+        .where(FrozenTrajectory.id.is_(None), Trajectory.is_current())
     )
     return selected(query, part)
 
@@ -178,7 +178,7 @@ def require_frozen(connection: Connection, freezing: FreezingRule, part: Selecti
         select(func.count())
         .select_from(Trajectory)
         .join(Source, Source.id == Trajectory.source_id)
-        .where(Trajectory.superseded_by.is_(None)),
+        .where(Trajectory.is_current()),
         part,
     )
     if waiting and waiting == connection.execute(everything).scalar_one():

@@ -17,7 +17,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from drsr.errors import CatalogError
 from drsr.offline.ablations import column_group, find_ablation
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.calibrate import calibration_key
@@ -43,7 +42,6 @@ from drsr.offline.states import request_hash
 from drsr.offline.train import run_key
 from drsr.offline.trajectories import Trajectory
 
-FORMAT = "drsr-lineage/1"
 _ROUNDING = 1e-9
 """Nats per token; far below what any label is measured to."""
 
@@ -109,21 +107,6 @@ def trace(
 def policy_link(links: Sequence[Link], identity: str, version: str) -> Link:
     """The last link: the policy that a calibration became."""
     return _link("policy", (links[-1],), {"identity": identity, "version": version}, [identity])
-
-
-def lineage_bytes(links: Sequence[Link], states_key: str) -> bytes:
-    """The content of `lineage.json`. `states_key` names the list of states in the artifact store."""
-    document = {"format": FORMAT, "links": [link._asdict() for link in links], "states": states_key}
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
-
-
-def read_lineage(data: bytes) -> tuple[tuple[Link, ...], str]:
-    """The links and the key of the list of states."""
-    document = orjson.loads(data)
-    if document.get("format") != FORMAT:
-        raise CatalogError(f"a lineage of format {document.get('format')!r}, this version reads {FORMAT!r}")
-    links = tuple(Link(**{**link, "made_from": tuple(link["made_from"])}) for link in document["links"])
-    return links, document["states"]
 
 
 def _links(

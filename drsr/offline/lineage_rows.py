@@ -97,7 +97,7 @@ def present_states(connection: Connection, view: RegisteredView, labeler: NamedL
         .join(StateMeasurement, StateMeasurement.state_id == DecisionState.id)
         .join(StateFeatures, StateFeatures.state_id == DecisionState.id)
         .where(
-            Trajectory.superseded_by.is_(None),
+            Trajectory.is_current(),
             Trajectory.split.in_(FITTED),
             DecisionState.status == "frozen",
             is_rule(DecisionState, view.identity.freezing),

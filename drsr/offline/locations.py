@@ -25,7 +25,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import known_implementations
 
-from drsr.errors import DrsrError, InputError, MissingExtra
+from drsr.errors import InputError, MissingExtra, SourceUnreachable
 from drsr.offline.source_files import Refusal, SourceFile, storage_errors
 from drsr.redaction import redact, without_userinfo
 
@@ -265,7 +265,12 @@ def _info(filesystem: Any, path: str) -> dict[str, Any] | None:
         what = f"the server answers with status {status}"
         if status in (401, 403, 407):
             raise InputError(what, where=redact(path), hint="check the credentials, or the URL's signature") from None
-        raise DrsrError(what, where=redact(path), hint="try again later, or ask whoever runs the server") from None
+        raise SourceUnreachable(
+            what,
+            where=redact(path),
+            hint="try again later, or ask whoever runs the server",
+            passing=status == 429 or status >= 500,
+        ) from None
 
 
 def _expand_folders(filesystem: Any, matches: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -292,7 +297,7 @@ def _open_remote(filesystem: Any, name: str, uri: str) -> BinaryIO:
 
 
 class _RemoteBytes(io.RawIOBase):
-    """A filesystem's file object, with its failures turned into DrsrError."""
+    """A filesystem's file object, with its failures turned into a DrsrError."""
 
     def __init__(self, stream: Any, uri: str) -> None:
         self._stream = stream

@@ -74,7 +74,7 @@ def leaked_pairs(catalog: Catalog, artifacts: ArtifactStore, threshold: float = 
             TrajectoryRow.blob,
         )
         .join(Source, Source.id == TrajectoryRow.source_id)
-        .where(TrajectoryRow.superseded_by.is_(None))
+        .where(TrajectoryRow.is_current())
         .order_by(Source.name, TrajectoryRow.external_id)
     )
     with catalog.reading() as connection:

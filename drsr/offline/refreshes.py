@@ -32,8 +32,18 @@ from drsr.offline.params import Params
 from drsr.settings import Settings
 from drsr.view import Caps
 
-REFRESH = "nightly"
-"""Subject of the run that notes a refresh."""
+
+class Refreshed(NamedTuple):
+    """What a refresh refreshes: the policies of one view and one labeler, calibrated in one mode."""
+
+    view: str
+    labeler: str
+    certified: bool
+
+    @property
+    def subject(self) -> str:
+        """Of the runs that note such a refresh."""
+        return f"nightly: {self.view}, {self.labeler}, {'certified' if self.certified else 'plain'}"
 
 
 class Waiting(NamedTuple):
@@ -77,13 +87,13 @@ def waiting(
     return Waiting(unfrozen, unlabelled, count_waiting(catalog, artifacts, view, features, part))
 
 
-def stamp(catalog: Catalog, params: Params, *, view: str, labeler: str, certified: bool) -> str | None:
+def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:
     """Changes whenever a refresh could come to another end; None where there is nothing that could be fitted yet."""
     from drsr.offline.calibrate import CALIBRATION_VERSION  # these two need torch, and the rest of this file does not
     from drsr.offline.training import TRAINING_VERSION
 
     with catalog.reading() as connection:
-        found, labeler_id = find_view(connection, view), labeler_named(connection, labeler)
+        found, labeler_id = find_view(connection, refreshed.view), labeler_named(connection, refreshed.labeler)
         if found is None or labeler_id is None:
             return None
         by = labeler_of(connection, labeler_id)
@@ -96,30 +106,32 @@ def stamp(catalog: Catalog, params: Params, *, view: str, labeler: str, certifie
             "view": list(map(str, found.identity)),
             "labeler": list(map(str, by.identity)),
             "params": asdict(params),
-            "certified": certified,
+            "certified": refreshed.certified,
             "versions": [drsr.__version__, TRAINING_VERSION, CALIBRATION_VERSION],
         }
     )
 
 
-def last_refresh(catalog: Catalog) -> Refresh | None:
-    """The newest refresh that came to its end."""
-    query = select(Run.counts).where(Run.stage == "publish", Run.subject == REFRESH, Run.finished_at.is_not(None))
+def last_refresh(catalog: Catalog, refreshed: Refreshed) -> Refresh | None:
+    """The newest refresh of these that came to its end."""
+    query = select(Run.counts).where(
+        Run.stage == "publish", Run.subject == refreshed.subject, Run.finished_at.is_not(None)
+    )
     with catalog.reading() as connection:
         counts = connection.execute(query.order_by(Run.id.desc()).limit(1)).scalar()
     return None if counts is None else Refresh(counts["stamp"], counts["outcome"])
 
 
-def note_refresh(catalog: Catalog, refresh: Refresh) -> None:
+def note_refresh(catalog: Catalog, refreshed: Refreshed, refresh: Refresh) -> None:
     """Write into the journal that a refresh came to its end."""
     with catalog.writing() as connection:
-        run_id = start_run(connection, "publish", REFRESH, drsr.__version__)
+        run_id = start_run(connection, "publish", refreshed.subject, drsr.__version__)
         finish_run(connection, run_id, refresh._asdict())
 
 
 def _current(connection: Connection) -> Iterable[tuple[str, str, str, str]]:
     columns = (Source.name, Trajectory.external_id, Trajectory.content_hash, Trajectory.split)
-    query = select(*columns).join(Source, Source.id == Trajectory.source_id).where(Trajectory.superseded_by.is_(None))
+    query = select(*columns).join(Source, Source.id == Trajectory.source_id).where(Trajectory.is_current())
     return sorted(connection.execute(query).tuples())
 
 

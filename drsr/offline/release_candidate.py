@@ -16,7 +16,8 @@ from drsr.features.geometry import geometry_of
 from drsr.golden import GoldenRequest, expected_of, survives
 from drsr.offline.artifacts import Artifact
 from drsr.offline.golden_requests import golden_requests, sample_requests
-from drsr.offline.lineage import Link, Traced, lineage_bytes, policy_link
+from drsr.offline.lineage import Link, Traced, policy_link
+from drsr.offline.lineage_file import lineage_bytes
 from drsr.offline.model_card import model_card
 from drsr.offline.policy_package import Package, build_package
 from drsr.offline.simple_index import WheelFile

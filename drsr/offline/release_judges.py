@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from drsr.errors import MissingExtra
-from drsr.offline.audit import calibration, chain, future, labels, normaliser, split_reads, splits, weight_files
+from drsr.offline.audit import (
+    calibration,
+    chain,
+    future,
+    judged_scorer,
+    labels,
+    normaliser,
+    split_reads,
+    splits,
+    weight_files,
+    withdrawals,
+)
 from drsr.offline.audit.data_rules import find_judge
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Candidate, Order
@@ -24,7 +35,9 @@ QUICK: tuple[Check, ...] = (
     chain.CHECK,
     splits.CHECK,
     split_reads.CHECK,
+    withdrawals.CHECK,
     normaliser.CHECK,
+    judged_scorer.CHECK,
     calibration.CHECK,
 )
 """What needs no forward of a language model. The golden requests and the expectations have gates of their own."""

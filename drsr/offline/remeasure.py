@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -13,6 +13,7 @@ from drsr.contracts import Backbone
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
+from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.labels import Selection, selected, target_hash
@@ -51,6 +52,8 @@ class Remeasured(NamedTuple):
     mismatches: tuple[str, ...]
     """States whose target or sets are not the recorded ones. Always a fault."""
     compared: tuple[ComparedSet, ...] = ()
+    labelled: int = 0
+    """How many states there were to draw from."""
 
     @property
     def agrees(self) -> bool:
@@ -67,11 +70,13 @@ def remeasure(
     *,
     seed: int,
     part: Selection | None = None,
+    state_keys: Sequence[str] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Remeasured:
     """Compute the labels of a random sample of states directly, and compare; None is all of them.
 
-    The same seed draws the same states from the same catalog.
+    The same seed draws the same states from the same catalog. They are drawn from all that the labeler has labelled, or
+    from those that are named.
     """
     columns = (DecisionState.id, DecisionState.state_key, DecisionState.decision_index, Trajectory.blob)
     query = (
@@ -83,6 +88,8 @@ def remeasure(
         .order_by(DecisionState.state_key)
     )
     with catalog.reading() as connection:
+        if state_keys is not None:
+            query = query.where(among(connection, DecisionState.state_key, state_keys))
         rows = connection.execute(selected(query, part or Selection())).all()
     chosen = rows if sample is None else random.Random(seed).sample(rows, min(sample, len(rows)))
     agreement = agreement_of(backbone)
@@ -117,7 +124,9 @@ def remeasure(
     # A harm that came out as NaN is in no agreement, and max() would pass over it.
     differences = [abs(found.recorded - found.direct) for found in compared]
     largest = math.inf if any(map(math.isnan, differences)) else max(differences, default=0.0)
-    return Remeasured(len(chosen), len(compared), largest, agreement, changed, near, tuple(mismatches), tuple(compared))
+    return Remeasured(
+        *(len(chosen), len(compared), largest, agreement, changed, near, tuple(mismatches), tuple(compared), len(rows))
+    )
 
 
 def _excluded(catalog: Catalog, state_id: int, labeler_id: int) -> set[int]:

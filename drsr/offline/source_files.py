@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
 
-from drsr.errors import DrsrError, InputError
+from drsr.errors import DrsrError, InputError, SourceUnreachable
 from drsr.redaction import links, redact, take_apart, without_userinfo
 
 __all__ = ["Limits", "Refusal", "SourceFile", "Unreadable", "redact", "storage_errors", "without_userinfo"]
@@ -54,6 +54,10 @@ class SourceFile:
         return rest if slash and first == self.source else self.relative
 
 
+_WRONG = (TypeError, ValueError, ImportError, IsADirectoryError, NotADirectoryError)
+"""What a filesystem says of a wrong name or option. Everything else may pass: buckets have errors of their own."""
+
+
 @contextmanager
 def storage_errors(uri: str) -> Iterator[None]:
     """Failures of storage become DrsrErrors. `from None`: the original text may spell out a signed URL."""
@@ -69,7 +73,7 @@ def storage_errors(uri: str) -> Iterator[None]:
     except Exception as error:  # each filesystem has exceptions of its own; all mean that the bytes cannot be had
         hint = "check the network, the endpoint and the credentials, then run it again: nothing is read twice"
         what = f"cannot be read ({type(error).__name__}: {_safe_text(error, uri)})"
-        raise DrsrError(what, where=redact(uri), hint=hint) from None
+        raise SourceUnreachable(what, where=redact(uri), hint=hint, passing=not isinstance(error, _WRONG)) from None
 
 
 def _safe_text(error: Exception, uri: str) -> str:

@@ -166,7 +166,7 @@ def _counts(connection: Connection, column: InstrumentedAttribute[Any], mine: Co
         select(column, func.count())
         .join(DecisionState, DecisionState.id == table.state_id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
-        .where(Trajectory.superseded_by.is_(None), mine)
+        .where(Trajectory.is_current(), mine)
         .group_by(column)
         .order_by(column)
     )

@@ -111,9 +111,7 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
             sources=_sources(connection, rule),
             splits=_counts(
                 connection,
-                select(Trajectory.split, func.count())
-                .where(Trajectory.superseded_by.is_(None))
-                .group_by(Trajectory.split),
+                select(Trajectory.split, func.count()).where(Trajectory.is_current()).group_by(Trajectory.split),
             ),
             quarantined=_counts(
                 connection, select(QuarantinedItem.reason, func.count()).group_by(QuarantinedItem.reason)
@@ -128,7 +126,7 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
 
 
 def _sources(connection: Connection, rule: FreezingRule | None) -> list[SourceStatus]:
-    current = Trajectory.superseded_by.is_(None)
+    current = Trajectory.is_current()
     files = _by_source(connection, SourceFile, func.count(), func.sum(SourceFile.quarantined))
     trajectories = _by_source(
         connection, Trajectory, func.sum(case((current, 1), else_=0)), func.sum(case((current, 0), else_=1))
@@ -150,7 +148,7 @@ def _row(name: str, files: Sequence[int], trajectories: Sequence[int], frozen: S
 
 def _frozen(connection: Connection, rule: FreezingRule) -> dict[int, tuple[int, ...]]:
     """Frozen trajectories, their states, and stale states, by source."""
-    current = Trajectory.superseded_by.is_(None)
+    current = Trajectory.is_current()
     marker = and_(FrozenTrajectory.trajectory_id == Trajectory.id, is_rule(FrozenTrajectory, rule))
     frozen = _by_source(connection, Trajectory, func.count(), joined=(FrozenTrajectory, marker), where=current)
     fresh = and_(current, is_rule(DecisionState, rule))
@@ -171,7 +169,7 @@ def _view_names(connection: Connection) -> list[str]:
 def _view(connection: Connection, name: str) -> ViewStatus:
     view = get_view(connection, name)
     is_current = (
-        Trajectory.superseded_by.is_(None),
+        Trajectory.is_current(),
         is_rule(DecisionState, view.identity.freezing),
         DecisionState.status == "frozen",
     )
@@ -222,9 +220,7 @@ def _without_states(connection: Connection, rule: FreezingRule) -> dict[str, int
     query = (
         select(FrozenTrajectory.why_none)
         .join(Trajectory, Trajectory.id == FrozenTrajectory.trajectory_id)
-        .where(
-            FrozenTrajectory.why_none.is_not(None), Trajectory.superseded_by.is_(None), is_rule(FrozenTrajectory, rule)
-        )
+        .where(FrozenTrajectory.why_none.is_not(None), Trajectory.is_current(), is_rule(FrozenTrajectory, rule))
     )
     counts: dict[str, int] = {}
     for (why,) in connection.execute(query):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from drsr.errors import ArtifactCorrupt
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
+from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.feature_files import FeatureRows, read_file
 from drsr.offline.feature_views import RegisteredView
@@ -27,8 +29,17 @@ class StoredState(NamedTuple):
     trajectory: TrajectoryItem
 
 
-def stored_states(connection: Connection, view: RegisteredView) -> list[StoredState]:
-    """Every state of a current trajectory with features in the view, in an order that depends on content only."""
+def stored_states(
+    connection: Connection, view: RegisteredView, state_keys: Sequence[str] | None = None
+) -> list[StoredState]:
+    """Every state of a current trajectory with features in the view, in an order that depends on content only.
+
+    `state_keys` asks for these instead, whichever version of its trajectory each is of: a release was made from states
+    whose runs may have grown since.
+    """
+    wanted: ColumnElement[bool] = Trajectory.is_current()
+    if state_keys is not None:
+        wanted = among(connection, DecisionState.state_key, state_keys)
     query = (
         select(
             StateFeatures.state_id,
@@ -42,7 +53,7 @@ def stored_states(connection: Connection, view: RegisteredView) -> list[StoredSt
         .join(DecisionState, DecisionState.id == StateFeatures.state_id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .join(FeatureFile, FeatureFile.id == StateFeatures.file_id)
-        .where(StateFeatures.view_id == view.id, Trajectory.superseded_by.is_(None))
+        .where(StateFeatures.view_id == view.id, wanted)
         .order_by(DecisionState.state_key)
     )
     return [

@@ -171,7 +171,7 @@ def _labelled(columns: list[Any], view: RegisteredView, labeler: _Labeler, split
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .join(StateMeasurement, mine)
         .where(
-            Trajectory.superseded_by.is_(None),
+            Trajectory.is_current(),
             Trajectory.split == split,
             DecisionState.status == "frozen",
             is_rule(DecisionState, view.identity.freezing),

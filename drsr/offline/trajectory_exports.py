@@ -117,7 +117,7 @@ def _trajectories(connection: Connection) -> Iterator[dict[str, Any]]:
     query = (
         select(Source.name.label("source"), *(getattr(Trajectory, name) for name in names))
         .join(Source, Source.id == Trajectory.source_id)
-        .where(Trajectory.superseded_by.is_(None))
+        .where(Trajectory.is_current())
     )
     for row in connection.execute(query).mappings():
         yield dict(row) | {KEY: _key(row["source"], row["external_id"], row["content_hash"])}
@@ -141,7 +141,7 @@ def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, An
         )
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .join(Source, Source.id == Trajectory.source_id)
-        .where(is_rule(DecisionState, rule), Trajectory.superseded_by.is_(None))
+        .where(is_rule(DecisionState, rule), Trajectory.is_current())
     )
     for state_id, state_key, split, source, external_id, content_hash, *values in connection.execute(query):
         yield {

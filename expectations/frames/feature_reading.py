@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from drsr.offline.artifacts import ArtifactStore
 
-SAMPLE = 4_096
-"""Rows that are compared with labels."""
-
 
 class FeatureReading:
     """What the files of a view hold. It looks at them itself, so that what a reader would refuse gets a verdict."""
@@ -39,11 +36,16 @@ class FeatureReading:
 
     @property
     def sample(self) -> NDArray[np.float32]:
-        """The first rows of the files that were to be sampled: [rows, columns]."""
+        """The rows of the states that were to be sampled: [rows, columns]."""
         return np.concatenate(self._sample)
 
-    def add(self, artifacts: ArtifactStore, blob: str, states: Collection[str], *, sampled: bool) -> dict[str, Any]:
-        """Read these states in a file; returns what the file says of itself. ArtifactCorrupt if it cannot be read."""
+    def add(
+        self, artifacts: ArtifactStore, blob: str, states: Collection[str], sampled: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Read these states in a file; returns what the file says of itself. ArtifactCorrupt if it cannot be read.
+
+        The rows of those that are to be sampled are kept.
+        """
         data = artifacts.get(blob)
         try:
             table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
@@ -62,10 +64,9 @@ class FeatureReading:
             self._count(keys[row], prefixes[row])
         matrix = matrix_of(table, self._names)[mine]
         self.non_finite += (~np.isfinite(matrix)).sum(axis=0)
-        room = SAMPLE - len(self.sampled)
-        if sampled and room > 0:
-            self._sample.append(matrix[:room])
-            self.sampled += [(keys[row], candidates[row]) for row in mine[:room]]
+        kept = [place for place, row in enumerate(mine) if keys[row] in sampled]
+        self._sample.append(matrix[kept])
+        self.sampled += [(keys[mine[place]], candidates[mine[place]]) for place in kept]
         return about
 
     def _count(self, state: str, prefix: str) -> None:

@@ -1,7 +1,9 @@
-"""The frames of `features`: one row per view, per column of a view, per Parquet file, and per state in it.
+"""The frames of `features`: one row per view, per column of a view, per Parquet file, per state in it, and per state
+that has none.
 
 The files are read one after another: memory holds one file, a hash per state, and a sample of at most 4,096 rows of the
-training split for the search for copies of labels. The time is that of reading the files, linear in their bytes.
+labelled states of every split for the search for copies of labels. The time is that of reading the files, linear in
+their bytes.
 Of each view the latest version is judged; what older ones hold is stale and read by nobody.
 """
 
@@ -11,16 +13,17 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
+from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.feature_views import RegisteredView, get_view
 from expectations.frames.feature_layouts import layout_for
 from expectations.frames.feature_reading import FeatureReading
 from expectations.frames.label_columns import label_columns
 from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from expectations.label_copies import rank_agreement
+from expectations.label_copies import split_agreement
 from expectations.rules import Frames
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ def features_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
     with catalog.reading() as connection:
         latest = select(FeatureView.name, func.max(FeatureView.version)).group_by(FeatureView.name)
         views = [get_view(connection, name, version) for name, version in connection.execute(latest)]
-    parts: dict[str, list[pd.DataFrame]] = {"views": [], "columns": [], "files": [], "states": []}
+    parts: dict[str, list[pd.DataFrame]] = {part: [] for part in _COLUMNS}
     for view in sorted(views):
         for part, frame in _view_frames(catalog, artifacts, view).items():
             parts[part].append(frame)
@@ -44,7 +47,10 @@ def features_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
 
 _COLUMNS = {
     "views": ("view", "layout_hash", "layout_hash_of_columns"),
-    "columns": ("view", "column", "layout_column", "information", "non_finite", "agreement", "label"),
+    "columns": (
+        *("view", "column", "layout_column", "information", "non_finite", "agreement", "label"),
+        *("compared_labels", "compared_rows", "labelled_rows"),
+    ),
     "files": ("view", "file", "other_columns", "layout_hash", "layout_hash_of_view"),
     "states": (
         "view",
@@ -56,23 +62,29 @@ _COLUMNS = {
         "prefix_hash",
         "stored_prefix_hash",
     ),
+    "outcomes": ("view", "trajectory", "decision", "outcome", "reason"),
 }
+SAMPLE = 4_096
+"""Rows that are compared with labels, at most: a third of them of each split, and a state has up to four."""
 
 
 def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> dict[str, pd.DataFrame]:
     with catalog.reading() as connection:
-        states = _states(connection, view)
+        states, outcomes = _states(connection, view), _outcomes(connection, view)
     names = [column.name for column in view.columns]
     reading = FeatureReading(names)
     files = []
-    # Files are named by their hash, so their order says nothing about their content.
-    for (blob, split), keys in states.groupby(["file", "split"])["state_key"]:
-        about = reading.add(artifacts, blob, set(keys), sampled=split == "train")
+    labelled = states[states["is_labelled"].astype("bool")]
+    # Keys are hashes, so the first ones say nothing about the states.
+    sampled = labelled.sort_values("state_key").groupby("split").head(SAMPLE // 12).set_index("state_key")["split"]
+    for blob, keys in states.groupby("file")["state_key"]:
+        about = reading.add(artifacts, str(blob), set(keys), sampled=set(sampled.index))
         files.append({"file": blob, "layout_hash_of_view": view.identity.layout_hash, **about})
     states["rows"] = states["state_key"].map(reading.rows).fillna(0)
     states["stored_prefix_hash"] = states["state_key"].map(reading.prefixes)
     labels = label_columns(catalog, reading.sampled)
-    copies = rank_agreement(reading.sample, labels, [key for key, _ in reading.sampled])
+    owners = [key for key, _ in reading.sampled]
+    copies = split_agreement(reading.sample, labels, owners, [str(sampled[key]) for key in owners])
     layout = layout_for(names)
     columns = pd.DataFrame(
         itertools.zip_longest(
@@ -83,7 +95,10 @@ def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredVie
             copies.correlation,
             copies.label,
         ),
-        columns=list(_COLUMNS["columns"][1:]),
+        columns=list(_COLUMNS["columns"][1:7]),
+    )
+    columns = columns.assign(
+        compared_labels=copies.labels, compared_rows=copies.rows, labelled_rows=int(labelled["candidates"].sum())
     )
     views = pd.DataFrame(
         [(view.identity.layout_hash, None if layout is None else layout.hash)], columns=list(_COLUMNS["views"][1:])
@@ -92,7 +107,8 @@ def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredVie
         "views": views,
         "columns": columns,
         "files": pd.DataFrame(files, columns=list(_COLUMNS["files"][1:])),
-        "states": states.drop(columns=["file", "split"]),
+        "states": states.drop(columns=["file", "split", "is_labelled"]),
+        "outcomes": outcomes,
     }
     for frame in frames.values():
         frame.insert(0, "view", view.shown)
@@ -110,12 +126,31 @@ def _states(connection: Connection, view: RegisteredView) -> pd.DataFrame:
             StateFeatures.prefix_hash,
             FeatureFile.blob.label("file"),
             FeatureFile.split,
+            exists().where(Label.state_id == DecisionState.id).label("is_labelled"),
         )
         .join(StateFeatures, StateFeatures.state_id == DecisionState.id)
         .join(FeatureFile, FeatureFile.id == StateFeatures.file_id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .join(Source, Source.id == Trajectory.source_id)
-        .where(StateFeatures.view_id == view.id, StateFeatures.outcome == "stored", Trajectory.superseded_by.is_(None))
+        .where(StateFeatures.view_id == view.id, StateFeatures.outcome == "stored", Trajectory.is_current())
+        .order_by(DecisionState.id)
+    )
+    return with_trajectory(read_frame(connection, query))
+
+
+def _outcomes(connection: Connection, view: RegisteredView) -> pd.DataFrame:
+    """What came of every state of a current trajectory that the view has looked at."""
+    query = (
+        select(
+            *TRAJECTORY,
+            DecisionState.decision_index.label("decision"),
+            StateFeatures.outcome,
+            StateFeatures.reason,
+        )
+        .join(StateFeatures, StateFeatures.state_id == DecisionState.id)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(StateFeatures.view_id == view.id, Trajectory.is_current())
         .order_by(DecisionState.id)
     )
     return with_trajectory(read_frame(connection, query))

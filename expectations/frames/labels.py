@@ -14,6 +14,7 @@ from sqlalchemy import Select, select
 
 from drsr.offline.catalog.label_tables import Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
+from drsr.offline.target_nll import ExclusionReason
 from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
 from expectations.rules import Frames
 
@@ -34,7 +35,7 @@ def labels_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
     place = pd.MultiIndex.from_frame(states[key])
     of_set = place.get_indexer(pd.MultiIndex.from_frame(sets[key]))
     of_exclusion = place.get_indexer(pd.MultiIndex.from_frame(exclusions[key]))
-    explained = exclusions["reason"].astype("str").str.strip() != ""
+    explained = exclusions["reason"].isin([reason.value for reason in ExclusionReason])
     both = pd.MultiIndex.from_frame(exclusions[[*key, "mask"]]).isin(pd.MultiIndex.from_frame(sets[[*key, "mask"]]))
     states["labelled_sets"] = _counted(of_set, len(states))
     states["excluded_sets"] = _counted(of_exclusion, len(states))
@@ -49,7 +50,7 @@ def labels_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
     sets["members"] = sum((mask >> bit & 1 for bit in range(4)), start=np.zeros_like(mask))
     sets["first_other_mask"] = 2 ** sets["candidates"].astype("int64")
     return {
-        "states": states.drop(columns=[*key, "intact_nll", "target_hash", "harm_tolerance", "target_cap"]),
+        "states": states.drop(columns=[*key, "intact_nll", "target_hash", "harm_tolerance"]),
         "sets": sets.drop(columns=[*key, "candidates"]),
     }
 
@@ -63,7 +64,7 @@ def _current(query: Select[Any], table: Any) -> Select[Any]:
     return (
         query.join(DecisionState, DecisionState.id == table.state_id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
-        .where(Trajectory.superseded_by.is_(None))
+        .where(Trajectory.is_current())
     )
 
 
@@ -77,6 +78,7 @@ def _states(connection: Connection) -> pd.DataFrame:
         DecisionState.state_key,
         DecisionState.candidates,
         StateMeasurement.outcome,
+        StateMeasurement.reason,
         StateMeasurement.intact_nll,
         StateMeasurement.target_tokens,
         StateMeasurement.target_hash,

@@ -6,6 +6,7 @@ trajectory in all, measured at 48,000, 1,000 times the sample corpus. The log of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ def shares_frame(counts: Mapping[str, int]) -> pd.DataFrame:
 
 
 def _trajectories(connection: Connection) -> pd.DataFrame:
-    """Every version that was ever seen: an old one was trained on, once."""
+    """Every version that was ever seen, but of runs that were withdrawn: an old one was trained on, once."""
     query = (
         select(
             *TRAJECTORY,
@@ -60,6 +61,7 @@ def _trajectories(connection: Connection) -> pd.DataFrame:
         )
         .join(Source, Source.id == Trajectory.source_id)
         .outerjoin(SplitGroup, SplitGroup.group_key == Trajectory.group_key)
+        .where(~Trajectory.is_withdrawn())
         .order_by(Trajectory.id)
     )
     return with_trajectory(read_frame(connection, query))
@@ -103,33 +105,21 @@ def _reads(connection: Connection) -> pd.DataFrame:
 
 
 def _fits(connection: Connection) -> pd.DataFrame:
-    """Everything that was fitted, with how often the split that it was fitted on had been read by then."""
-    trained: Any = select(
-        TrainingRun.run_key.label("key"),
-        TrainingRun.trained_at.label("at"),
-        TrainingRun.view_id,
-        TrainingRun.labeler_id,
-    )
-    calibrated: Any = select(
-        CalibrationRun.calibration_key.label("key"),
-        CalibrationRun.calibrated_at.label("at"),
-        TrainingRun.view_id,
-        TrainingRun.labeler_id,
+    """Everything that was fitted, with how often what it was fitted on had been read for that purpose by then."""
+    read = select(SplitRead.split, SplitRead.purpose, SplitRead.view_id, SplitRead.labeler_id, SplitRead.read_at)
+    reads: dict[tuple[Any, ...], list[Any]] = {}
+    for *what, at in connection.execute(read.order_by(SplitRead.read_at)):
+        reads.setdefault(tuple(what), []).append(at)
+    trained = select(TrainingRun.run_key, TrainingRun.view_id, TrainingRun.labeler_id, TrainingRun.trained_at)
+    calibrated = select(
+        CalibrationRun.calibration_key, TrainingRun.view_id, TrainingRun.labeler_id, CalibrationRun.calibrated_at
     ).join(TrainingRun, TrainingRun.id == CalibrationRun.training_run_id)
-    parts = []
-    for what, query, split in (("scorer", trained, "train"), ("calibration", calibrated, "validation")):
-        fitted = query.subquery()
-        reads = (
-            select(func.count())
-            .select_from(SplitRead)
-            .where(
-                SplitRead.view_id == fitted.c.view_id,
-                SplitRead.labeler_id == fitted.c.labeler_id,
-                SplitRead.split == split,
-                SplitRead.read_at <= fitted.c.at,
-            )
-            .correlate(fitted)
-            .scalar_subquery()
-        )
-        parts.append(read_frame(connection, select(fitted.c.key, reads.label("reads"))).assign(fitted=what))
-    return pd.concat(parts, ignore_index=True)
+    rows = []
+    for fitted, query, split, purpose in (
+        ("scorer", trained, "train", "train"),
+        ("calibration", calibrated, "validation", "calibrate"),
+    ):
+        for key, view_id, labeler_id, at in connection.execute(query):
+            earlier = bisect_right(reads.get((split, purpose, view_id, labeler_id), []), at)
+            rows.append((fitted, key, earlier))
+    return pd.DataFrame(rows, columns=["fitted", "key", "reads"])

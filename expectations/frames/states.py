@@ -62,6 +62,7 @@ def _states(connection: Connection) -> pd.DataFrame:
             DecisionState.trajectory_id,
             rule.label("rule"),
             DecisionState.candidates,
+            DecisionState.status,
             TrajectoryRow.messages,
             TrajectoryRow.blob,
             (FrozenTrajectory.id.is_not(None)).label("freezing_complete"),
@@ -71,7 +72,7 @@ def _states(connection: Connection) -> pd.DataFrame:
         .join(TrajectoryRow, TrajectoryRow.id == DecisionState.trajectory_id)
         .join(Source, Source.id == TrajectoryRow.source_id)
         .outerjoin(FrozenTrajectory, and_(*same_rule))
-        .where(TrajectoryRow.superseded_by.is_(None))
+        .where(TrajectoryRow.is_current())
         .order_by(DecisionState.id)
     )
     return with_trajectory(read_frame(connection, query))
@@ -87,7 +88,7 @@ def _candidates(connection: Connection) -> pd.DataFrame:
         )
         .join(DecisionState, DecisionState.id == Candidate.state_id)
         .join(TrajectoryRow, TrajectoryRow.id == DecisionState.trajectory_id)
-        .where(TrajectoryRow.superseded_by.is_(None))
+        .where(TrajectoryRow.is_current())
         .order_by(Candidate.state_id, Candidate.position)
     )
     return read_frame(connection, query)

@@ -32,7 +32,7 @@ def trajectories_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
             Trajectory.assistant_messages,
         )
         .join(Source, Source.id == Trajectory.source_id)
-        .where(Trajectory.superseded_by.is_(None))
+        .where(Trajectory.is_current())
         .order_by(Trajectory.id)
     )
     with catalog.reading() as connection:

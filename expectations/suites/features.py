@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from drsr.features.layout import Information
+from drsr.offline.feature_records import REASONS
+from drsr.offline.target_nll import ExclusionReason
+from expectations.custom.label_copies import ExpectNoCopyOfALabel, compared
 from expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, left_out
+from expectations.label_copies import MINIMUM
 from expectations.library import gxe
 from expectations.rules import Part, Rule, Suite
 
 _AGAIN = "compute them again in a new view: drsr featurize --view NAME"
 LARGEST_AGREEMENT = 0.999
 """Absolute rank correlation with a label column, above which a feature column is taken for a copy of it."""
+WITHOUT_FEATURES = sorted({*REASONS.values(), ExclusionReason.OUT_OF_MEMORY.value})
+"""Why a state may have no features."""
 
 SUITE = Suite(
     "features",
@@ -54,8 +61,16 @@ SUITE = Suite(
                 ),
                 Rule(
                     "no column equals a label or is a monotone copy of one",
-                    gxe.ExpectColumnValuesToBeBetween(column="agreement", min_value=0.0, max_value=LARGEST_AGREEMENT),
-                    "the column sees the future: find what computes it and take it out of the layout",
+                    ExpectNoCopyOfALabel(
+                        agreement="agreement",
+                        compared="compared_labels",
+                        labelled_rows="labelled_rows",
+                        maximum=LARGEST_AGREEMENT,
+                        minimum=MINIMUM,
+                    ),
+                    "the column sees the future: find what computes it and take it out of the layout; where nothing "
+                    "was compared although there are labels, the files do not hold the labelled states",
+                    compared,
                 ),
             ),
         ),
@@ -73,6 +88,21 @@ SUITE = Suite(
                     "a file was written for its view's layout",
                     gxe.ExpectColumnPairValuesToBeEqual(column_A="layout_hash", column_B="layout_hash_of_view"),
                     _AGAIN,
+                ),
+            ),
+        ),
+        Part(
+            "outcomes",
+            "One row per state of a current trajectory that these views have looked at, with features or without.",
+            ("view", "trajectory", "decision"),
+            (
+                Rule(
+                    "a state has features or a known reason for none",
+                    ExpectOutcomeWithAKnownReason(
+                        outcome="outcome", reason="reason", done="stored", reasons=WITHOUT_FEATURES
+                    ),
+                    f"states do not vanish: the row was changed by hand; {_AGAIN}",
+                    left_out,
                 ),
             ),
         ),

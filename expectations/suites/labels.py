@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from drsr.offline.harm import HARM_TOLERANCE
+from drsr.offline.target_nll import ExclusionReason
 from expectations.custom.deletion_sets import ExpectEverySetToBeAccountedFor
 from expectations.custom.finite import ExpectColumnValuesToBeFinite
 from expectations.custom.harm import ExpectHarmAgainstIntactHistory, ExpectUnsafeToFollowFromHarm
 from expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, ExpectReasonToFitTheOutput, left_out
 from expectations.library import gxe
 from expectations.rules import Part, Rule, Suite
 
@@ -37,6 +39,22 @@ SUITE = Suite(
                     "every exclusion has a reason",
                     gxe.ExpectColumnValuesToBeInSet(column="unexplained", value_set=[0]),
                     _AGAIN,
+                ),
+                Rule(
+                    "a state is labelled or excluded for a known reason",
+                    ExpectOutcomeWithAKnownReason(
+                        outcome="outcome",
+                        reason="reason",
+                        done="labelled",
+                        reasons=[reason.value for reason in ExclusionReason],
+                    ),
+                    f"states do not vanish: {_AGAIN}",
+                    left_out,
+                ),
+                Rule(
+                    "the reason for an exclusion fits the next output",
+                    ExpectReasonToFitTheOutput(reason="reason", target_tokens="target_tokens", target_cap="target_cap"),
+                    f"states do not vanish: {_AGAIN}",
                 ),
                 Rule(
                     "freezing is earlier than labelling",

@@ -20,7 +20,7 @@ SUITE = Suite(
     (
         Part(
             "trajectories",
-            "One row per version of a trajectory, also of those that were superseded.",
+            "One row per version of a trajectory, also of those that were superseded, but not of withdrawn runs.",
             ("trajectory", "version"),
             (
                 Rule(
@@ -44,7 +44,8 @@ SUITE = Suite(
                     ExpectNoEvaluationTaskInSupervision(
                         names=["task", "trajectory"], split="split", supervision=SUPERVISION
                     ),
-                    "runs of Eval40's tasks (drsr/offline/evaluation/eval40.py) belong into a catalog of their own",
+                    "runs of Eval40's tasks (drsr/offline/evaluation/eval40.py) belong into a catalog of their own; "
+                    "take this one out: drsr withdraw {trajectory} --reason 'a task of Eval40'",
                 ),
             ),
         ),

@@ -49,6 +49,12 @@ SUITE = Suite(
                     _AGAIN,
                 ),
                 Rule(
+                    "a state stays frozen",
+                    gxe.ExpectColumnValuesToBeInSet(column="status", value_set=["frozen"]),
+                    "states do not vanish: no stage takes one back, so the row was changed by hand; restore the "
+                    "catalog from a copy",
+                ),
+                Rule(
                     "ingesting is earlier than freezing",
                     gxe.ExpectColumnPairValuesAToBeGreaterThanB(column_A="frozen_at", column_B="ingested_at"),
                     _AGAIN,

@@ -57,8 +57,9 @@ SUITE = Suite(
                 Rule(
                     "no near-duplicates across splits",
                     ExpectNoRows(),
-                    "give both runs the same task in the source's files, so that they stay on one side, and ingest "
-                    "into a new catalog; or leave one of them out",
+                    "take one of them out: drsr withdraw {first} --reason 'nearly the same as the other', or {second}; "
+                    "or give both runs the same task in the source's files, so that they stay on one side, and ingest "
+                    "into a new catalog",
                 ),
             ),
         ),

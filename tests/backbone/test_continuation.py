@@ -21,7 +21,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.layer_states import RecurrentState
 from drsr.contracts import TokenIds
 from drsr.errors import BackboneError, WindowExceeded
-from tests.tiny_backbones import ARCHITECTURES, DEVICES, as_backbone, fresh_backbone, tiny_backbone
+from tests.tiny_backbones import ARCHITECTURES, DEVICES, fresh_backbone, small_backbone, tiny_backbone
 from tests.tiny_models import VOCABULARY, Architecture
 
 TOLERANCE = {"llama": 1e-6, "qwen3": 1e-6, "qwen3_5": 2e-5}
@@ -375,29 +375,15 @@ def test_two_threads(architecture: Architecture) -> None:
         assert starts == [30, 40, 50]
 
 
-def small(config_class: Any, **settings: Any) -> Any:
-    config = config_class(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        **settings,
-    )
-    automatic: Any = transformers.AutoModelForCausalLM
-    return automatic.from_config(config)
-
-
 def test_what_cannot_be_continued_exactly_is_refused() -> None:
-    window = as_backbone(small(transformers.MistralConfig, sliding_window=16))
+    window = small_backbone(transformers.MistralConfig, sliding_window=16)
     reason = why_not_continuable(window)
     assert reason is not None
     assert "sliding_attention" in reason
     with pytest.raises(BackboneError, match="sliding_attention"):
         Continuation(window, 10)
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
-    stretched = as_backbone(small(transformers.LlamaConfig, rope_parameters=rope))
+    stretched = small_backbone(transformers.LlamaConfig, rope_parameters=rope)
     assert "rotary" in str(why_not_continuable(stretched))
     assert why_not_continuable(tiny_backbone("qwen3_5")) is None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
 import subprocess
 import sys
@@ -12,12 +14,15 @@ import jsonschema
 import pytest
 import yaml
 
+from flows.nightly import nightly
 from scripts.readme_map import ROOT
 
 FOLDER = ROOT / "docker"
 DOCKERFILES = sorted(FOLDER.glob("*.Dockerfile"))
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
+WRITTEN = {"HOME", "PREFECT_HOME", "DRSR_CACHE"}
+"""Variables that name folders to write to."""
 VARIABLE = re.compile(r"\$\{(\w+)(?::[?-][^}]*)?\}")
 
 
@@ -236,6 +241,39 @@ def test_volumes_are_declared_and_ports_are_for_this_machine() -> None:
             source = VARIABLE.sub("./", volume).split(":")[0]
             assert source.startswith("./") or source in COMPOSE["volumes"]
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def volumes(dockerfile: Path) -> set[str]:
+    return {path for line in of(dockerfile, "VOLUME") for path in json.loads(line)}
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+def test_volumes_belong_to_the_user(dockerfile: Path) -> None:
+    """A folder that an image has not got comes with a volume of root's."""
+    lines = instructions(dockerfile)
+    after = lines[lines.index(("USER", "10001:10001")) :]
+    assert volumes(dockerfile) <= {path for word, path in after if word == "WORKDIR"}
+    written = {value for name, value in re.findall(r"(\w+)=(\S+)", " ".join(of(dockerfile, "ENV"))) if name in WRITTEN}
+    assert written
+    assert all(any(Path(path).is_relative_to(volume) for volume in volumes(dockerfile)) for path in written)
+
+
+def test_what_is_mounted_is_a_volume_of_the_image() -> None:
+    for name, service in SERVICES.items():
+        if "build" in service:
+            places = {volume.removesuffix(":ro").rsplit(":", 1)[1] for volume in service["volumes"]} - {"/policy"}
+            assert places <= volumes(ROOT / service["build"]["dockerfile"]), name
+
+
+def test_a_night_publishes_to_a_volume() -> None:
+    worker = FOLDER / "worker.Dockerfile"
+    index = Path(of(worker, "WORKDIR")[-1]) / inspect.signature(nightly.fn).parameters["index"].default
+    home = re.search(r"DRSR_HOME=(\S+)", " ".join(of(worker, "ENV")))
+    assert home is not None
+    assert index.is_relative_to(home[1])
+    assert any(index.is_relative_to(volume) for volume in volumes(worker))
+    mounted = [volume.split(":") for volume in SERVICES["worker-cpu"]["volumes"]]
+    assert [source for source, place in mounted if index.is_relative_to(place)] == ["results"]
 
 
 def test_what_prepares_the_installation_are_commands() -> None:

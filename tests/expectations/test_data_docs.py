@@ -15,7 +15,8 @@ from expectations.data_docs import write_docs
 from expectations.evaluation import Finding, evaluate
 from expectations.judging import DATASETS
 from expectations.suites import SUITES
-from tests.expectations.cases import at, good
+from tests.expectations.bad_frames import at
+from tests.expectations.good_frames import good
 from tests.real_browser import NO_NETWORK, Browser
 
 WHEN = datetime.datetime(2026, 11, 16, 3, 0, 5, tzinfo=datetime.UTC)

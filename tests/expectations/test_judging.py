@@ -14,7 +14,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.tables import STAGES
 from expectations.judging import AFTER, DATASETS, find
 from expectations.suites import SUITES
-from tests.expectations.cases import good
+from tests.expectations.good_frames import good
 
 
 def test_every_stage_says_what_to_judge_after_it() -> None:
@@ -45,7 +45,7 @@ def refused(*arguments, **options):
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refused
 from expectations.evaluation import evaluate
 from expectations.suites import SUITES
-from tests.expectations.cases import good
+from tests.expectations.good_frames import good
 findings = evaluate(SUITES["labels"], good()["labels"])
 print(len(findings), all(finding.passed for finding in findings))
 """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from expectations.label_copies import MINIMUM, has_an_order, rank_agreement
+from expectations.label_copies import MINIMUM, has_an_order, rank_agreement, split_agreement
 from expectations.suites.features import LARGEST_AGREEMENT
 
 ROWS = 60
@@ -37,6 +37,24 @@ def test_a_copy_is_found(hide: Callable[[NDArray[np.float64]], NDArray[np.float6
     found = rank_agreement(features, {"harm": HARM, "other": HONEST[:, 7]}, OWN_STATE)
     assert np.flatnonzero(found.correlation > LARGEST_AGREEMENT).tolist() == [3]
     assert found.label[3] == "harm"
+
+
+def test_a_copy_in_one_split_alone_is_found() -> None:
+    """As somebody would plant it who wants to shine on the test split."""
+    splits = ["train"] * 40 + ["test"] * 20
+    copied = np.where(np.arange(ROWS) < 40, HONEST[:, 0], np.exp(HARM))
+    features = np.column_stack([HONEST[:, 1:3], copied]).astype(np.float32)
+    assert (rank_agreement(features, {"harm": HARM}, OWN_STATE).correlation < LARGEST_AGREEMENT).all()
+    found = split_agreement(features, {"harm": HARM}, OWN_STATE, splits)
+    assert (found.correlation > LARGEST_AGREEMENT).tolist() == [False, False, True]
+    assert (found.label[2], found.labels, found.rows) == ("harm in test", 1, ROWS)
+
+
+def test_what_was_compared_is_counted() -> None:
+    label = np.where(np.arange(ROWS) < 20, HARM, np.nan)
+    found = rank_agreement(HONEST, {"harm": label, "constant": np.ones(ROWS), "none": HARM * np.nan}, OWN_STATE)
+    assert (found.labels, found.rows) == (1, 20)
+    assert rank_agreement(HONEST, {}, OWN_STATE)[2:] == (0, 0)
 
 
 def test_a_copy_of_a_verdict_is_found() -> None:

@@ -12,7 +12,8 @@ from expectations.library import gxe
 from expectations.required import REQUIRED
 from expectations.rules import Part, Rule, Suite
 from expectations.suites import SUITES
-from tests.expectations.cases import BAD, Spoil, at, good
+from tests.expectations.bad_frames import BAD, Spoil, at
+from tests.expectations.good_frames import good
 
 RULES = [(dataset, rule) for dataset, rules in REQUIRED.items() for rule in rules]
 SPOILT = [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,21 @@ import yaml
 from prefect.flow_engine import FlowRunTimeoutError
 from sqlalchemy import update
 
-from drsr.errors import ExpectationFailed, ReleaseRefused
+from drsr.errors import ExpectationFailed, InputError, ReleaseRefused
 from drsr.offline.catalog.label_tables import Label
 from drsr.settings import Settings
 from flows import nightly
 from flows.expecting import judged
-from flows.nightly import ORDER, in_order
+from flows.nightly import ORDER, Wishes, in_order
 from flows.places import Place
-from flows.publish import HELD_BACK, held_back
+from flows.publish import HELD_BACK, held_back, superseded
 from flows.stage_tasks import StageTimedOut
+from flows.summaries import said
 from tests.offline.small_pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(not (ROOT / "dvc.yaml").exists(), reason="there is no dvc.yaml yet")
 def test_the_order_is_that_of_dvc_yaml() -> None:
     """Every stage comes after those whose outputs it depends on, and the stages are the same."""
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -145,16 +146,13 @@ def test_the_names_of_the_checks_are_those_that_are_run() -> None:
     assert {*dict(DATA_CHECKS), NOT_WORSE} >= HELD_BACK
 
 
-def test_what_was_calibrated_tonight_is_what_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not whatever calibration happens to be the latest in the catalog."""
-    asked: list[tuple[Any, ...]] = []
+def refresh_with_doubles(monkeypatch: pytest.MonkeyPatch, publish: Callable[..., dict[str, Any]]) -> list[Any]:
+    """The flow's own steps alone; gives what is noted at the end. Every look at the data finds another stamp."""
+    noted: list[Any] = []
+    looks = itertools.count()
 
     def nothing(*arguments: Any) -> dict[str, Any]:
         return {}
-
-    def publish(*arguments: Any) -> dict[str, Any]:
-        asked.append(arguments)
-        return {"published": False, "reason": "a double"}
 
     for stage in nightly.ORDER:
         monkeypatch.setattr(nightly, stage, nothing)
@@ -163,7 +161,62 @@ def test_what_was_calibrated_tonight_is_what_is_published(monkeypatch: pytest.Mo
     monkeypatch.setattr(nightly, "get_run_logger", logging.getLogger)
     monkeypatch.setattr(nightly, "said", lambda stage, result: stage)
     monkeypatch.setattr(nightly, "nothing_new", lambda *arguments: None)
-    for outside in ("note_end", "leave_summary", "judge_after"):
-        monkeypatch.setattr(nightly, outside, nothing, raising=False)
+    monkeypatch.setattr(nightly, "look_at_the_data", lambda *arguments: f"look {next(looks)}")
+    monkeypatch.setattr(nightly, "note_end", lambda *arguments: noted.append(arguments))
+    for outside in ("leave_summary", "judge_after"):
+        monkeypatch.setattr(nightly, outside, nothing)
+    return noted
+
+
+def test_what_was_calibrated_tonight_is_what_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not whatever calibration happens to be the latest in the catalog."""
+    asked: list[tuple[Any, ...]] = []
+
+    def publish(*arguments: Any) -> dict[str, Any]:
+        asked.append(arguments)
+        return {"published": False, "reason": "a double"}
+
+    noted = refresh_with_doubles(monkeypatch, publish)
     nightly.nightly.fn(index="packages", certified=True)
     assert asked == [("packages", "feed")]
+    ((refreshed, mark, outcome),) = noted
+    assert (refreshed.certified, outcome["published"], outcome["recorded"]) == (True, False, False)
+    assert mark == "look 0", "as the data were before anything was fitted: what came later is news for the next night"
+
+
+def test_data_that_changed_meanwhile_are_the_reason_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def publish(*arguments: Any) -> dict[str, Any]:
+        raise refusal("lineage")
+
+    noted = refresh_with_doubles(monkeypatch, publish)
+    with pytest.raises(InputError, match="the data changed while the policy was made from them"):
+        nightly.nightly.fn()
+    monkeypatch.setattr(nightly, "look_at_the_data", lambda *arguments: "the same")
+    with pytest.raises(ReleaseRefused):
+        nightly.nightly.fn()
+    assert noted == []
+
+
+def test_a_refresh_that_left_less_than_is_wished_has_something_to_do(tmp_path: Path) -> None:
+    wheel, docs = tmp_path / "index" / "policy.whl", tmp_path / "docs"
+    wheel.parent.mkdir()
+    wheel.touch()
+    index = str(wheel.parent)
+    outcome = {"published": True, "wheel": str(wheel), "index": index, "recorded": False}
+    assert Wishes(index, None, False).are_met(outcome)
+    assert not Wishes(str(tmp_path / "packages"), None, False).are_met(outcome), "another index"
+    assert not Wishes(index, str(docs), False).are_met(outcome)
+    docs.mkdir()
+    (docs / "index.html").touch()
+    assert Wishes(index, str(docs), False).are_met(outcome)
+    assert not Wishes(index, None, True).are_met(outcome)
+    assert Wishes(index, None, True).are_met(outcome | {"recorded": True})
+    wheel.unlink()
+    assert not Wishes(index, None, False).are_met(outcome), "somebody removed it"
+    assert Wishes(index, None, False).are_met({"published": False, "reason": "worse"})
+
+
+def test_a_policy_that_others_followed_is_not_called_published() -> None:
+    found = superseded("2026.11.1", "2026.11.2")
+    assert not found["published"]
+    assert "published as 2026.11.1 and followed by 2026.11.2" in said("publish", found)

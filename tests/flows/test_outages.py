@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from drsr.offline.label_workers import LabelOrder
@@ -22,7 +23,7 @@ from flows import label as label_flow
 from flows.backfill import backfill
 from flows.ingest import ingest
 from flows.label import label
-from flows.parameters import Days
+from flows.parameters import Days, Location
 from flows.stage_tasks import StageTimedOut
 from tests.flows.prefect_runs import last_run, refused
 from tests.flows.sites import RUNS
@@ -52,16 +53,23 @@ def when_a_task_waits(act: Callable[[], None]) -> Iterator[None]:
         logger.removeHandler(listener)
 
 
+@pytest.mark.parametrize("what", ["artifacts", "runs"])
 def test_storage_that_is_away_for_a_moment(
-    site: Path, bucket: str, storage_server: StorageServer, monkeypatch: pytest.MonkeyPatch
+    site: Path, bucket: str, storage_server: StorageServer, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setenv("DRSR_ARTIFACT_ROOT", f"{bucket}/artifacts")
+    """That of the artifacts, and that which runs are read from."""
+    locations = RUNS
+    if what == "artifacts":
+        monkeypatch.setenv("DRSR_ARTIFACT_ROOT", f"{bucket}/artifacts")
+    else:
+        fsspec.filesystem("s3").put(f"{site / 'runs'}/", f"{bucket}/runs/", recursive=True)
+        locations = [Location(uri=f"{bucket}/runs", source="runs")]
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # the client's own, which would take longer
     storage_server.stop()
     with when_a_task_waits(storage_server.start_again):
-        assert ingest(RUNS)["added"] == 8
+        assert ingest(locations)["added"] == 8
     run = last_run("ingest")
-    assert (run.state, run.attempts) == ("Completed", {"ingest runs": 2})
+    assert (run.state, run.attempts) == ("Completed", {f"ingest {locations[0].uri}": 2})
 
 
 @pytest.mark.timeout(300, method="thread")  # by a signal is how Prefect ends what hangs

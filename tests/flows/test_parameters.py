@@ -23,6 +23,9 @@ MONDAY = datetime.date(2026, 11, 16)
         {"uri": "runs", "format": "word"},
         {"uri": "runs", "colour": "red"},
         {"uri": "s3://key:secret@bucket/runs"},
+        {"uri": "https://host/runs.zip?sig=secret"},
+        {"uri": "zip://runs::s3://key:secret@bucket/runs.zip"},
+        {"uri": "s3://key:sec/ret@bucket/runs"},
     ],
 )
 def test_locations_that_are_refused(values: dict) -> None:

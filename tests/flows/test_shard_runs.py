@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,6 +34,7 @@ class DoubleOfPrefect:
         self.scripts = {name: list(states) for name, states in scripts.items()}
         self.names: dict[UUID, str] = {}
         self.crashed: list[str] = []
+        self.cancelled: list[str] = []
 
     def run_deployment(self, deployment: str, *, parameters: Any, timeout: float, flow_run_name: str) -> FlowRun:
         assert (deployment, timeout) == ("label-shard/label-shard", 0)
@@ -45,9 +47,10 @@ class DoubleOfPrefect:
         state: State[Any] = State(type=left.pop(0) if len(left) > 1 else left[0], message="said by the shard")
         return FlowRun(id=flow_run_id, flow_id=uuid4(), name=self.names[flow_run_id], state=state)
 
-    def set_flow_run_state(self, flow_run_id: UUID, state: State[Any], *, force: bool) -> None:
-        assert (state.type, force) == (StateType.CRASHED, True)
-        self.crashed.append(self.names[flow_run_id])
+    def set_flow_run_state(self, flow_run_id: UUID, state: State[Any], *, force: bool = False) -> None:
+        assert (state.type, force) in ((StateType.CRASHED, True), (StateType.CANCELLING, False))
+        told = self.crashed if force else self.cancelled
+        told.append(self.names[flow_run_id])
 
 
 @contextmanager
@@ -124,6 +127,45 @@ def test_one_that_fails_is_told_after_the_others_have_ended(catalog: Catalog) ->
         with pytest.raises(ShardFailed, match="said by the shard"):
             run(catalog, "a", "b")
         assert double.scripts["b"] == [StateType.COMPLETED]
+
+
+def test_a_stage_that_is_ended_calls_its_shards_off(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    class TimeIsUp(BaseException):
+        """As Prefect's is none that a stage could hold back."""
+
+    def ended(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            raise TimeIsUp
+
+    looks: list[float] = []
+    monkeypatch.setattr(time, "sleep", ended)
+    with playing({"a": [StateType.RUNNING], "b": [StateType.COMPLETED], "c": [StateType.SCHEDULED]}) as double:
+        with pytest.raises(TimeIsUp):
+            run(catalog, "a", "b", "c")
+        assert double.cancelled == ["a", "c"], "the other one was done"
+
+
+def test_a_shard_that_cannot_be_started_calls_the_others_off(catalog: Catalog) -> None:
+    with playing({"a": [StateType.RUNNING], "b": []}) as double:
+        start = double.run_deployment
+
+        def start_one(*given: Any, **options: Any) -> FlowRun:
+            if options["flow_run_name"] == "b":
+                raise ConnectionError("no server")
+            return start(*given, **options)
+
+        def unheard(flow_run_id: UUID, state: State[Any]) -> None:
+            asked.append(double.names[flow_run_id])
+            raise TimeoutError
+
+        asked: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shard_runs, "run_deployment", start_one)
+            patch.setattr(double, "set_flow_run_state", unheard)
+            with pytest.raises(ConnectionError, match="no server"):
+                run(catalog, "a", "b")
+        assert asked == ["a"]
 
 
 def test_a_catalog_that_does_not_answer_gives_nobody_up(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

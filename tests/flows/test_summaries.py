@@ -36,7 +36,7 @@ PUBLISH = {
         (
             "label",
             {"states": 7, "shards": 2, "lost_workers": 1},
-            "7 states labelled in 2 shards, 1 workers were lost on the way",
+            "7 states labelled in 2 shards, lost on the way: 1 worker",
         ),
         ("featurize", {"states": 7, "excluded": {"empty_span": 2}}, "7 states featurized, 2 excluded: empty_span"),
         ("publish", PUBLISH, "published drsr-policy 2026.11.16"),

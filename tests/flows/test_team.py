@@ -101,6 +101,13 @@ class Team:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
+    def create(self, deployment: str, parameters: Mapping[str, Any]) -> str:
+        """A run of a deployment; returns its id."""
+        known = self.ask(f"/deployments/name/{deployment}")
+        body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        created: str = self.ask(f"/deployments/{known['id']}/create_flow_run", body)["id"]
+        return created
+
     def is_up(self) -> bool:
         try:
             return bool(self.ask("/health"))
@@ -249,10 +256,27 @@ def test_a_night_in_which_the_database_is_away_and_a_worker_is_lost(
         artifacts = ArtifactStore(team.environment["DRSR_ARTIFACT_ROOT"])
         audit = run_audit(AuditSubject(catalog, artifacts, Order(sample=1)), [*WITHOUT_MODEL, audited_labels.CHECK])
         assert failures(audit) == {}
+        ends_with_its_shards(team)
         for worker in workers:
             worker.stop()
         for command in commands("Catch up"):
             assert "Created flow run" in team.run(command)
+
+
+def ends_with_its_shards(team: Team) -> None:
+    """A stage that somebody cancels while its shards are at work."""
+    before = {shard["id"] for shard in team.flow_runs("label-shard")}
+    run = team.create("label/label", {"labeler": "another", "fan_out": {"over": "work-pool", "poll_seconds": 0.5}})
+
+    def shards(state: str) -> list[dict[str, Any]]:
+        found = [shard for shard in team.flow_runs("label-shard") if shard["id"] not in before]
+        return [shard for shard in found if shard["state_type"] == state]
+
+    wait_for("a shard that runs", lambda: shards("RUNNING"))
+    team.run(Command(("prefect", "flow-run", "cancel", run), ""))
+    wait_for("the end of the shard", lambda: shards("CANCELLED"))
+    assert shards("RUNNING") == []
+    assert wait_for("the end of the stage", lambda: ended_run(team, run))["state_type"] == "CANCELLED"
 
 
 @contextmanager
@@ -275,18 +299,12 @@ def start_of(run: Mapping[str, Any]) -> tuple[int, int]:
 
 def start_night(team: Team, runs: Path, states: int) -> str:
     """Start a run of the deployment through the API; returns its id."""
-    deployment = team.ask("/deployments/name/nightly/nightly")
     parameters = {
         "locations": [{"uri": str(runs), "source": SOURCE}],
         "fan_out": {"over": "work-pool", "states_per_shard": -(-states // SHARDS), "poll_seconds": 0.5},
         "index": str(team.folder / "index"),
     }
-    created = team.ask(
-        f"/deployments/{deployment['id']}/create_flow_run",
-        {"parameters": parameters, "state": {"type": "SCHEDULED"}},
-    )
-    found: str = created["id"]
-    return found
+    return team.create("nightly/nightly", parameters)
 
 
 def ended_run(team: Team, run: str) -> dict[str, Any] | None:

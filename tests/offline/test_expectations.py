@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -96,6 +97,22 @@ PLANTED = [
         "H(empty) = 0: harm is measured against the intact history",
         "UPDATE label SET harm = harm - 0.00001 WHERE state_id = 1 AND mask = 1",
     ),
+    (
+        "labels",
+        "a state is labelled or excluded for a known reason",
+        "UPDATE state_measurement SET outcome = 'excluded', reason = 'garbage', intact_nll = NULL WHERE state_id = 1",
+    ),
+    (
+        "labels",
+        "the reason for an exclusion fits the next output",
+        "UPDATE state_measurement SET outcome = 'excluded', reason = 'target_too_long' WHERE state_id = 1",
+    ),
+    ("states", "a state stays frozen", "UPDATE decision_state SET status = 'excluded' WHERE id = 1"),
+    (
+        "features",
+        "a state has features or a known reason for none",
+        "UPDATE state_features SET outcome = 'excluded', reason = '', file_id = NULL WHERE state_id = 1",
+    ),
     ("labels", "harm is finite", "UPDATE label SET harm = 9e999 WHERE state_id = 1 AND mask = 1"),
     (
         "labels",
@@ -150,6 +167,11 @@ PLANTED = [
         "UPDATE split_read SET split = 'test' WHERE purpose = 'calibrate' AND split = 'validation'",
     ),
     ("splits", "whatever was fitted has read its split on record", "DELETE FROM split_read"),
+    (
+        "splits",
+        "whatever was fitted has read its split on record",
+        "DELETE FROM split_read WHERE purpose = 'calibrate'",  # training has read validation, too
+    ),
     ("calibration", "unsafe rate within its limit", "UPDATE calibration_run SET unsafe_rate = 0.95"),
     (
         "calibration",
@@ -178,23 +200,38 @@ def plant(pipeline: Pipeline, statement: str) -> None:
     connection.close()
 
 
-def test_a_label_among_the_features_is_caught(pipeline: Pipeline) -> None:
-    """Every stored feature file is written again with a column that is a function of what was measured."""
-    assert broken(pipeline.catalog, pipeline.artifacts, "features") == set()
-    smuggle(pipeline, "structural_words", lambda harm: np.exp(-3 * harm))
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_label_among_the_features_is_caught(pipeline: Pipeline, split: str) -> None:
+    """Feature files of a split are written again with a column that is a function of what was measured."""
+    rule = "no column equals a label or is a monotone copy of one"
+    verdicts = judge(pipeline.catalog, pipeline.artifacts, ["features"])
+    require(verdicts)
+    said = next(verdict.detail for verdict in verdicts if verdict.rule == rule)
+    assert re.search(r"compared with [1-9]\d* label columns over [1-9]\d rows", said)
+    smuggle(pipeline, "structural_words", lambda harm: np.exp(-3 * harm), split)
     verdicts = judge(pipeline.catalog, pipeline.artifacts, ["features"])
     (caught,) = [verdict for verdict in verdicts if not verdict.passed]
-    assert caught.rule == "no column equals a label or is a monotone copy of one"
+    assert caught.rule == rule
     assert "structural_words" in caught.detail
 
 
-def smuggle(pipeline: Pipeline, column: str, hide: object) -> None:
+def test_labelled_states_that_no_file_holds_are_no_pass(pipeline: Pipeline) -> None:
+    """Nothing is compared where there is much to compare."""
+    plant(pipeline, "DELETE FROM interaction")
+    plant(pipeline, "UPDATE label SET harm = 0, deleted_nll = 0, unsafe = 0")
+    plant(pipeline, "UPDATE state_measurement SET intact_nll = 0, target_tokens = 1")
+    assert broken(pipeline.catalog, pipeline.artifacts, "features") == {
+        "no column equals a label or is a monotone copy of one"
+    }
+
+
+def smuggle(pipeline: Pipeline, column: str, hide: object, split: str) -> None:
     assert callable(hide)
     alone = select(DecisionState.state_key, Label.mask, Label.harm).join(Label, Label.state_id == DecisionState.id)
     with pipeline.catalog.reading() as connection:
         view = get_view(connection, "default")
         harms = {(key, mask): harm for key, mask, harm in connection.execute(alone)}
-        files = connection.execute(select(FeatureFile.id, FeatureFile.blob)).all()
+        files = connection.execute(select(FeatureFile.id, FeatureFile.blob).where(FeatureFile.split == split)).all()
     number = [found.name for found in view.columns].index(column)
     for file_id, blob in files:
         rows = read_file(pipeline.artifacts, view, blob)

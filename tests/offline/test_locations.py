@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +16,7 @@ import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
 
-from drsr.errors import DrsrError, InputError, MissingExtra
+from drsr.errors import DrsrError, InputError, MissingExtra, SourceUnreachable
 from drsr.offline.locations import SourceFile, open_location, redact
 from drsr.offline.source_files import storage_errors
 from drsr.offline.sources import gather, read
@@ -171,15 +170,19 @@ def test_file_names_that_are_no_unicode(tmp_path: Path) -> None:
     [
         (PermissionError(13, "denied"), InputError, "permissions"),
         (FileNotFoundError("x"), InputError, "moved"),
-        (OSError(5, "disk"), DrsrError, "OSError"),
-        (RuntimeError("boto"), DrsrError, "RuntimeError"),
+        (OSError(5, "disk"), SourceUnreachable, "OSError"),
+        (RuntimeError("boto"), SourceUnreachable, "RuntimeError"),
+        (ValueError("region"), SourceUnreachable, "ValueError"),
+        (IsADirectoryError("x"), SourceUnreachable, "IsADirectoryError"),
     ],
 )
 def test_failures_of_storage_say_what_to_do(failure: Exception, kind: type[DrsrError], word: str) -> None:
+    """And which of them may pass by themselves: storage that does not answer, and nothing that is wrong with names."""
     with pytest.raises(kind, match=word) as raised, storage_errors("s3://key:hunter2@bucket/x"):
         raise failure
     assert str(raised.value).startswith("s3://bucket/x: ")
     assert raised.value.hint
+    assert getattr(raised.value, "passing", False) is (word in ("OSError", "RuntimeError"))
 
 
 def test_a_file_that_vanished(tmp_path: Path) -> None:
@@ -188,17 +191,6 @@ def test_a_file_that_vanished(tmp_path: Path) -> None:
     (tmp_path / "a.json").unlink()
     with pytest.raises(InputError, match="not there any more"):
         list(read(file))
-
-
-def test_listing_is_cheap(tmp_path: Path) -> None:
-    """Ten thousand files take well under a second; a fifth of them keeps the test quick on a slow disk."""
-    for folder in range(4):
-        (tmp_path / f"{folder}").mkdir()
-        for number in range(500):
-            (tmp_path / f"{folder}" / f"{number:04d}.json").touch()
-    started = time.process_time()
-    assert len(list(gather(open_location(str(tmp_path))))) == 2000
-    assert time.process_time() - started < 0.2
 
 
 # --- memory, and storage that is not there -----------------------------------------------------------------------
@@ -360,14 +352,16 @@ def test_http(http: str) -> None:
         listed(f"{http}/404")
     with pytest.raises(InputError, match="answers with status 403"):
         listed(f"{http}/403")
-    with pytest.raises(DrsrError, match="answers with status 503") as raised:
+    with pytest.raises(SourceUnreachable, match="answers with status 503") as raised:
         listed(f"{http}/503")
+    assert raised.value.passing
     assert "spelling" not in str(raised.value)
 
 
 def test_http_whose_server_does_not_answer() -> None:
-    with pytest.raises(DrsrError) as raised:
+    with pytest.raises(SourceUnreachable) as raised:
         listed("http://127.0.0.1:1/runs.json")
+    assert raised.value.passing
     assert "cannot be read" in str(raised.value)
     assert "spelling" not in str(raised.value)
 

@@ -18,7 +18,8 @@ from drsr.offline.catalog.release_tables import PolicyRelease
 from drsr.offline.catalog.scorer_tables import CalibrationRun
 from drsr.offline.catalog.tables import Run
 from drsr.offline.golden_requests import golden_requests
-from drsr.offline.lineage import read_lineage, trace
+from drsr.offline.lineage import trace
+from drsr.offline.lineage_file import read_lineage
 from drsr.offline.publish import Published, PublishOrder, default_versions, find_calibration
 from drsr.offline.release_gates import DATA_CHECKS, Verdict
 from drsr.offline.train import read_inputs

@@ -11,15 +11,17 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.offline.catalog.feature_tables import FeatureFile
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.params import Params
-from drsr.offline.refreshes import Refresh, Waiting, last_refresh, note_refresh, stamp, waiting
+from drsr.offline.refreshes import Refresh, Refreshed, Waiting, last_refresh, note_refresh, stamp, waiting
 from drsr.settings import Settings
 from drsr.view import caps_for
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize, quick_params
 
+PLAIN = Refreshed("default", "default", certified=False)
+
 
 def stamp_of(pipeline: Pipeline, params: Params | None = None, *, certified: bool = False) -> str:
     numbers = params or quick_params()
-    found = stamp(pipeline.catalog, numbers, view="default", labeler="default", certified=certified)
+    found = stamp(pipeline.catalog, numbers, PLAIN._replace(certified=certified))
     assert found is not None
     return found
 
@@ -63,11 +65,16 @@ def test_parameters_and_mode_are_in_the_stamp(pipeline: Pipeline) -> None:
 
 def test_without_labels_there_is_no_stamp(tmp_path: Path) -> None:
     with open_catalog(f"sqlite:///{tmp_path}/catalog.sqlite", create=True) as catalog:
-        assert stamp(catalog, quick_params(), view="default", labeler="default", certified=False) is None
+        assert stamp(catalog, quick_params(), PLAIN) is None
 
 
-def test_the_newest_end_counts(pipeline: Pipeline) -> None:
-    assert last_refresh(pipeline.catalog) is None
+def test_the_newest_end_of_the_same_counts(pipeline: Pipeline) -> None:
+    """Plain and certified refreshes of one catalog do not void each other."""
+    certified = PLAIN._replace(certified=True)
+    assert last_refresh(pipeline.catalog, PLAIN) is None
     for number in (1, 2):
-        note_refresh(pipeline.catalog, Refresh(f"stamp {number}", {"published": True, "version": str(number)}))
-    assert last_refresh(pipeline.catalog) == Refresh("stamp 2", {"published": True, "version": "2"})
+        note_refresh(pipeline.catalog, PLAIN, Refresh(f"stamp {number}", {"published": True, "version": str(number)}))
+    note_refresh(pipeline.catalog, certified, Refresh("stamp 3", {"published": False}))
+    assert last_refresh(pipeline.catalog, PLAIN) == Refresh("stamp 2", {"published": True, "version": "2"})
+    assert last_refresh(pipeline.catalog, certified) == Refresh("stamp 3", {"published": False})
+    assert last_refresh(pipeline.catalog, PLAIN._replace(view="other")) is None

@@ -28,7 +28,7 @@ from drsr.offline.target_nll import (
 )
 from drsr.offline.walk_memory import Room
 from drsr.view import caps_for
-from tests.tiny_backbones import ARCHITECTURES, DEVICES, as_backbone, fresh_backbone, tiny_backbone
+from tests.tiny_backbones import ARCHITECTURES, DEVICES, fresh_backbone, small_backbone, tiny_backbone
 from tests.tiny_models import VOCABULARY, Architecture
 
 TOLERANCE = {"llama": 1e-5, "qwen3": 1e-5, "qwen3_5": 1e-4}
@@ -351,31 +351,17 @@ def test_a_continuation_that_is_not_finite_where_the_direct_computation_is(monke
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config_class", "settings"),
     [
-        transformers.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4),
-        transformers.GPTNeoXConfig(
-            vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
-        ),
-        transformers.Gemma2Config(
-            vocab_size=VOCABULARY,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            layer_types=["full_attention", "full_attention"],
-        ),
+        (transformers.GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4}),
+        (transformers.GPTNeoXConfig, {}),
+        (transformers.Gemma2Config, {"head_dim": 8, "layer_types": ["full_attention", "full_attention"]}),
     ],
-    ids=lambda config: config.model_type,
+    ids=lambda value: getattr(value, "model_type", ""),
 )
-def test_other_architectures_are_right_by_one_way_or_the_other(config: Any) -> None:
+def test_other_architectures_are_right_by_one_way_or_the_other(config_class: Any, settings: dict[str, Any]) -> None:
     """With shared prefixes where that works; where the model's own code does not allow it, directly."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        automatic: Any = transformers.AutoModelForCausalLM
-        backbone = as_backbone(automatic.from_config(config))
+    backbone = small_backbone(config_class, **settings)
     scorer = TargetNll(backbone)
     pairs = branching_pairs()
     expected = [direct_nll(backbone, *pair) for pair in pairs]
@@ -419,19 +405,7 @@ def test_the_same_mistake_does_no_harm_without_recurrent_layers(monkeypatch: pyt
 
 
 def test_backbones_that_cannot_share_are_computed_directly() -> None:
-    config = transformers.MistralConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        sliding_window=16,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        automatic: Any = transformers.AutoModelForCausalLM
-        backbone = as_backbone(automatic.from_config(config))
+    backbone = small_backbone(transformers.MistralConfig, sliding_window=16)
     scorer = TargetNll(backbone)
     assert scorer.method is Method.DIRECT
     assert "sliding_attention" in scorer.why

@@ -8,6 +8,7 @@ computation gives, to rounding, from the very tokens whose hash it recorded.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,13 +66,17 @@ def audit_future(
     view: str | RegisteredView = DEFAULT_VIEW,
     sample: int | None = 10,
     seed: int = 0,
+    state_keys: Sequence[str] | None = None,
     told: Told = lambda done, total: None,
 ) -> FutureAudit:
-    """Look at a random sample of the states in a view, or at all. Each costs two forwards over its context."""
+    """Look at a random sample of the states in a view, or at all. Each costs two forwards over its context.
+
+    They are drawn from the states of current trajectories, or from those that are named.
+    """
     caps = caps_for(backbone.window)
     with catalog.reading() as connection:
         found = get_view(connection, view) if isinstance(view, str) else view
-        states = stored_states(connection, found)
+        states = stored_states(connection, found, state_keys)
     _require_model(found, backbone)
     reader = FeatureReader(artifacts, found)
     leaks, stale, differences = [], [], []
@@ -94,17 +99,28 @@ def audit_future(
 
 
 def check_future(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
-    """The policy's feature view, by the language model that it was read from."""
+    """The states that the policy was made from, by the language model that their features were read from."""
     view = subject.view
     identity = view.identity
     backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
-    order = subject.order
+    order, keys = subject.order, subject.made_from
     found = audit_future(
-        subject.catalog, subject.artifacts, backbone, view=view, sample=order.sample, seed=order.seed, told=told
+        subject.catalog,
+        subject.artifacts,
+        backbone,
+        view=view,
+        sample=order.sample,
+        seed=order.seed,
+        state_keys=keys,
+        told=told,
     )
     evidence: dict[str, Any] = {"states": found.states, "of": found.stored, "differences": list(found.differences)}
     if found.states == 0:
         return failed(CHECK, "no state has stored features", "drsr featurize", **evidence)
+    if keys is not None and found.stored != len(set(keys)):
+        missing = len(set(keys)) - found.stored
+        detail = f"{missing:,} of the {len(set(keys)):,} states that the policy was made from have no stored features"
+        return failed(CHECK, detail, "restore the catalog from a copy", **evidence)
     if found.leaks:
         detail = f"features of {len(found.leaks)} of {found.states} states change with what was recorded behind them"
         return failed(
@@ -118,8 +134,8 @@ def check_future(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         hint = "throw the view's files away, featurize and train again, and find out who wrote them"
         return failed(CHECK, detail, hint, [f"state {key}" for key in found.stale], **evidence)
     detail = (
-        f"{found.states:,} of {found.stored:,} states: not a bit changes when the future is replaced; stored numbers "
-        f"agree to {found.largest_difference:.1g} (allowed {AGREEMENT:.0e})"
+        f"{found.states:,} of {found.stored:,} {subject.drawn_from}: not a bit changes when the future is replaced; "
+        f"stored numbers agree to {found.largest_difference:.1g} (allowed {AGREEMENT:.0e})"
     )
     return passed(CHECK, detail, **evidence)
 
@@ -128,9 +144,10 @@ CHECK = Check(
     "no future in a feature",
     Severity.CRITICAL,
     "Does any feature depend on something that was not known when the decision was made?",
-    "The features of a random sample of states are computed from the recorded trajectory twice: with all that was "
-    "recorded after the decision, and with random text in its place. Not a bit may differ. The stored features, which "
-    f"the scorer was trained on, must be the same numbers up to rounding ({AGREEMENT:.0e}).",
+    "The features of a random sample of the states that the policy was made from, also of those whose runs have gone "
+    "on since, are computed from the recorded trajectory twice: with all that was recorded after the decision, and "
+    "with random text in its place. Not a bit may differ. The stored features, which the scorer was trained on, must "
+    f"be the same numbers up to rounding ({AGREEMENT:.0e}).",
     check_future,
 )
 

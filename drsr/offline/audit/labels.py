@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from typing import Any
 
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.remeasure import remeasure
 from drsr.offline.target_nll import AGREEMENT
 from drsr.view import caps_for
 
 
 def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
-    """The labeler's states, by the language model that measured them."""
+    """The states that the policy was made from, by the language model that measured them."""
     labeler = subject.labeler
     identity = labeler.identity
     backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
-    order, caps = subject.order, caps_for(backbone.window)
+    order, keys, caps = subject.order, subject.made_from, caps_for(backbone.window)
     found = remeasure(
         subject.catalog,
         subject.artifacts,
@@ -26,15 +25,13 @@ def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         labeler.id,
         order.sample,
         seed=order.seed,
+        state_keys=keys,
         progress=told,
     )
-    with subject.catalog.reading() as connection:
-        mine = select(func.count()).where(StateMeasurement.labeler_id == labeler.id)
-        labelled = connection.execute(mine.where(StateMeasurement.outcome == "labelled")).scalar_one()
     tolerance = identity.harm_tolerance
-    evidence = {
+    evidence: dict[str, Any] = {
         "states": found.states,
-        "of": labelled,
+        "of": found.labelled,
         "recorded": [label.recorded for label in found.compared],
         "direct": [label.direct for label in found.compared],
         "tolerance": tolerance,
@@ -42,6 +39,10 @@ def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     }
     if found.sets == 0:
         return failed(CHECK, "no label could be remeasured", "drsr label", found.mismatches, **evidence)
+    if keys is not None and found.labelled != len(set(keys)):
+        missing = len(set(keys)) - found.labelled
+        detail = f"{missing:,} of the {len(set(keys)):,} states that the policy was made from have no labels"
+        return failed(CHECK, detail, "restore the catalog from a copy", **evidence)
     wrong = [
         f"state {label.state_key}, deletion set {label.mask}: recorded {label.recorded:+.6f}"
         f"{' unsafe' if label.unsafe else ' safe'}, measured {label.direct:+.6f}"
@@ -53,8 +54,9 @@ def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         detail = f"{len(wrong):,} of {found.sets:,} remeasured labels are not what is recorded: {first_of(wrong)}"
         return failed(CHECK, detail, "measure again under a new labeler, train and calibrate again", wrong, **evidence)
     detail = (
-        f"{found.sets:,} labels of {found.states:,} of {labelled:,} states measured again: the largest difference is "
-        f"{found.largest_difference:.1g} nats per token (allowed {found.agreement:g} in {identity.dtype})"
+        f"{found.sets:,} labels of {found.states:,} of {found.labelled:,} {subject.drawn_from} measured again: the "
+        f"largest difference is {found.largest_difference:.1g} nats per token "
+        f"(allowed {found.agreement:g} in {identity.dtype})"
     )
     return passed(CHECK, detail, **evidence)
 
@@ -63,9 +65,9 @@ CHECK = Check(
     "labels remeasured",
     Severity.CRITICAL,
     "Is the recorded harm of a deletion what the language model says?",
-    "For a random sample of states, the recorded next output is scored again under the intact history and under every "
-    "deletion set, each context in a forward of its own; no prefix is shared and nothing stored is used but the "
-    "trajectory. Harms must agree to what the dtype's rounding makes "
+    "For a random sample of the states that the policy was made from, the recorded next output is scored again under "
+    "the intact history and under every deletion set, each context in a forward of its own; no prefix is shared and "
+    "nothing stored is used but the trajectory. Harms must agree to what the dtype's rounding makes "
     f"({', '.join(f'{allowed:g} nats per token in {dtype}' for dtype, allowed in AGREEMENT.items())}), and unsafe must "
     "be what exceeds the tolerance.",
     check_labels,

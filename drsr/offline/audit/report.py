@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from drsr.errors import SettingsError
-from drsr.offline.audit import calibration, chain, future, labels, report_plots, split_reads, splits, weight_files
+from drsr.offline.audit import (
+    calibration,
+    chain,
+    future,
+    labels,
+    report_plots,
+    retrained_scorer,
+    split_reads,
+    splits,
+    weight_files,
+)
 from drsr.offline.audit.running import Audit, Section
 from drsr.offline.audit.verdicts import AuditVerdict, Severity
 
@@ -25,12 +35,15 @@ _MEANING = {
     Severity.CRITICAL: "information may have leaked, or a number is not what it is said to be: do not use the policy",
     Severity.MAJOR: "something cannot be traced or computed again: find out why before the policy is used",
 }
+_NOT_TRAINED_AGAIN = (
+    "The scorer was not trained again. The recorded keys and hashes show what it was to be trained on, and that the "
+    "shipped weights are the recorded ones and do on validation what was recorded; that these weights follow from "
+    "those frames, they do not show. drsr audit --retrain does."
+)
 _LIMITS = (
-    "The scorer was not trained again. That its weights follow from the frames is shown by the recorded keys and "
-    "hashes; whoever wants to see it runs drsr train on an empty training table, which gives the same bits on one "
-    "machine.",
-    "Features and labels were computed again for a sample of states. What a sample of this size would have missed "
-    "is said above; --sample all leaves nothing out, and --seed draws another sample.",
+    "Features and labels were computed again for a sample of the states that the policy was made from. What a sample "
+    "of this size would have missed is said above; --sample all leaves none of them out, and --seed draws another "
+    "sample. States that were added since are judged by the expectations alone.",
     "The log of split reads is written by the code that hands out labels. Somebody who reads the database by hand "
     "is not in it; that such a reader changed nothing is what the repeated calibration and the hash chain show.",
     "Whether the recorded runs are what the agents really did is outside of what any of this can show. The chain "
@@ -82,7 +95,7 @@ def page(audit: Audit) -> str:
         "<h2>What a sample can miss</h2>",
         *_power(audit),
         "<h2>What this audit does not show</h2>",
-        "<ul>" + "".join(f"<li><p>{escape(limit)}</p></li>" for limit in _LIMITS) + "</ul>",
+        "<ul>" + "".join(f"<li><p>{escape(limit)}</p></li>" for limit in _limits(audit)) + "</ul>",
         "<h2>Do it again</h2>",
         *_commands(audit),
         "<h2>Versions</h2>",
@@ -92,6 +105,11 @@ def page(audit: Audit) -> str:
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _limits(audit: Audit) -> tuple[str, ...]:
+    is_trained_again = any(section.check.name == retrained_scorer.CHECK.name for section in audit.sections)
+    return _LIMITS if is_trained_again else (_NOT_TRAINED_AGAIN, *_LIMITS)
 
 
 def _head(audit: Audit) -> Iterator[str]:

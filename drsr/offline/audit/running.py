@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import platform
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,11 +19,14 @@ from drsr.offline.audit import (
     data_rules,
     future,
     golden,
+    judged_scorer,
     labels,
     normaliser,
+    retrained_scorer,
     split_reads,
     splits,
     weight_files,
+    withdrawals,
 )
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, failed
@@ -32,7 +36,9 @@ CHECKS: tuple[Check, ...] = (
     chain.CHECK,
     splits.CHECK,
     split_reads.CHECK,
+    withdrawals.CHECK,
     normaliser.CHECK,
+    judged_scorer.CHECK,
     calibration.CHECK,
     golden.CHECK,
     future.CHECK,
@@ -40,6 +46,8 @@ CHECKS: tuple[Check, ...] = (
     data_rules.CHECK,
 )
 """Single questions, the quick ones first; then the rules, which are many."""
+RETRAIN = retrained_scorer.CHECK
+"""What is asked besides where somebody wants to wait for it."""
 
 Progress = Callable[[Check, int, int], None]
 _PACKAGES = ("numpy", "torch", "transformers", "safetensors", "sqlalchemy", "pyarrow", "great_expectations")
@@ -51,6 +59,8 @@ class Section(NamedTuple):
     check: Check
     verdicts: tuple[AuditVerdict, ...]
     seconds: float
+    trace: str = ""
+    """Where it broke off, for whoever looks for the fault; may quote anything, and is in no report."""
 
 
 class Audit(NamedTuple):
@@ -79,7 +89,7 @@ class Audit(NamedTuple):
     def summary(self) -> tuple[AuditVerdict, ...]:
         """The severity table: what failed first, the worst of it before the rest; then what passed, rules as one."""
         passed = []
-        for check, verdicts, _ in self.sections:
+        for check, verdicts, *_ in self.sections:
             kept = [verdict for verdict in verdicts if verdict.passed]
             if len(verdicts) > 1 and kept:
                 worst = min((verdict.severity for verdict in verdicts), key=list(Severity).index)
@@ -117,28 +127,41 @@ class Audit(NamedTuple):
 def run_audit(
     subject: AuditSubject, checks: Sequence[Check] | None = None, progress: Progress = lambda check, done, total: None
 ) -> Audit:
-    """Run every check, or those that are named. Reads, and writes nothing."""
+    """Run every check that the order asks for, or those that are named. Reads, and writes nothing."""
     sections = []
-    for check in CHECKS if checks is None else checks:
+    asked = (*CHECKS, RETRAIN) if subject.order.retrain else CHECKS
+    for check in asked if checks is None else checks:
         progress(check, 0, 0)
         started = time.monotonic()
-        verdicts = _run(check, subject, progress)
-        sections.append(Section(check, tuple(verdicts), time.monotonic() - started))
+        verdicts, trace = _run(check, subject, progress)
+        sections.append(Section(check, tuple(verdicts), time.monotonic() - started, trace))
     now = datetime.datetime.now(datetime.UTC)
     order = subject.order
     return Audit(describe(subject), versions(), order.sample, order.seed, tuple(sections), now)
 
 
-def _run(check: Check, subject: AuditSubject, progress: Progress) -> Sequence[AuditVerdict]:
+def _run(check: Check, subject: AuditSubject, progress: Progress) -> tuple[Sequence[AuditVerdict], str]:
+    """Its verdicts, and the trace where it broke off."""
     try:
         verdicts = check.run(subject, lambda done, total: progress(check, done, total))
     except MissingExtra:
         raise
     except DrsrError as error:
         where = f" ({error.where})" if error.where else ""
-        return failed(check, f"could not be checked: {error.what}{where}", error.hint or "mend it and audit again")
-    assert verdicts, check.name  # no verdict is no pass
-    return verdicts
+        hint = error.hint or "mend it and audit again"
+        return failed(check, f"could not be checked: {error.what}{where}", hint), traceback.format_exc()
+    except Exception as error:  # what was made to break a check must not break the audit
+        hint = "find out what it stumbled over: drsr audit --debug shows the place"
+        return failed(check, f"could not be checked: {_without_words(error)}", hint), traceback.format_exc()
+    if not verdicts:
+        return failed(check, "came to no verdict", "this is a fault of drsr: report it"), ""
+    return verdicts, ""
+
+
+def _without_words(error: Exception) -> str:
+    """Which error, and where it happened. Not what it says: that may quote a recorded run."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {last.name}"
 
 
 def describe(subject: AuditSubject) -> dict[str, str]:
@@ -166,6 +189,8 @@ def describe(subject: AuditSubject) -> dict[str, str]:
         about["end of the hash chain"] = subject.lineage.links[-1].sha256 if subject.has_policy else "not published"
     except DrsrError as error:
         about["not readable"] = error.what
+    except Exception as error:
+        about["not readable"] = _without_words(error)
     return about | {"catalog": subject.catalog.location, "artifact store": subject.artifacts.location}
 
 

@@ -24,8 +24,9 @@ class Placed(NamedTuple):
 
     name: str
     """`source/external id`."""
+    version: int
     is_used: bool
-    """Whether it is the current version, or one that the policy was made from."""
+    """Whether it is the current version of a run that was not withdrawn, or one that the policy was made from."""
     split: str
     group: str
     """As recorded."""
@@ -50,7 +51,9 @@ def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         problems.append(f"{behind['test']} states of the test split are among those that the policy was made from")
     evidence = {"trajectories": dict(Counter(run.split for run in runs)), "policy_states": dict(behind)}
     if problems:
-        hint = "take the run out of all splits but one, and train, calibrate and evaluate again"
+        hint = (
+            "take the run out on one side (drsr withdraw SOURCE/ID --reason TEXT), train, calibrate and publish again"
+        )
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
     counts = ", ".join(f"{count:,} {split}" for split, count in sorted(evidence["trajectories"].items()))
     groups = len({run.own_group for run in runs})
@@ -70,19 +73,20 @@ def _behind_the_policy(subject: AuditSubject) -> list[tuple[int, str]]:
 def _read(subject: AuditSubject, behind: set[int], told: Told) -> list[Placed]:
     """Every version of every trajectory; `behind` are those that the policy was made from."""
     columns = (Source.name, TrajectoryRow.external_id, TrajectoryRow.split, TrajectoryRow.group_key, TrajectoryRow.blob)
-    query = select(TrajectoryRow.id, TrajectoryRow.superseded_by, *columns)
+    is_current = TrajectoryRow.is_current().label("is_current")
+    query = select(TrajectoryRow.id, TrajectoryRow.version, is_current, *columns)
     query = query.join(Source, Source.id == TrajectoryRow.source_id).order_by(TrajectoryRow.id)
     with subject.catalog.reading() as connection:
         known = connection.execute(query).all()
     found = []
-    for done, (number, superseded_by, source, external_id, split, group, blob) in enumerate(known):
+    for done, (number, version, current, source, external_id, split, group, blob) in enumerate(known):
         told(done, len(known))
-        is_used = superseded_by is None or number in behind
+        is_used = bool(current) or number in behind
         run = Trajectory.from_json(subject.artifacts.get(blob))
         text = text_of(run).encode("utf-8", "replace")
         said = hashlib.sha256(text).hexdigest() if text else ""
         own = storable(group_key(source, external_id, run.task))
-        found.append(Placed(f"{source}/{external_id}", is_used, split, group, own, said))
+        found.append(Placed(f"{source}/{external_id}", version, is_used, split, group, own, said))
     return found
 
 
@@ -91,14 +95,16 @@ def _misfiled(versions: list[Placed]) -> list[str]:
 
     A run stays in the group of its first version: its later ones may name another task.
     """
-    groups: dict[str, set[str]] = {}
+    first: dict[str, Placed] = {}
     for version in versions:
-        groups.setdefault(version.name, set()).add(version.own_group)
+        first[version.name] = min(version, first.get(version.name, version), key=lambda found: found.version)
     problems = []
     for run in versions:
         belongs = assign_split(run.group)
-        if run.group not in groups[run.name]:
-            problems.append(f"trajectory {run.name} is filed as {run.group!r}; its own bytes say {run.own_group!r}")
+        own = first[run.name]
+        if run.group != own.own_group:
+            whose = "its own bytes" if own.version == run.version else f"the bytes of its version {own.version}"
+            problems.append(f"trajectory {run.name} is filed as {run.group!r}; {whose} say {own.own_group!r}")
         elif run.split != belongs:
             problems.append(f"trajectory {run.name} is in {run.split}; the hash of its group assigns it to {belongs}")
     return problems

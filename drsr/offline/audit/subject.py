@@ -19,7 +19,6 @@ from drsr.errors import (
     ArtifactCorrupt,
     BackboneError,
     CatalogError,
-    DrsrError,
     InputError,
     PolicyCorrupt,
     ScorerNotTrained,
@@ -35,7 +34,8 @@ from drsr.offline.catalog.trained import (
     latest_calibrations,
 )
 from drsr.offline.feature_views import RegisteredView
-from drsr.offline.lineage import Link, Traced, read_lineage, trace
+from drsr.offline.lineage import Link, Traced, trace
+from drsr.offline.lineage_file import read_lineage
 from drsr.offline.lineage_rows import NamedLabeler, labeler_of, present_states, view_of
 from drsr.offline.train import load_trained
 from drsr.policy_description import LINEAGE_FILE
@@ -60,6 +60,8 @@ class Order(NamedTuple):
     device: str = "cpu"
     certified: bool = False
     """Where nothing is published yet: audit the latest certified calibration, and not the latest plain one."""
+    retrain: bool = False
+    """Train the scorer again; takes as long as training did."""
 
     @property
     def mode(self) -> str:
@@ -111,7 +113,7 @@ class AuditSubject:
                 _ = self.policy
             except InputError:  # no such file: somebody mistyped, and there is nothing to audit
                 raise
-            except DrsrError:  # damaged, or made for another version: the checks will say so
+            except Exception:  # damaged, or made for another version: the checks will say so
                 pass
 
     @property
@@ -181,6 +183,16 @@ class AuditSubject:
         return self._once("state keys", self._read_state_keys)
 
     @property
+    def made_from(self) -> list[str] | None:
+        """What samples are drawn from: the policy's own states. None without a policy: what there is now."""
+        return self.state_keys if self.has_policy else None
+
+    @property
+    def drawn_from(self) -> str:
+        """The same in words, behind a number."""
+        return "states of the policy" if self.has_policy else "states"
+
+    @property
     def traced(self) -> Traced:
         """Everything behind the calibration, read again, every link computed again. Where a single row is so wrong that
         no frame can be made of it, this is an error; what needs no frame is asked for above."""
@@ -208,14 +220,14 @@ class AuditSubject:
         return model
 
     def _once(self, what: str, make: Callable[[], Value]) -> Value:
-        """The same result for everybody, also where it is an error."""
+        """The same result for everybody, also where it is an error: of whatever kind, for a policy may be hostile."""
         if what not in self._kept:
             try:
                 self._kept[what] = make()
-            except DrsrError as error:
+            except Exception as error:
                 self._kept[what] = error
-        found: Value | DrsrError = self._kept[what]
-        if isinstance(found, DrsrError):
+        found: Value | Exception = self._kept[what]
+        if isinstance(found, Exception):
             raise found
         return found
 
@@ -237,11 +249,7 @@ class AuditSubject:
         data = self.policy.others.get(LINEAGE_FILE)
         if data is None:
             raise PolicyCorrupt("ships without a lineage", where=self.named, hint="audit a policy that was published")
-        try:
-            return ShippedLineage(*read_lineage(data))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"its lineage cannot be read: {type(error).__name__}"
-            raise PolicyCorrupt(what, where=self.named, hint="get the wheel again from whoever published it") from None
+        return ShippedLineage(*read_lineage(data, self.named))
 
     def _find_calibration(self) -> CalibrationRecord:
         if not self.has_policy:
@@ -273,7 +281,10 @@ class AuditSubject:
             with self.catalog.reading() as connection:
                 return present_states(connection, view, labeler)
         stored = self.artifacts.get(self.lineage.states) if self.candidate is None else self.candidate.states
-        keys = orjson.loads(stored)
-        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        try:
+            keys = orjson.loads(stored)
+        except orjson.JSONDecodeError:
+            keys = None
+        if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
             raise ArtifactCorrupt(f"artifact {self.lineage.states} is no list of states", where=self.artifacts.location)
         return keys

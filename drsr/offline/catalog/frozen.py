@@ -87,7 +87,7 @@ def is_rule(table: type[FrozenTrajectory] | type[DecisionState], rule: FreezingR
 
 def _current(query: Select[Any], source: str | None) -> Select[Any]:
     query = query.select_from(Trajectory).join(Source, Trajectory.source_id == Source.id)
-    query = query.where(Trajectory.superseded_by.is_(None))
+    query = query.where(Trajectory.is_current())
     return query if source is None else query.where(Source.name == source)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import (
     JSON,
     CheckConstraint,
+    ColumnElement,
     DateTime,
     Dialect,
     ForeignKey,
@@ -24,6 +25,8 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    and_,
+    exists,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -133,6 +136,18 @@ class SplitGroup(Table):
     split: Mapped[str] = mapped_column(String(10))
 
 
+class Withdrawal(Table):
+    """One row per run that takes part in nothing any more, whatever versions of it come, with the reason."""
+
+    __tablename__ = "withdrawal"
+
+    source_id: Mapped[int] = mapped_column(ForeignKey("source.id"), primary_key=True)
+    external_id: Mapped[str] = mapped_column(primary_key=True)
+    reason: Mapped[str]
+    """Why, in somebody's own words."""
+    withdrawn_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
+
+
 class Trajectory(Table):
     """One row per distinct content of a recorded run. The row whose `superseded_by` is null is the current one."""
 
@@ -189,6 +204,17 @@ class Trajectory(Table):
     """Messages of the agent: each is the next output of one decision."""
     tool_calls: Mapped[int]
     created_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
+
+    @classmethod
+    def is_current(cls) -> ColumnElement[bool]:
+        """Whether a row takes part in what is made now: nothing took its place, and its run is not withdrawn."""
+        return and_(cls.superseded_by.is_(None), ~cls.is_withdrawn())
+
+    @classmethod
+    def is_withdrawn(cls) -> ColumnElement[bool]:
+        """Whether a row's run was taken out."""
+        mine = (Withdrawal.source_id == cls.source_id, Withdrawal.external_id == cls.external_id)
+        return exists().where(*mine)
 
 
 class TrajectoryFile(Table):

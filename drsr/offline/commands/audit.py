@@ -16,6 +16,7 @@ examples:
   drsr audit                                               the latest release of the catalog, ten states computed again
   drsr audit --policy drsr_policy-2026.11.16-py3-none-any.whl --sample 50 --seed 7 --html audit.html
   drsr audit --sample all                                  every state; takes as long as measuring did
+  drsr audit --retrain                                     the weights, too; takes as long as training did
 """
 
 
@@ -46,6 +47,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="states whose features and labels are computed again, or all (default: 10)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="which ones; choose your own (default: 0)")
+    parser.add_argument(
+        "--retrain",
+        action="store_true",
+        help="train the scorer again from the policy's own states and compare the weights, bit for bit on the same "
+        "kind of processor",
+    )
     parser.add_argument("--backbone", metavar="NAME", help="another name for the same language model: path:FOLDER")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots that can be handed on")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -74,13 +81,20 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         check_writable(options.html)
     settings = load_settings()
-    order = Order(options.policy, options.sample, options.seed, options.backbone, settings.device, options.certified)
+    order = Order(
+        *(options.policy, options.sample, options.seed, options.backbone, settings.device, options.certified),
+        retrain=options.retrain,
+    )
     with open_catalog(settings.catalog_url) as catalog, progress("audit", "items") as report:
         subject = AuditSubject(catalog, ArtifactStore(settings.artifact_root), order)
         audit = run_audit(subject, progress=lambda check, done, total: report(done, total or None, check.name))
     if options.html is not None:
         write_report(options.html, audit)
     print(json.dumps(audit.to_json(), default=float) if options.json else text(audit, options.html))
+    if options.debug:
+        for section in audit.sections:
+            if section.trace:
+                print(f"{section.check.name}:\n{section.trace}", file=sys.stderr)
     if not audit.passed:
         wrong = len(audit.failures)
         print(f"drsr: {wrong} of {len(audit.verdicts)} checks failed", file=sys.stderr)

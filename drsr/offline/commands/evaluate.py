@@ -13,9 +13,6 @@ from drsr.offline.commands.train import add_frame_options, add_training_options,
 if TYPE_CHECKING:
     from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
 
-FEW_TRAJECTORIES = 10
-"""Below this a percentile interval over resampled trajectories is too narrow to be believed."""
-
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
@@ -80,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _text(study: Study, meaningful_gap: float) -> str:
-    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.evaluation.study_tables import FEW_TRAJECTORIES
+    from drsr.offline.metric_cells import cells
     from drsr.tables import table
 
     few = "; of so few trajectories they say little" if study.trajectories < FEW_TRAJECTORIES else ""
@@ -128,20 +126,20 @@ def _text(study: Study, meaningful_gap: float) -> str:
 
 
 def _scores(row: ScorerRow) -> list[str]:
-    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.metric_cells import cells
 
     metrics = row.metrics
     return [row.name, *cells([metrics.unsafe_auroc, metrics.brier, metrics.spearman]), *_gains(row)]
 
 
 def _gains(row: ScorerRow) -> list[str]:
-    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.metric_cells import cells
 
     return ["", ""] if row.gains is None else cells(row.gains, signed=True)
 
 
 def _policy(row: PolicyRow) -> list[object]:
-    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.metric_cells import cells
 
     tau = f"{row.rule.risk_threshold:.4f}"
     if math.isinf(row.rule.risk_threshold):

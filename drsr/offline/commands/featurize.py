@@ -85,7 +85,7 @@ def _featurize(
     from drsr.offline.progress import progress
     from drsr.offline.worker_processes import share, work_together
 
-    order = FeaturizeOrder.of(settings, options.view, part, share(options.limit, options.workers))
+    order = FeaturizeOrder(settings, options.view, part, share(options.limit, options.workers))
     total = pending if options.limit is None else min(pending, options.limit)
     with says_what_is_left(left), progress("featurize", "states") as report:
         summary = work_together(

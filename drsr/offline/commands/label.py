@@ -108,7 +108,7 @@ def _label(
     from drsr.offline.progress import progress
     from drsr.offline.worker_processes import share, work_together
 
-    order = LabelOrder.of(settings, options.labeler, part, share(options.limit, options.workers))
+    order = LabelOrder(settings, options.labeler, part, share(options.limit, options.workers))
     total = pending if options.limit is None else min(pending, options.limit)
     with says_what_is_left(left), progress("label", "states") as report:
         summary = work_together(

@@ -56,6 +56,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--with-drsr", type=Path, metavar="PATH", help="put drsr beside it: its wheel, or its source tree to build from"
     )
     parser.add_argument(
+        "--not-worse",
+        action="store_true",
+        help="refuse a policy that is worse on validation than the released one, as the nightly flow does",
+    )
+    parser.add_argument(
         "--audit-sample",
         type=_sample,
         default=0,
@@ -88,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.publish import PublishOrder, find_calibration, publish
     from drsr.offline.release_judges import rules_kept, rules_kept_if_judged
     from drsr.offline.simple_index import drsr_wheel
+    from drsr.offline.succession import NOT_WORSE, not_worse
     from drsr.settings import load_settings
 
     settings = load_settings()
@@ -102,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
             device=settings.device,
             data_rules=rules_kept_if_judged if options.without_expectations else rules_kept,
             audit_sample=options.audit_sample,
+            more_checks=((NOT_WORSE, not_worse),) if options.not_worse else (),
         )
         try:
             published = publish(catalog, ArtifactStore(settings.artifact_root), calibration, order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from drsr.contracts import Backbone, Tokenizer
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
-    from drsr.offline.evaluation.comparators.contract import Comparator
+    from drsr.offline.evaluation.comparators.registry import Registry
     from drsr.offline.evaluation.recorded_runs import Measuring
     from drsr.offline.evaluation.replay import Replayed
-    from drsr.offline.evaluation.replay_file import MethodNote
     from drsr.offline.evaluation.replay_summary import MethodSummary
     from drsr.offline.evaluation.summariser import Summariser
     from drsr.policy import Policy
@@ -43,19 +42,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TOKENS",
         help="of the acting model: methods that wait for pressure measure it by this (default: 128000)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="replay N trajectories only")
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="replay N trajectories only: the first of every task, then the second, and so on, domains by turns",
+    )
     parser.add_argument("--source", help="only trajectories of this source")
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
 
 
 def run(options: argparse.Namespace) -> int:
     """Replay what is missing, then show everything."""
+    import drsr
     from drsr.errors import SettingsError
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.evaluation.method_version import version_with
     from drsr.offline.evaluation.recorded_runs import load_runs, measuring, open_runs
     from drsr.offline.evaluation.replay import replay
-    from drsr.offline.evaluation.replay_file import ReplayFile
+    from drsr.offline.evaluation.replay_file import MethodNote, ReplayFile, chosen_rows, note_of
     from drsr.offline.progress import progress
     from drsr.policy import load_policy
     from drsr.settings import load_settings
@@ -68,36 +74,42 @@ def run(options: argparse.Namespace) -> int:
     tools = measuring(settings)
     summariser = summariser_of(options, tools.backbone.tokenizer, lambda: tools.backbone)
     policy = load_policy(options.policy, backbone=tools.backbone) if options.policy else None
+    about = {
+        "drsr": drsr.__version__,
+        "split": options.split,
+        "labeler": tools.identity._asdict(),
+        "window": options.window,
+    }
     with open_catalog(settings.catalog_url) as catalog:
         artifacts = ArtifactStore(settings.artifact_root)
         found = _methods(options, tools, policy, catalog, artifacts)
-        about = {
-            "split": options.split,
-            "labeler": tools.identity._asdict(),
-            "summariser": summariser.name,
-            "window": options.window,
-            "policy": policy.identity if policy else None,
-            "ablations": found.ablations,
-        }
-        file = ReplayFile(options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl", about)
-        rows = open_runs(
-            catalog,
-            tools,
-            options.split,
-            labeler=options.labeler,
-            view=options.view,
-            source=options.source,
-            limit=options.limit,
-        )
-        file.describe(found.notes)
-        with progress("replay", "trajectories") as report:
-            for done, recorded in enumerate(load_runs(catalog, artifacts, rows, tools)):
-                report(done, len(rows))
-                missing = file.missing([row.state_key for row in recorded.states], found.methods)
-                file.add(replay(recorded, {name: found.methods[name] for name in missing}, summariser, tools.scorer))
-    names = {row.name for row in rows}
-    shown = [row for row in file.rows if row.run in names and row.method in found.methods]
-    left_out = {note.name: note.left_out for note in found.notes if note.left_out}
+        versions = {name: version_with(method, summariser) for name, method in found.available.items()}
+        left_out = {name: row.reason for name, row in found.not_available.items()}
+        path = options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
+        with ReplayFile(path, about) as file:
+            rows = open_runs(
+                catalog,
+                tools,
+                options.split,
+                labeler=options.labeler,
+                view=options.view,
+                source=options.source,
+                limit=options.limit,
+            )
+            keys = {key for row in rows for key in row.states.values()}
+            notes = [note_of(method, summariser) for method in found.available.values()]
+            notes += [MethodNote(row.name, row.title, left_out=row.reason) for row in found.not_available.values()]
+            file.describe(notes, keys)
+            with progress("replay", "trajectories") as report:
+                for done, row in enumerate(rows):
+                    report(done, len(rows))
+                    missing = file.missing(row.states.values(), versions)
+                    if not missing:  # then nothing of the run is loaded, and nothing scored
+                        continue
+                    found.forget()
+                    (recorded,) = load_runs(catalog, artifacts, [row], tools)
+                    file.add(replay(recorded, [found.available[name] for name in missing], summariser, tools.scorer))
+    shown = chosen_rows(file.replayed, keys, versions)
     print(_json(shown, left_out, options.replicates) if options.json else text(shown, left_out, options.replicates))
     return 0
 
@@ -130,59 +142,36 @@ def summariser_of(
     )
 
 
-class _Methods(NamedTuple):
-    """What is replayed."""
-
-    methods: dict[str, Comparator]
-    notes: list[MethodNote]
-    """Of these, and why others are left out."""
-    ablations: str | None
-    """What the ablations' decisions depend on; None where there are none."""
-
-
 def _methods(
     options: argparse.Namespace, tools: Measuring, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
-) -> _Methods:
-    from drsr.errors import OneClassOnly, SettingsError
-    from drsr.offline.evaluation.comparators.lre_training import fit_lre, train_requests
+) -> Registry:
+    """Those that are asked for, and why others cannot run. Ablations are trained where one of them is asked for."""
+    from drsr.offline.evaluation.chosen_methods import choose, lre_if_wanted, wanted_names
     from drsr.offline.evaluation.comparators.registry import comparators
     from drsr.offline.evaluation.comparators.token_counts import TokenCounts
-    from drsr.offline.evaluation.replay_file import MethodNote, note_of
 
-    tokenizer = tools.backbone.tokenizer
-    try:
-        lre = fit_lre(train_requests(catalog, artifacts), TokenCounts(tokenizer, options.window))
-    except OneClassOnly:  # its row then says that it could not be trained
-        lre = None
-    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy)
-    found = dict(registry.available)
-    left_out = [MethodNote(row.name, row.title, left_out=row.reason) for row in registry.not_available.values()]
-    ablations = None
-    if options.ablations:
-        more, why_not, ablations = _ablations(options, tools, catalog, artifacts)
-        found |= more
-        left_out += why_not
-    if options.methods is not None:
-        wanted = [name.strip() for name in options.methods.split(",") if name.strip()]
-        for name in wanted or [""]:
-            if name not in found:
-                why = {note.name: note.left_out for note in left_out}.get(name)
-                what = f"no method is called {name!r}" if why is None else f"{name} cannot be replayed: {why}"
-                raise SettingsError(what, hint=f"one of {', '.join(found)}")
-        found, left_out = {name: found[name] for name in wanted}, []
-    return _Methods(found, [*map(note_of, found.values()), *left_out], ablations)
+    tokenizer, wanted = tools.backbone.tokenizer, wanted_names(options.methods)
+    lre = lre_if_wanted(wanted, catalog, artifacts, TokenCounts(tokenizer, options.window))
+    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
+    if options.ablations and (wanted is None or not set(wanted) <= registry.available.keys()):
+        registry = with_ablations(registry, options, tools, catalog, artifacts)
+    return choose(registry, wanted)
 
 
-def _ablations(
-    options: argparse.Namespace, tools: Measuring, catalog: Catalog, artifacts: ArtifactStore
-) -> tuple[Mapping[str, Comparator], list[MethodNote], str]:
-    from dataclasses import asdict
-
+def with_ablations(
+    registry: Registry,
+    options: argparse.Namespace,
+    tools: Measuring,
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    *,
+    live: bool = False,
+) -> Registry:
+    """The rows and DRSR's ablations, trained where they are not; `live` ones decide on requests that are made now."""
     from drsr.backbone.cache_folder import cache_folder
-    from drsr.offline.catalog.trained import content_key
     from drsr.offline.commands.train import training_progress
-    from drsr.offline.evaluation.ablation_methods import ablation_methods
-    from drsr.offline.evaluation.replay_file import MethodNote
+    from drsr.offline.evaluation.ablation_methods import ablation_methods, live_ablation_methods
+    from drsr.offline.evaluation.comparators.registry import NotAvailable
     from drsr.offline.params import load_params
     from drsr.offline.scorer_evaluation import train_ablations
 
@@ -197,80 +186,92 @@ def _ablations(
             progress=progress,
             **frames,
         )
-    rows = ablation_methods(catalog, artifacts, tools, trained, params.calibrate, split=options.split, **frames)
-    runs = sorted(scorer.record.run_key for scorer in trained.scorers)
-    key = content_key({"scorers": runs, "calibrate": asdict(params.calibrate)})
-    return rows.available, [MethodNote(name, name, left_out=why) for name, why in rows.missing.items()], key
+    if live:
+        rows = live_ablation_methods(catalog, artifacts, tools, trained, params.calibrate, **frames)
+    else:
+        rows = ablation_methods(catalog, artifacts, tools, trained, params.calibrate, split=options.split, **frames)
+    missing = {name: NotAvailable(name, name, why) for name, why in rows.missing.items()}
+    return registry._replace(
+        available={**registry.available, **rows.available}, not_available={**registry.not_available, **missing}
+    )
 
 
 def text(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int) -> str:
     """Tables for people."""
-    from drsr.offline.evaluation.replay_summary import by_domain, summarise
+    from drsr.offline.evaluation.replay_summary import by_domain, compare
     from drsr.offline.evaluation.replay_tables import NOTICE
     from drsr.offline.metrics import Bootstrap
     from drsr.tables import table
 
     bootstrap = Bootstrap(replicates)
-    states, runs = len({row.state_key for row in rows}), len({row.run for row in rows})
+    found = compare(rows, bootstrap)
     parts = [
-        f"{states:,} recorded decisions of {runs:,} runs. {NOTICE}",
-        "every task counts once; 95 % intervals in brackets resample whole tasks\n"
-        + table(_HEADERS, [_cells(found) for found in summarise(rows, bootstrap)]),
+        f"{NOTICE}\n{found.population}",
+        "what the methods do, on the measured decisions; every task counts once, where it says domains every domain; "
+        "95 % intervals in brackets resample whole tasks\n" + table(_EFFECTS, [_effects(one) for one in found.methods]),
+        "what they cost, on all decisions\n" + table(_COSTS, [_costs(one) for one in found.methods]),
     ]
-    domains = by_domain(rows, bootstrap)
-    if len(domains) > 1:
+    failures = [
+        (one.method, reason, times) for one in found.methods for reason, times in sorted(one.why_fell_back.items())
+    ]
+    if failures:
+        parts.append("why requests went on as they were\n" + table(("method", "reason", "decisions"), failures))
+    domains = by_domain(rows, bootstrap) if found.domains > 1 else {}
+    if domains:
         cells = [
-            (domain, found.method, found.decisions, *_numbers(found))
-            for domain, summaries in domains.items()
-            for found in summaries
+            (domain, one.method, f"{mine.measured} of {mine.decisions}", *_by_domain(one))
+            for domain, mine in domains.items()
+            for one in mine.methods
         ]
-        headers = ("domain", "method", "decisions", "removed", "harm", "unsafe", "of changed", "left alone")
-        parts.append("by domain\n" + table(headers, cells))
+        headers = ("domain", "method", "measured", "removed", "tokens", "harm", "unsafe", "of changed", "left alone")
+        parts.append("by domain\n" + table((*headers, "auxiliary tokens", "ms", "invalid"), cells))
     if left_out:
         parts.append("\n".join(f"left out: {name}: {why}" for name, why in left_out.items()))
     return "\n\n".join(parts)
 
 
-_HEADERS = (
-    *("method", "measured", "removed", "equal-domain", "harm", "unsafe", "equal-domain", "of changed", "left alone"),
-    *("auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost"),
+_EFFECTS = (
+    *("method", "removed", "removed, domains", "tokens", "harm", "unsafe", "unsafe, domains"),
+    *("unsafe of changed", "left alone"),
 )
+_COSTS = ("method", "removed", "auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost")
 
 
-def _cells(found: MethodSummary) -> list[object]:
-    from drsr.offline.commands.metric_cells import cell, cells
+def _effects(found: MethodSummary) -> list[object]:
+    from drsr.offline.metric_cells import cells
 
     return [
         found.method,
-        f"{found.measured} of {found.decisions}",
-        *cells([found.removal, found.removal_by_domain, found.harm, found.unsafe, found.unsafe_by_domain]),
-        *cells([found.unsafe_of_changed, found.abstained]),
-        f"{found.auxiliary_tokens.value:,.1f}",
-        cell(found.net_removal),
-        f"{found.milliseconds:,.1f}",
-        *(found.invalid, found.fell_back, found.lost_task),
+        *cells([found.removal, found.removal_by_domain, found.removed_tokens]),
+        *cells([found.harm, found.unsafe, found.unsafe_by_domain, found.unsafe_of_changed, found.abstained]),
     ]
 
 
-def _numbers(found: MethodSummary) -> list[str]:
-    from drsr.offline.commands.metric_cells import cells
+def _costs(found: MethodSummary) -> list[object]:
+    from drsr.offline.metric_cells import cell
 
-    return cells([found.removal, found.harm, found.unsafe, found.unsafe_of_changed, found.abstained])
+    return [
+        *(found.method, cell(found.removal_of_all), f"{found.auxiliary_tokens.value:,.1f}", cell(found.net_removal)),
+        *(f"{found.milliseconds:,.1f}", found.invalid, found.fell_back, found.lost_task),
+    ]
+
+
+def _by_domain(found: MethodSummary) -> list[object]:
+    from drsr.offline.metric_cells import cells
+
+    return [
+        *cells([found.removal, found.removed_tokens, found.harm, found.unsafe]),
+        *cells([found.unsafe_of_changed, found.abstained]),
+        *(f"{found.auxiliary_tokens.value:,.1f}", f"{found.milliseconds:,.1f}", found.invalid),
+    ]
 
 
 def _json(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int) -> str:
-    from drsr.offline.evaluation.replay_summary import by_domain, summarise
+    from drsr.offline.evaluation.replay_summary import by_domain, compare
     from drsr.offline.evaluation.replay_tables import NOTICE
     from drsr.offline.metrics import Bootstrap
 
     bootstrap = Bootstrap(replicates)
-    shown = {
-        "notice": NOTICE,
-        "decisions": len({row.state_key for row in rows}),
-        "methods": [found.to_json() for found in summarise(rows, bootstrap)],
-        "left_out": dict(left_out),
-        "domains": {
-            domain: [found.to_json() for found in summaries] for domain, summaries in by_domain(rows, bootstrap).items()
-        },
-    }
-    return json.dumps(shown)
+    domains = {domain: found.to_json() for domain, found in by_domain(rows, bootstrap).items()}
+    found = compare(rows, bootstrap).to_json()
+    return json.dumps({"notice": NOTICE, **found, "left_out": dict(left_out), "by_domain": domains})

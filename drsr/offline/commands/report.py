@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drsr.offline.commands.train import add_frame_options, add_training_options, training_progress
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from drsr.offline.evaluation.analyses.granularity import StepHarm
     from drsr.offline.evaluation.report import Measured
     from drsr.settings import Settings
+
+
+RESULTS_FOLDER = Path("var") / "evaluation"
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
             raise SettingsError(f"--{name} must be at least {least}, not {getattr(options, name)}")
     settings, params = load_settings(), load_params()
     make_folder(options.output)  # rather now than when everything is measured
+    files = _files(options)
     asked = Asked(
         options.view,
         options.labeler,
@@ -61,9 +65,12 @@ def run(options: argparse.Namespace) -> int:
         checkpoints=cache_folder() / "training",
         replicates=options.replicates,
         workers=options.workers,
+        called=_called(options, files),
+        replay=files.replay,
+        tasks=files.tasks,
     )
     with open_catalog(settings.catalog_url) as catalog:
-        measured = _measured(options, settings, catalog)
+        measured = _measured(options, files, settings, catalog)
         with training_progress(params.train.max_epochs) as progress:
             report = build_report(catalog, ArtifactStore(settings.artifact_root), params, asked, measured, progress)
     page = write_report(options.output, report)
@@ -77,38 +84,57 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> Measured:
+class _Files(NamedTuple):
+    """Where results are read from; None where there are none."""
+
+    replay: Path | None
+    tasks: Path | None
+
+
+def _files(options: argparse.Namespace) -> _Files:
+    """Those that are named, else those in their usual places."""
+    usual = (RESULTS_FOLDER / f"replay-{options.split}.jsonl", RESULTS_FOLDER / "tasks-sandbox.jsonl")
+    replay, tasks = (path if path.exists() else None for path in usual)
+    return _Files(options.replay or replay, options.tasks or tasks)
+
+
+def _called(options: argparse.Namespace, files: _Files) -> tuple[str, ...]:
+    """What would make this report again."""
+    said = {
+        "split": options.split,
+        "replicates": options.replicates,
+        "steps": options.steps or None,
+        "replay": files.replay,
+        "tasks": files.tasks,
+        "view": None if options.view == "default" else options.view,
+        "labeler": None if options.labeler == "default" else options.labeler,
+        "output": options.output,
+    }
+    words = [word for name, value in said.items() if value is not None for word in (f"--{name}", str(value))]
+    return (*words, *(["--ablations"] if options.ablations else []))
+
+
+def _measured(options: argparse.Namespace, files: _Files, settings: Settings, catalog: Catalog) -> Measured:
     from drsr.offline.evaluation.harness.results_file import read_results
     from drsr.offline.evaluation.replay_file import read_replay
     from drsr.offline.evaluation.report import Measured
+    from drsr.offline.evaluation.report_inputs import refuse_other_replay
 
-    path = options.replay or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
-    replay = read_replay(path) if options.replay or path.exists() else None
-    path = options.tasks or Path("var") / "evaluation" / "tasks-sandbox.jsonl"
-    tasks = read_results(path) if options.tasks or path.exists() else None
+    replay = None if files.replay is None else read_replay(files.replay)
+    if replay is not None:
+        refuse_other_replay(catalog, replay.about, options.split, options.labeler, where=str(files.replay))
+    tasks = None if files.tasks is None else read_results(files.tasks)
     return Measured(_steps(options, settings, catalog) if options.steps else None, replay, tasks)
 
 
 def _steps(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> list[StepHarm]:
     from drsr.offline.artifacts import ArtifactStore
-    from drsr.offline.evaluation.analyses.granularity import measure_steps
-    from drsr.offline.evaluation.recorded_runs import load_runs, measuring, open_runs
+    from drsr.offline.evaluation.measured_steps import measured_steps
+    from drsr.offline.evaluation.recorded_runs import measuring, open_runs
     from drsr.offline.progress import progress
-    from drsr.rendering import render_output
 
     tools = measuring(settings)
     rows = open_runs(catalog, tools, options.split, labeler=options.labeler, view=options.view)
-    found: list[StepHarm] = []
-    done = 0
+    artifacts = ArtifactStore(settings.artifact_root)
     with progress("steps", "states") as report:
-        for run in load_runs(catalog, ArtifactStore(settings.artifact_root), rows, tools):
-            if done >= options.steps:
-                break
-            report(done, options.steps)
-            states = [
-                (row.state_key, row.frozen.state, render_output(row.frozen.next_output, tools.backbone.tokenizer))
-                for row in run.states
-            ]
-            found += measure_steps(tools.scorer, states)
-            done += len(states)
-    return found
+        return measured_steps(catalog, artifacts, tools, rows, options.split, options.steps, RESULTS_FOLDER, report)

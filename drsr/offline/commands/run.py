@@ -10,13 +10,17 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
+STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
+"""In the order of a run."""
+
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "run",
-        help="all stages in order: ingest, freeze, label, featurize, train, calibrate, publish",
+        help=f"all stages in order: {', '.join(STAGES)}",
         description="Runs one stage after the other, each on what is missing or stale, and stops at the first that "
-        "fails. Run again it does what is left. Example: drsr run s3://bucket/runs --workers 2",
+        "fails. Run again it does what is left. A policy that is worse on validation than the released one is not "
+        "published. Example: drsr run s3://bucket/runs --workers 2",
     )
     parser.add_argument("location", nargs="?", metavar="URI", help="what to ingest (default: the sample corpus)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes for label and featurize")
@@ -26,15 +30,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(run=run)
 
 
-STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "publish")
-"""In the order of a run. `evaluate` reads the test split, so it is asked for by a person and not by a schedule."""
-
-
 def run(options: argparse.Namespace) -> int:
+    """The exit code is that of the stage that failed."""
     from drsr.cli import build_parser
+    from drsr.errors import SettingsError
 
+    for name in ("limit", "workers"):  # rather now than after the stages before
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise SettingsError(f"--{name} must be at least 1, not {value}")
     parser = build_parser()
     done: dict[str, Any] = {}
+    code = 0
     for stage in STAGES[: STAGES.index(options.until) + 1]:
         arguments = [stage, *_arguments(stage, options), *(["--json"] if options.json else [])]
         if not options.json:
@@ -43,21 +50,25 @@ def run(options: argparse.Namespace) -> int:
         chosen = parser.parse_args(arguments)
         said = StringIO()
         with redirect_stdout(said if options.json else sys.stdout):
-            code: int = chosen.run(chosen)
-        if code:
-            return code
-        done[stage] = {"seconds": round(time.monotonic() - started, 3)}
-        if options.json:
+            code = chosen.run(chosen)
+        done[stage] = {"seconds": round(time.monotonic() - started, 3), "code": code}
+        if options.json and said.getvalue():
             done[stage] |= {"did": json.loads(said.getvalue())}
+        if code:
+            break
     if options.json:
         print(json.dumps(done))
-    return 0
+    return code
 
 
 def _arguments(stage: str, options: argparse.Namespace) -> list[str]:
-    if stage == "ingest":
-        return [options.location] if options.location else []
-    if stage in ("label", "featurize"):
-        limit = ["--limit", str(options.limit)] if options.limit and stage == "label" else []
-        return ["--workers", str(options.workers), *limit]
-    return []
+    match stage:
+        case "ingest":
+            return [options.location] if options.location else []
+        case "label" | "featurize":
+            limit = ["--limit", str(options.limit)] if options.limit is not None and stage == "label" else []
+            return ["--workers", str(options.workers), *limit]
+        case "publish":
+            return ["--not-worse"]
+        case _:
+            return []

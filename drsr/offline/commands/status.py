@@ -132,7 +132,7 @@ def _labels(found: LabelStatus) -> list[str]:
 
 def _scorers(status: Status) -> list[str]:
     """Trained scorers, in lines."""
-    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.metric_cells import cells
     from drsr.offline.metrics import Metric, Metrics
     from drsr.tables import table
 

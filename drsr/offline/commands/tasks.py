@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.progress import progress
     from drsr.settings import load_settings
 
-    if options.replay or options.ablations:
+    if options.replay:
         raise SettingsError("--tasks is an evaluation of its own", hint="run one after the other")
     for name in ("limit", "window", "step_limit"):
         value = getattr(options, name)
@@ -87,8 +87,9 @@ def run(options: argparse.Namespace) -> int:
         refuse_supervised(manifest, supervised)
         methods, left_out = _methods(options, settings, counts, tokenizer, catalog)
     path = options.output or Path("var") / "evaluation" / f"tasks-{manifest.name}.jsonl"
-    file = ResultsFile(path, about_run(manifest, setting, tokenizer.identity))
-    with closing(agent), progress("tasks", "runs") as report:
+    about = about_run(manifest, setting, tokenizer.identity)
+    with closing(agent), ResultsFile(path, about) as file, progress("tasks", "runs") as report:
+        file.tell(told(options))
         episodes = run_tasks(manifest.tasks[: options.limit], methods, setting, file, report)
     tables = _tables(file.about, episodes, options.replicates)
     found = _json(file.about, episodes, left_out, options.replicates)
@@ -96,6 +97,35 @@ def run(options: argparse.Namespace) -> int:
     write_tables(folder, tables, found)
     print(json.dumps(found) if options.json else _text(tables, left_out, path, folder))
     return 0
+
+
+SAID = (
+    "agent",
+    "model",
+    "methods",
+    "policy",
+    "summariser",
+    "summariser_model",
+    "window",
+    "step_limit",
+    "seed",
+    "limit",
+)
+"""Options that results depend on."""
+
+
+def told(options: argparse.Namespace) -> list[str]:
+    """What this run was asked for, as options that ask for it again; credentials of URLs are not among them."""
+    from drsr.redaction import redact
+
+    said = ["--tasks", options.tasks]
+    for name in SAID:
+        value = getattr(options, name)
+        if value is not None:
+            said += [f"--{name.replace('_', '-')}", redact(str(value))]
+    if options.ablations:  # they alone depend on labels and features
+        said += ["--ablations", "--view", options.view, "--labeler", options.labeler]
+    return [*said, *(["--run-commands"] if options.run_commands else [])]
 
 
 def write_tables(folder: Path, tables: Sequence[Analysis], found: Mapping[str, Any]) -> None:
@@ -152,30 +182,30 @@ def _methods(
     catalog: Catalog | None,
 ) -> tuple[dict[str, Comparator], dict[str, str]]:
     """Those that are asked for, the baseline always among them, and why others cannot run."""
-    from drsr.errors import OneClassOnly, SettingsError
+    from drsr.errors import SettingsError
     from drsr.offline.artifacts import ArtifactStore
-    from drsr.offline.evaluation.comparators.lre_training import fit_lre, train_requests
+    from drsr.offline.commands.replay import with_ablations
+    from drsr.offline.evaluation.chosen_methods import choose, lre_if_wanted, wanted_names
     from drsr.offline.evaluation.comparators.registry import comparators
     from drsr.offline.evaluation.harness.runs import BASELINE
     from drsr.policy import load_policy
 
-    lre = None
-    wanted = None if options.methods is None else [name.strip() for name in options.methods.split(",") if name.strip()]
-    if catalog is not None and (wanted is None or "lre" in wanted):
-        try:
-            lre = fit_lre(train_requests(catalog, ArtifactStore(settings.artifact_root)), counts)
-        except OneClassOnly:  # its row then says that it could not be trained
-            lre = None
+    if options.ablations and catalog is None:
+        raise SettingsError(
+            "ablations are trained from labels, and there is no catalog here",
+            hint="drsr ingest, freeze, label, featurize; or leave --ablations out",
+        )
+    wanted = wanted_names(options.methods)
+    artifacts = ArtifactStore(settings.artifact_root)
+    lre = lre_if_wanted(wanted, catalog, artifacts, counts) if catalog is not None else None
     policy = load_policy(options.policy, device=settings.device) if options.policy else None
-    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy)
-    missing = {name: row.reason for name, row in registry.not_available.items()}
-    if wanted is None:
-        return registry.available, missing
-    for name in wanted or [""]:
-        if name not in registry.available:
-            why = f"{name} cannot run here: {missing[name]}" if name in missing else f"no method is called {name!r}"
-            raise SettingsError(why, hint=f"one of {', '.join(registry.available)}")
-    return {name: registry.available[name] for name in dict.fromkeys([BASELINE, *wanted])}, {}
+    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
+    if options.ablations and catalog is not None:
+        from drsr.offline.evaluation.recorded_runs import measuring  # it brings the language model's libraries
+
+        registry = with_ablations(registry, options, measuring(settings), catalog, artifacts, live=True)
+    chosen = choose(registry, wanted, always=[BASELINE])
+    return chosen.available, {name: row.reason for name, row in chosen.not_available.items()}
 
 
 def _tables(about: Mapping[str, Any], episodes: Sequence[Episode], replicates: int) -> list[Analysis]:

@@ -144,7 +144,7 @@ def _members(record: TrainingRecord) -> str:
 
 
 def _ensembles(records: list[TrainingRecord]) -> str:
-    from drsr.offline.commands.metric_cells import cells
+    from drsr.offline.metric_cells import cells
     from drsr.offline.metrics import Metric, Metrics
     from drsr.tables import table
 

@@ -18,9 +18,10 @@ from drsr.features.geometry import geometry_of
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures
 from drsr.offline.ablation_points import AblationPoint, ablation_point
-from drsr.offline.ablations import ABLATIONS, FULL, Ablation, prepare_frame, trained_as
+from drsr.offline.ablations import ABLATIONS, FULL, Ablation, method_name, prepare_frame, trained_as
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.trained import content_key
 from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
 from drsr.offline.evaluation.recorded_runs import Measuring
 from drsr.offline.examples import ExampleFrame
@@ -34,6 +35,8 @@ from drsr.policy import Policy
 from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
 from drsr.representation import FrozenRepresentation
 from drsr.scorer.ensemble import Ensemble
+
+NO_OTHER_STATE = "a request that is made now has no recorded decision to exchange its state with"
 
 
 class StoredFeatures:
@@ -71,9 +74,7 @@ def ablation_methods(
     split: Split,
 ) -> AblationMethods:
     """Every configuration but the full one, which is the policy itself."""
-    backbone, groups = tools.backbone, trained.inputs.column_groups
-    if not isinstance(backbone, FrozenLM):
-        raise SettingsError(f"{backbone.name} has no layers, so there are no ablations of its features")
+    backbone, groups = _with_layers(tools), trained.inputs.column_groups
     frame = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
     validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
     with catalog.reading() as connection:
@@ -91,14 +92,51 @@ def ablation_methods(
             missing[name] = error.what
             continue
         point = ablation_point(ablation, ensembles, validation, groups, params)
-        policy = Policy(_numbers(ablation, point, scorer, tools, backbone), scorer, FrozenRepresentation(backbone))
-        found[name] = DrsrPolicy(policy, name=name, title=f"DRSR, {ablation.what}", source=source)
+        policy = _policy(ablation, point, scorer, tools, backbone)
+        # With whom a state was exchanged goes by the states that there were.
+        others = content_key({"states": frame.state_ids}) if ablation.mismatched_state else ""
+        title = f"DRSR, {ablation.what}"
+        found[name] = DrsrPolicy(policy, name=name, title=title, source=source, depends_on=others)
     return AblationMethods(found, missing)
 
 
-def method_name(ablation: str) -> str:
-    """`drsr_no_abstention`"""
-    return f"drsr_{ablation.replace('-', '_')}"
+def live_ablation_methods(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    tools: Measuring,
+    trained: TrainedAblations,
+    params: CalibrateParams,
+    *,
+    view: str,
+    labeler: str,
+) -> AblationMethods:
+    """The same for requests that are made now: features are computed with every decision, as a policy does."""
+    backbone, groups = _with_layers(tools), trained.inputs.column_groups
+    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
+    ensembles = trained.ensembles(artifacts)
+    found: dict[str, DrsrPolicy] = {}
+    missing = {method_name(row.name): row.why for row in trained.missing}
+    for ablation in ABLATIONS.values():
+        name, scorer = method_name(ablation.name), ensembles.get(trained_as(ablation).name)
+        if ablation.mismatched_state:
+            missing[name] = NO_OTHER_STATE
+        elif ablation is not FULL and scorer is not None:
+            point = ablation_point(ablation, ensembles, validation, groups, params)
+            policy = _policy(ablation, point, scorer, tools, backbone)
+            found[name] = DrsrPolicy(policy, name=name, title=f"DRSR, {ablation.what}")
+    return AblationMethods(found, missing)
+
+
+def _with_layers(tools: Measuring) -> FrozenLM:
+    """The language model; SettingsError where it has no layers that features could be read from."""
+    backbone = tools.backbone
+    if not isinstance(backbone, FrozenLM):
+        raise SettingsError(f"{backbone.name} has no layers, so there are no ablations of its features")
+    return backbone
+
+
+def _policy(ablation: Ablation, point: AblationPoint, scorer: Ensemble, tools: Measuring, backbone: FrozenLM) -> Policy:
+    return Policy(_numbers(ablation, point, scorer, tools, backbone), scorer, FrozenRepresentation(backbone))
 
 
 def _numbers(

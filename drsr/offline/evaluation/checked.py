@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from drsr.errors import DrsrError
+from drsr.errors import ComparatorError, DrsrError, SummariserFailed
 from drsr.history import read_history
 from drsr.offline.evaluation.comparators.contract import Comparator, Keep, Rewrite
 from drsr.offline.evaluation.summariser import Ask, Completion, Summariser
@@ -25,7 +25,7 @@ class Checked(NamedTuple):
     violations: tuple[Violation, ...]
     """Rules that the rewrite breaks and the request did not."""
     failure: str | None
-    """Why there is no rewrite, or none that anybody could send, besides violations."""
+    """Why there is no rewrite, or none that anybody could send, besides violations; nothing of the request is in it."""
     lost: frozenset[Keep]
     """What of the request the rewrite no longer has as it was, of all that can be kept."""
 
@@ -33,9 +33,11 @@ class Checked(NamedTuple):
     def fell_back(self) -> bool:
         return bool(self.violations) or self.failure is not None
 
-    def broken_claims(self, comparator: Comparator) -> frozenset[Keep]:
-        """What the comparator claims to keep and lost."""
-        return self.lost & comparator.keeps
+    @property
+    def reason(self) -> str:
+        """Why it fell back, in a few words that hold nothing of the request; empty where it did not."""
+        kinds = sorted({str(violation.kind) for violation in self.violations})
+        return "; ".join([*([", ".join(kinds)] if kinds else []), *([self.failure] if self.failure else [])])
 
 
 class CountedSummariser:
@@ -58,13 +60,17 @@ class CountedSummariser:
 
 
 def checked_rewrite(comparator: Comparator, request: Request, state: Any, summariser: Summariser) -> Checked:
-    """Rewrite, look, and fall back to the request as it came where the rewrite is not valid."""
+    """Rewrite, look, and fall back to the request as it came where the rewrite is not valid. SummariserFailed passes:
+    whoever runs this stops."""
     counted = CountedSummariser(summariser)
     try:
         rewrite = comparator.rewrite(request, state, counted)
+    except SummariserFailed:  # no question would be answered: that says nothing about the comparator
+        raise
     except DrsrError as error:
-        paid = Rewrite(request, counted.input_tokens, counted.output_tokens)
-        return Checked(request, paid, (), f"{type(error).__name__}: {error.what}", frozenset())
+        # Only a comparator's own complaints are known to quote nothing of the request.
+        why = error.what if isinstance(error, ComparatorError) else type(error).__name__
+        return Checked(request, Rewrite(request, counted.input_tokens, counted.output_tokens), (), why, frozenset())
     found = added_violations(request, rewrite.request)
     failure = None if _speaks(rewrite.request) or not _speaks(request) else "nothing of the conversation is left"
     lost = lost_by(request, rewrite.request, found)

@@ -11,7 +11,7 @@ import numpy as np
 from drsr.backbone.continuation import Continuation, why_not_continuable
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.contracts import TokenIds
-from drsr.errors import BackboneError, SummariserFailed
+from drsr.errors import BackboneError, SummariserRefused
 from drsr.offline.evaluation.summariser import Ask, Completion
 from drsr.rendering import render
 from drsr.request import read_request
@@ -65,7 +65,7 @@ class EmbeddedSummariser:
         kept = len(ask.material)
         while len(prompt) > room:
             if kept == 0:
-                raise SummariserFailed(
+                raise SummariserRefused(
                     f"instructions and an answer of {ask.max_tokens} tokens do not fit into its window", where=self.name
                 )
             # A little less than the share that would fit, as characters and tokens are not quite proportional.

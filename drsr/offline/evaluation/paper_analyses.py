@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from drsr.errors import FrameError
+from drsr.offline.calibrate import frozen_rule
 from drsr.offline.evaluation.analyses.analysis import Analysis, Section
 from drsr.offline.evaluation.analyses.attention_cases import attention_cases
 from drsr.offline.evaluation.analyses.granularity import StepHarm, granularity
 from drsr.offline.evaluation.analyses.interaction_properties import interaction_properties
 from drsr.offline.evaluation.analyses.layer_relations import layer_relations
 from drsr.offline.evaluation.analyses.margin_sweep import margin_sweep
-from drsr.offline.evaluation.analyses.non_compositionality import non_compositionality
+from drsr.offline.evaluation.analyses.non_compositionality import non_compositionality, non_compositionality_by_domain
 from drsr.offline.evaluation.analyses.reconstruction import reconstruction
 from drsr.offline.evaluation.analyses.risk_scores import beta_sensitivity, gate_curve, score_distributions
 from drsr.offline.evaluation.report_inputs import ReportInputs
 from drsr.offline.harm import HARM_TOLERANCE
 from drsr.offline.operating_curve import operating_curve, uncertainty_sensitivity
+from drsr.offline.selection_path import selection_path
 from drsr.offline.singletons import aggregate, singleton_harms
 
 NO_STEPS = "no Steps were measured: drsr report --steps N measures those of about N states"
@@ -24,27 +29,30 @@ NO_STEPS = "no Steps were measured: drsr report --steps N measures those of abou
 
 def paper_analyses(given: ReportInputs, steps: Sequence[StepHarm] | None) -> Section:
     """`steps` were measured beside the labels, or were not."""
-    record, tau = given.calibrated.record, given.risk_threshold
+    record, bootstrap = given.calibrated.record, given.bootstrap
     train, judged, columns = given.frames["train"], given.frames[given.judged], given.columns
     predictions = {
         "the scorer": given.scored[given.judged].predicted_harm,
         "sum of measured single harms": aggregate(judged, singleton_harms(judged, judged.harm), "sum"),
     }
     made: dict[str, Callable[[], Analysis]] = {
-        "non_compositionality": lambda: non_compositionality(train),
-        "reconstruction": lambda: reconstruction(train),
+        "non_compositionality": lambda: non_compositionality(train, bootstrap),
+        "non_compositionality_by_domain": lambda: non_compositionality_by_domain(train, given.domains, bootstrap),
+        "reconstruction": lambda: reconstruction(train, bootstrap),
         "granularity": lambda: granularity(_measured(steps), HARM_TOLERANCE),
-        "interaction_properties": lambda: interaction_properties(train, columns),
+        "interaction_properties": lambda: interaction_properties(train, columns, bootstrap),
         "layer_relations": lambda: layer_relations(
             train, judged, columns, given.inputs.column_groups, given.params.train.meaningful_gap
         ),
-        "margin_sweep": lambda: margin_sweep(judged, predictions),
-        "score_distributions": lambda: score_distributions(given.scored, record.uncertainty_coefficient, tau),
+        "margin_sweep": lambda: margin_sweep(judged, predictions, bootstrap),
+        "score_distributions": lambda: score_distributions(
+            given.scored, record.uncertainty_coefficient, record.risk_threshold
+        ),
         "gate_curve": lambda: gate_curve(
-            operating_curve(given.search, record.max_cardinality, record.uncertainty_coefficient), tau
+            operating_curve(given.search, record.max_cardinality, record.uncertainty_coefficient), record.risk_threshold
         ),
         "beta_sensitivity": lambda: beta_sensitivity(uncertainty_sensitivity(given.search, given.params.calibrate)),
-        "attention_cases": lambda: attention_cases(judged, columns, HARM_TOLERANCE),
+        "attention_cases": lambda: attention_cases(judged, columns, HARM_TOLERANCE, _selected(given)),
     }
     found, left_out = [], {}
     for name, make in made.items():
@@ -59,3 +67,12 @@ def _measured(steps: Sequence[StepHarm] | None) -> Sequence[StepHarm]:
     if not steps:
         raise FrameError(NO_STEPS)
     return steps
+
+
+def _selected(given: ReportInputs) -> NDArray[np.int64]:
+    """What the frozen policy deletes in each judged state, as a mask; 0 where it abstains."""
+    record, scored = given.calibrated.record, given.scored[given.judged]
+    rule = frozen_rule(record)
+    path = selection_path(scored, rule.max_cardinality, record.uncertainty_coefficient, rule.removal_cap)
+    chosen = path.at(rule.risk_threshold)
+    return np.where(chosen >= 0, scored.frame.mask[chosen], 0)

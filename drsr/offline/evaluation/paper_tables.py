@@ -12,6 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from drsr.offline.evaluation.token_accounting import change_percent
+
+BASELINE = "baseline"
 SOURCE = "reported by the paper"
 """To be shown wherever one of these numbers is."""
 OVERALL = "overall"
@@ -67,7 +70,7 @@ class Full260Row(NamedTuple):
     reward: float
     tokens_millions: float
     change_percent: float | None
-    """Against the baseline; given for DRSR."""
+    """Against the baseline; given for DRSR, and overall for Structural Pruning."""
     direct_thousands: float | None
 
 
@@ -95,6 +98,12 @@ def eval40_totals() -> tuple[Eval40Total, ...]:
     )
 
 
+def eval40_change(method: str) -> float:
+    """Of the tokens of all forty tasks against the baseline's, in percent: not from means that are rounded."""
+    totals = {row.method: row.total_millions for row in eval40_totals()}
+    return change_percent(totals[method], totals[BASELINE])
+
+
 @cache
 def eval40_ablations() -> tuple[AblationRow, ...]:
     """One row per variant and domain, and one for `overall`."""
@@ -120,6 +129,38 @@ def full260() -> tuple[Full260Row, ...]:
         )
         for row in _rows("full260.csv")
     )
+
+
+class Supervision(NamedTuple):
+    """Tables "Offline supervision and benchmark task counts" and "Set-level supervision by deletion cardinality"."""
+
+    trajectories: int
+    """External: none of them is of WorkBuddyBench."""
+    states: int
+    labels: dict[int, int]
+    """By how many Blocks a set deletes."""
+
+
+class CalibrationRow(NamedTuple):
+    """Table "Validation search space and frozen deployment values"."""
+
+    tried: str
+    """Empty where it is fixed."""
+    frozen: float
+
+
+@cache
+def calibration() -> dict[str, CalibrationRow]:
+    """By the name that we give the value."""
+    return {row["item"]: CalibrationRow(row["tried"], float(row["frozen"])) for row in _rows("calibration.csv")}
+
+
+@cache
+def supervision() -> Supervision:
+    """What the paper's scorer was trained, calibrated and judged on."""
+    found = {name: one.value for name, one in analyses().items()}
+    labels = {size: int(found[f"supervision.labels_cardinality_{size}"]) for size in (1, 2, 3, 4)}
+    return Supervision(int(found["supervision.trajectories"]), int(found["supervision.states"]), labels)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import and_, select
@@ -42,12 +42,21 @@ class RunRow(NamedTuple):
     external_id: str
     task: str | None
     domain: str | None
-    states: frozenset[int]
-    """Row numbers of its labelled states."""
+    states: Mapping[int, str]
+    """Keys of its labelled states, by their row numbers."""
 
     @property
     def name(self) -> str:
         return f"{self.source}/{self.external_id}"
+
+    @property
+    def task_name(self) -> str:
+        """The task's identity, or the run itself where the source knows none."""
+        return f"{self.source}/{self.task or self.external_id}"
+
+    @property
+    def domain_name(self) -> str:
+        return self.domain or NO_DOMAIN
 
 
 class Measuring(NamedTuple):
@@ -79,15 +88,32 @@ def open_runs(
     source: str | None = None,
     limit: int | None = None,
 ) -> list[RunRow]:
-    """The runs to measure on. Asking for them is written down, and InputError if the labeler has measured nothing."""
+    """The runs to measure on, in an order of which any beginning spreads over tasks and domains; `limit` takes one.
+    Asking for them is written down, and InputError if the labeler has measured nothing."""
     with catalog.reading() as connection:
         labeler_id = find_labeler(connection, labeler, tools.identity)
         found = get_view(connection, view)
     if labeler_id is None:
         raise InputError(f"labeler {labeler!r} has measured nothing yet", hint="drsr label")
-    rows = runs_of(catalog, split, labeler_id, tools.freezing, source)[:limit]
+    rows = spread(runs_of(catalog, split, labeler_id, tools.freezing, source))[:limit]
     record_read(catalog, found, labeler_id, split, rows)
     return rows
+
+
+def spread(rows: Sequence[RunRow]) -> list[RunRow]:
+    """The first run of every task, then the second, and so on; tasks of different domains by turns. Trials of one task
+    say nothing about others, so the first N runs should not be of one task."""
+    trials: dict[str, int] = {}
+    tasks: dict[str, list[str]] = {}
+    places: list[tuple[int, int, RunRow]] = []
+    for row in sorted(rows, key=lambda row: (row.source, row.external_id)):
+        trial = trials.setdefault(row.task_name, 0)
+        trials[row.task_name] += 1
+        known = tasks.setdefault(row.domain_name, [])
+        if row.task_name not in known:
+            known.append(row.task_name)
+        places.append((trial, known.index(row.task_name), row))
+    return [row for _, _, row in sorted(places, key=lambda place: place[:2])]
 
 
 def runs_of(
@@ -100,12 +126,12 @@ def runs_of(
         *(Trajectory.external_id, Trajectory.task, Trajectory.domain),
     )
     query = (
-        select(*columns, DecisionState.id)
+        select(*columns, DecisionState.id, DecisionState.state_key)
         .join(Source, Source.id == Trajectory.source_id)
         .join(DecisionState, DecisionState.trajectory_id == Trajectory.id)
         .join(StateMeasurement, mine)
         .where(
-            Trajectory.superseded_by.is_(None),
+            Trajectory.is_current(),
             Trajectory.split == split,
             is_rule(DecisionState, freezing),
             StateMeasurement.outcome == "labelled",
@@ -113,13 +139,13 @@ def runs_of(
     )
     if source is not None:
         query = query.where(Source.name == source)
-    states: dict[tuple[Any, ...], set[int]] = {}
+    states: dict[tuple[Any, ...], dict[int, str]] = {}
     with catalog.reading() as connection:
-        for *run, state in connection.execute(query):
-            states.setdefault(tuple(run), set()).add(state)
+        for *run, state, key in connection.execute(query):
+            states.setdefault(tuple(run), {})[state] = key
     if not states:
         raise FrameError("there are no labelled states", where=f"split {split}", hint="run drsr label first")
-    rows = [RunRow._make((*run, frozenset(ids))) for run, ids in states.items()]
+    rows = [RunRow._make((*run, keys)) for run, keys in states.items()]
     return sorted(rows, key=lambda row: (row.source, row.external_id))
 
 
@@ -143,7 +169,7 @@ def record_read(catalog: Catalog, view: RegisteredView, labeler_id: int, split: 
 def load_runs(
     catalog: Catalog,
     artifacts: ArtifactStore,
-    rows: list[RunRow],
+    rows: Iterable[RunRow],
     tools: Measuring,
 ) -> Iterator[RecordedRun]:
     """One run at a time: memory holds one trajectory, however many there are."""
@@ -151,5 +177,4 @@ def load_runs(
         item = TrajectoryItem(row.id, row.blob, row.split, "")
         states = load_states(catalog, artifacts, item, tools.backbone.tokenizer, tools.caps, tools.freezing)
         labelled = [state for state in states if state.id in row.states]
-        task = row.task or row.external_id
-        yield RecordedRun(row.name, f"{row.source}/{task}", row.domain or NO_DOMAIN, labelled)
+        yield RecordedRun(row.name, row.task_name, row.domain_name, labelled)

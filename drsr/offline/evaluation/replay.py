@@ -14,12 +14,13 @@ summaries is judged by an output that never saw one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from drsr.contracts import TokenIds, Tokenizer
 from drsr.offline.evaluation.checked import Checked, checked_rewrite
 from drsr.offline.evaluation.comparators.contract import Comparator
+from drsr.offline.evaluation.method_version import version_with
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.offline.frozen_rows import StateRow
 from drsr.offline.harm import HARM_TOLERANCE
@@ -73,9 +74,16 @@ class Replayed(NamedTuple):
     """Spent rewriting all of these; model calls included."""
     violations: int
     """Rules of the protocol that the rewrite would have broken."""
-    fell_back: bool
+    why_fell_back: str
+    """Why the request went on as it was although the method meant to change it; empty where it did not fall back."""
     lost: tuple[str, ...]
     """What the rewrite no longer has as it was: prefix, task, recent2, user."""
+    version: str
+    """Of the method: which policy, fit or package, and who wrote summaries for it."""
+
+    @property
+    def fell_back(self) -> bool:
+        return bool(self.why_fell_back)
 
     @property
     def harm(self) -> float | None:
@@ -92,9 +100,7 @@ class _Rewritten(NamedTuple):
     """What one method made of one recorded decision, before anything is measured."""
 
     state: int
-    method: str
-    title: str
-    trained: str
+    method: Comparator
     checked: Checked
     rendering: Rendering
     requests: int
@@ -104,13 +110,11 @@ class _Rewritten(NamedTuple):
 
 
 def replay(
-    run: RecordedRun, methods: Mapping[str, Comparator], summariser: Summariser, scorer: TargetNll
+    run: RecordedRun, methods: Iterable[Comparator], summariser: Summariser, scorer: TargetNll
 ) -> list[Replayed]:
     """Every method on every recorded decision of one trajectory."""
     tokenizer, caps = scorer.backbone.tokenizer, caps_for(scorer.backbone.window)
-    rewritten = [
-        found for name, method in methods.items() for found in _rewrite(run, name, method, summariser, tokenizer)
-    ]
+    rewritten = [found for method in methods for found in _rewrite(run, method, summariser, tokenizer)]
     targets = [render_output(row.frozen.next_output, tokenizer) for row in run.states]
     pairs: list[Pair] = []
     intact: list[int | Exclusion] = []
@@ -129,7 +133,7 @@ def replay(
         return place if isinstance(place, Exclusion) else nlls[place]
 
     return [
-        _row(run, found, outcome(intact[found.state]), outcome(place))
+        _row(run, found, summariser, outcome(intact[found.state]), outcome(place))
         for found, place in zip(rewritten, places, strict=True)
     ]
 
@@ -144,9 +148,7 @@ def _asked(pairs: list[Pair], rendering: Rendering, target: TokenIds, caps: Caps
     return len(pairs) - 1
 
 
-def _rewrite(
-    run: RecordedRun, name: str, method: Comparator, summariser: Summariser, tokenizer: Tokenizer
-) -> list[_Rewritten]:
+def _rewrite(run: RecordedRun, method: Comparator, summariser: Summariser, tokenizer: Tokenizer) -> list[_Rewritten]:
     """One method along one trajectory. One that remembers is asked at every decision from the first on, in order, as an
     agent would; one that does not is asked at the replayed decisions only, where it says the same."""
     numbers = {row.frozen.decision: number for number, row in enumerate(run.states)}
@@ -168,7 +170,7 @@ def _rewrite(
             same = checked.request is request
             rendering = run.states[number].frozen.state.rendering if same else render(checked.request, tokenizer)
             spent = (requests, spent_in, spent_out, seconds)
-            found.append(_Rewritten(number, name, method.title, method.trained, checked, rendering, *spent))
+            found.append(_Rewritten(number, method, checked, rendering, *spent))
             requests = spent_in = spent_out = 0
             seconds = 0.0
     return found
@@ -188,7 +190,7 @@ def _changed(run: RecordedRun, found: _Rewritten) -> bool:
     return found.checked.request is not run.states[found.state].frozen.state.history.request
 
 
-def _row(run: RecordedRun, found: _Rewritten, intact: Outcome, outcome: Outcome) -> Replayed:
+def _row(run: RecordedRun, found: _Rewritten, summariser: Summariser, intact: Outcome, outcome: Outcome) -> Replayed:
     row = run.states[found.state]
     whole = len(row.frozen.state.rendering)
     excluded = next((each for each in (intact, outcome) if isinstance(each, Exclusion)), None)
@@ -197,9 +199,9 @@ def _row(run: RecordedRun, found: _Rewritten, intact: Outcome, outcome: Outcome)
         task=run.task,
         domain=run.domain,
         state_key=row.state_key,
-        method=found.method,
-        title=found.title,
-        trained=found.trained,
+        method=found.method.name,
+        title=found.method.title,
+        trained=found.method.trained,
         request_tokens=whole,
         removed_tokens=whole - len(found.rendering),
         changed=_changed(run, found),
@@ -211,6 +213,7 @@ def _row(run: RecordedRun, found: _Rewritten, intact: Outcome, outcome: Outcome)
         auxiliary_output_tokens=found.auxiliary_output,
         seconds=found.seconds,
         violations=len(found.checked.violations),
-        fell_back=found.checked.fell_back,
+        why_fell_back=found.checked.reason,
         lost=tuple(sorted(found.checked.lost)),
+        version=version_with(found.method, summariser),
     )

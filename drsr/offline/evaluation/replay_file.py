@@ -1,28 +1,29 @@
-"""A replay on disk: JSON lines, appended run by run, so that one that was stopped goes on.
+"""A replay on disk, appended run by run.
 
-    {"format": "drsr replay/2", "split": ..., "labeler": ..., "summariser": ..., "policy": ...}
-    {"name": ..., "title": ..., "assumptions": [...], "left_out": ""}     one per method; a later one replaces it
-    {"run": ..., "state_key": ..., "method": ..., ...}                    one per decision and method
+{"format": "drsr replay/3", "drsr": ..., "split": ..., "labeler": ..., "window": ...}
+{"name": ..., "title": ..., "version": ..., "left_out": ""}     one per method; a later one replaces it
+{"decisions": [state key, ...]}                                 what the latest run was of; a later one replaces it
+{"run": ..., "state_key": ..., "method": ..., "version": ...}   one per decision, method and version of the method
 
-The first line says what the rows depend on; rows that depend on something else are refused, never mixed in.
+A new policy is a new version of one method: the rows of all others stay good, and its own earlier ones are kept but
+neither shown nor mixed with the new.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.evaluation.comparators.contract import Comparator
-from drsr.offline.evaluation.output_folder import make_folder
+from drsr.offline.evaluation.journal import Journal, Json, Kind, read_journal
+from drsr.offline.evaluation.method_version import version_with
 from drsr.offline.evaluation.replay import Replayed
+from drsr.offline.evaluation.summariser import Summariser
 
-FORMAT = "drsr replay/2"
-About = dict[str, Any]
-"""What the rows depend on, as JSON values."""
+About = Json
+"""What all rows depend on, as JSON values."""
 
 
 class MethodNote(NamedTuple):
@@ -35,14 +36,33 @@ class MethodNote(NamedTuple):
     """What it claims to keep."""
     assumptions: tuple[str, ...] = ()
     """What its source leaves open and we decided."""
+    version: str = ""
+    """The one that counts now: rows of another are earlier ones."""
+    summariser: str = ""
+    """Who wrote summaries for it; empty where it asks for none."""
     left_out: str = ""
     """Why it has no rows; empty where it has."""
 
 
-def note_of(method: Comparator) -> MethodNote:
+def note_of(method: Comparator, summariser: Summariser) -> MethodNote:
     return MethodNote(
-        method.name, method.title, method.trained, tuple(sorted(method.keeps)), tuple(method.assumptions), ""
+        method.name,
+        method.title,
+        method.trained,
+        tuple(sorted(method.keeps)),
+        tuple(method.assumptions),
+        version_with(method, summariser),
+        summariser.name if method.asks else "",
     )
+
+
+class Decisions(NamedTuple):
+    """The decisions that the latest run was of."""
+
+    decisions: tuple[str, ...]
+
+
+Line = MethodNote | Decisions | Replayed
 
 
 class Replay(NamedTuple):
@@ -52,88 +72,117 @@ class Replay(NamedTuple):
     notes: dict[str, MethodNote]
     """By method, also of those that were left out."""
     rows: list[Replayed]
+    """Of all runs and versions."""
+    decisions: frozenset[str] | None = None
+    """Of the latest run; None where nobody said."""
+
+    @property
+    def present(self) -> dict[str, str]:
+        """The version of every method that was not left out."""
+        return {note.name: note.version for note in self.notes.values() if not note.left_out}
+
+    @property
+    def current(self) -> list[Replayed]:
+        """The rows that the latest run was about: its decisions, and every method in its present version."""
+        return chosen_rows(self.rows, self.decisions, self.present)
+
+    @property
+    def earlier(self) -> dict[str, int]:
+        """How many rows there are of other versions, by title of the method."""
+        return dict(Counter(row.title for row in self.rows if row.version != self.present.get(row.method, row.version)))
+
+    @property
+    def summariser(self) -> str:
+        """Who wrote the summaries; empty where nobody did."""
+        return next((note.summariser for note in self.notes.values() if note.summariser), "")
+
+    @property
+    def policy(self) -> str:
+        """Identity of the policy; empty where there was none."""
+        return self.present.get("drsr", "")
+
+    @property
+    def ablations(self) -> bool:
+        return any(name.startswith("drsr_") for name in self.present)
 
 
-class ReplayFile:
-    """One replay. Opening it reads what is there and cuts off a line that was not written to its end. A new file is
-    written with its first rows."""
+def chosen_rows(
+    rows: Iterable[Replayed], decisions: Collection[str] | None, versions: Mapping[str, str]
+) -> list[Replayed]:
+    """The rows of some decisions and of one version of each method, in the order of `versions`."""
+    order = {method: place for place, method in enumerate(versions)}
+    found = [
+        row
+        for row in rows
+        if versions.get(row.method) == row.version and (decisions is None or row.state_key in decisions)
+    ]
+    return sorted(found, key=lambda row: order[row.method])
+
+
+def _line(value: Json) -> Line:
+    if "state_key" in value:
+        return Replayed(**{**value, "lost": tuple(value["lost"])})
+    if "decisions" in value:
+        return Decisions(tuple(value["decisions"]))
+    return MethodNote(**{**value, "keeps": tuple(value["keeps"]), "assumptions": tuple(value["assumptions"])})
+
+
+REPLAY: Kind[Line] = Kind("drsr replay/3", "replayed decisions", "drsr evaluate --replay", _line)
+
+
+class ReplayFile(Journal[Line]):
+    """One replay."""
 
     def __init__(self, path: Path, about: About) -> None:
-        self.path = path
-        self._about = expected = {"format": FORMAT, **about}
-        self.notes: dict[str, MethodNote] = {}
-        self.rows: list[Replayed] = []
-        if not path.exists():
-            make_folder(path.parent)
-            return
-        found, complete = _read(path)
-        self.notes, self.rows = found.notes, found.rows
-        for name in sorted(expected.keys() | found.about.keys()):
-            if found.about.get(name) != expected.get(name):
-                raise InputError(
-                    f"was made with {name} {found.about.get(name)!r}, this replay has {expected.get(name)!r}",
-                    where=str(path),
-                    hint="name another file with --output, or remove this one",
-                )
-        if complete < path.stat().st_size:
-            os.truncate(path, complete)
+        super().__init__(path, REPLAY, about)
+        found = _replay(self.about, self.rows)
+        self.notes = found.notes
+        self.replayed = found.rows
+        self._decisions = found.decisions
+        self._there = {_key(row) for row in self.replayed}
 
-    def missing(self, state_keys: Sequence[str], methods: Iterable[str]) -> list[str]:
-        """The methods that have not got a row for each of these states."""
-        there = {(row.state_key, row.method) for row in self.rows}
-        return [name for name in methods if any((key, name) not in there for key in state_keys)]
+    def missing(self, state_keys: Collection[str], versions: Mapping[str, str]) -> list[str]:
+        """The methods that have not got a row of their version for each of these states."""
+        return [
+            name
+            for name, version in versions.items()
+            if any((key, name, version) not in self._there for key in state_keys)
+        ]
 
-    def describe(self, notes: Iterable[MethodNote]) -> None:
-        """Keep what is to be known about methods; nothing is written where nothing is new."""
+    def describe(self, notes: Iterable[MethodNote], decisions: Iterable[str]) -> None:
+        """Keep what is to be known about this run's methods, and which decisions it is of; nothing is written where
+        nothing is new."""
         new = {note.name: note for note in notes if self.notes.get(note.name) != note}
-        self._append([note._asdict() for note in new.values()])
+        lines: list[Json] = [note._asdict() for note in new.values()]
+        wanted = frozenset(decisions)
+        if wanted != self._decisions:
+            lines.append(Decisions(tuple(sorted(wanted)))._asdict())
+        self.append(lines)
         self.notes |= new
+        self._decisions = wanted
 
     def add(self, rows: Sequence[Replayed]) -> None:
         """What is there already stays as it is."""
-        there = {(row.state_key, row.method) for row in self.rows}
-        new = [row for row in rows if (row.state_key, row.method) not in there]
-        self._append([row._asdict() for row in new])
-        self.rows += new
-
-    def _append(self, values: list[dict[str, Any]]) -> None:
-        lines = values if self.path.exists() else [self._about, *values]
-        with self.path.open("ab") as file:
-            file.write(b"".join(json.dumps(value).encode() + b"\n" for value in lines))
-            file.flush()
-            os.fsync(file.fileno())
+        new = [row for row in rows if _key(row) not in self._there]
+        self.append([row._asdict() for row in new])
+        self.replayed += new
+        self._there |= {_key(row) for row in new}
 
 
 def read_replay(path: Path) -> Replay:
     """Everything in a file."""
-    if not path.exists():
-        raise InputError("there is no replay here", where=str(path), hint="drsr evaluate --replay makes one")
-    return _read(path)[0]
+    return _replay(*read_journal(path, REPLAY))
 
 
-def _read(path: Path) -> tuple[Replay, int]:
-    """What the complete lines hold, and how many bytes these are."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    complete = data.rfind(b"\n") + 1
-    lines = data[:complete].splitlines()
-    try:
-        about: About = json.loads(lines[0])
-        if about["format"] != FORMAT:
-            raise ValueError(f"its format is {about['format']!r}, not {FORMAT!r}")
-        values = [json.loads(line) for line in lines[1:]]
-        notes = [_note(value) for value in values if "state_key" not in value]
-        rows = [_row(value) for value in values if "state_key" in value]
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise ArtifactCorrupt(f"is no replay: {error}", where=str(path), hint="remove it and replay again") from None
-    return Replay(about, {note.name: note for note in notes}, rows), complete
+def _replay(about: About, lines: Sequence[Line]) -> Replay:
+    decisions = [frozenset(line.decisions) for line in lines if isinstance(line, Decisions)]
+    return Replay(
+        about,
+        {line.name: line for line in lines if isinstance(line, MethodNote)},
+        [line for line in lines if isinstance(line, Replayed)],
+        decisions[-1] if decisions else None,
+    )
 
 
-def _note(value: dict[str, Any]) -> MethodNote:
-    return MethodNote(**{**value, "keeps": tuple(value["keeps"]), "assumptions": tuple(value["assumptions"])})
-
-
-def _row(value: dict[str, Any]) -> Replayed:
-    return Replayed(**{**value, "lost": tuple(value["lost"])})
+def _key(row: Replayed) -> tuple[str, str, str]:
+    return (row.state_key, row.method, row.version)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from sqlalchemy import Select, select
+
+from drsr.errors import InputError
 from drsr.offline.ablations import FULL
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.calibrate import Calibrated, calibrate, plain_search
 from drsr.offline.calibration import SearchTable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.releases import latest_releases
+from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.feature_store import RegisteredView, get_training_frame, get_view
+from drsr.offline.labels import recorded_identity
 from drsr.offline.metrics import Bootstrap
 from drsr.offline.params import Params
 from drsr.offline.scored_sets import ScoredSets, score_frame
@@ -34,6 +39,12 @@ class Asked(NamedTuple):
     checkpoints: Path
     replicates: int
     workers: int
+    called: tuple[str, ...]
+    """The words after `drsr report` that make this one again."""
+    replay: Path | None
+    """The file that its replay was read from."""
+    tasks: Path | None
+    """And that of whole tasks."""
 
 
 class ReportInputs(NamedTuple):
@@ -50,6 +61,8 @@ class ReportInputs(NamedTuple):
     scored: Mapping[str, ScoredSets[ExampleFrame]]
     """Validation and what is judged, by the full scorer."""
     judged: Split
+    domains: Mapping[str, str]
+    """Of the trajectories that have one, named as in the frames."""
     released: str | None
     """The latest version of a policy, if one was published."""
 
@@ -58,11 +71,27 @@ class ReportInputs(NamedTuple):
         """Names of the feature columns, in order."""
         return [column.name for column in self.view.columns]
 
-    @property
-    def risk_threshold(self) -> float:
-        """Below every score where calibration found nothing admissible: then nothing passes."""
-        threshold = self.calibrated.record.risk_threshold
-        return -1.0 if threshold is None else threshold
+
+def refuse_other_replay(catalog: Catalog, about: Mapping[str, Any], split: Split, labeler: str, *, where: str) -> None:
+    """A replay beside labels of another language model, or of another split, would be read as one with them."""
+    if about["split"] != split:
+        raise InputError(
+            f"is a replay of the split {about['split']}, this report judges {split}",
+            where=where,
+            hint=f"drsr report --split {about['split']}, or replay that one: drsr evaluate --replay --split {split}",
+        )
+    with catalog.reading() as connection:
+        found = recorded_identity(connection, labeler)
+    if found is None:
+        return  # whoever asks for its labels says so
+    for name, here in found[1]._asdict().items():
+        there = about["labeler"].get(name)
+        if there != here and name != "backbone":
+            raise InputError(
+                f"was scored with {name} {there!r}, the labels of labeler {labeler!r} with {here!r}",
+                where=where,
+                hint="replay with the labeler's settings, or name the labeler that measures so: --labeler NAME",
+            )
 
 
 def read_report_inputs(
@@ -94,6 +123,7 @@ def read_report_inputs(
     with catalog.reading() as connection:
         view = get_view(connection, asked.view)
         releases = latest_releases(connection, 1)
+        domains = {f"{source}/{run}": domain for source, run, domain in connection.execute(_domains())}
     return ReportInputs(
         params=params,
         bootstrap=bootstrap,
@@ -105,5 +135,14 @@ def read_report_inputs(
         frames=frames,
         scored={split: score_frame(scorer, frames[split]) for split in dict.fromkeys(("validation", asked.split))},
         judged=asked.split,
+        domains=domains,
         released=releases[0].version if releases else None,
+    )
+
+
+def _domains() -> Select[Any]:
+    return (
+        select(Source.name, Trajectory.external_id, Trajectory.domain)
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(Trajectory.is_current(), Trajectory.domain.is_not(None))
     )

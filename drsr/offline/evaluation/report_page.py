@@ -16,6 +16,8 @@ from drsr.offline.evaluation.output_folder import make_folder
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """What a browser may load: nothing but what stands in the page."""
+LONG = 40
+"""Rows from which on a table is closed until it is asked for."""
 NUMBER = ' class="number"'
 INTERVAL = re.compile(r"(\S+) (\[[^\]]*\])")
 _ABOUT = (
@@ -101,7 +103,10 @@ def _section(found: Analysis) -> str:
     picture = f"<figure>{found.figure.decode()}</figure>" if found.figure else ""
     says = f'<p>{escape(found.says)} <span class="interval">{links}</span></p>'
     title = f'<h3 id="{found.name}">{escape(found.title)}</h3>'
-    return f"<section>{title}{says}{picture}{_table(found.columns, found.rows)}</section>"
+    table = _table(found.columns, found.rows)
+    if len(found.rows) > LONG:  # closed on screen; paper cannot be opened, so there it is shown
+        table = f"<details><summary>{len(found.rows):,} rows</summary>{table}</details>"
+    return f"<section>{title}{says}{picture}{table}</section>"
 
 
 def _heading(anchor: str, title: str) -> str:

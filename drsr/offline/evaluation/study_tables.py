@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
-from drsr.offline.commands.metric_cells import cell
 from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.evaluation.analyses.figures import OURS, figure
 from drsr.offline.evaluation.paper_tables import analyses
+from drsr.offline.metric_cells import cell
 from drsr.offline.metrics import Metric
 
 if TYPE_CHECKING:
@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 IN_THE_PAPER = {"max": "maximum", "min": "minimum"}
 """Where the paper calls a rule otherwise."""
 
-
+FEW_TRAJECTORIES = 10
+"""Below this a percentile interval over resampled tasks is too narrow to be believed."""
+FEW = " Of so few trajectories the intervals of this report say little: they are too narrow."
 NO_ABLATIONS = "they were not asked for: drsr report --ablations trains and judges them"
 
 
 def study_section(study: Study, *, ablations: bool) -> Section:
     """Scorers, singleton rules, the right decision state, and the policies."""
+    few = FEW if study.trajectories < FEW_TRAJECTORIES else ""
     on = (
         f"On {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} {study.split} trajectories, "
-        f"{study.unsafe / study.sets:.0%} of them unsafe. 95 % intervals in brackets resample whole trajectories."
+        f"{study.unsafe / study.sets:.0%} of them unsafe. 95 % intervals in brackets resample whole tasks, or "
+        f"trajectories where no task is known.{few}"
     )
     tables = [_scorers(study.scorers, on), _rules(study), _policies(study.policies, study.split)]
     if study.matching:

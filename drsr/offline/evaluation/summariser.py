@@ -6,9 +6,12 @@ language model that labels are measured with, and `ScriptedSummariser` (in `scri
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from drsr.errors import MissingExtra, SummariserFailed
+from drsr.errors import SummariserFailed, SummariserRefused
+from drsr.offline.evaluation.chat_endpoint import REFUSED, ChatEndpoint
 
 
 class Ask(NamedTuple):
@@ -46,56 +49,62 @@ class Summariser(Protocol):
 class EndpointSummariser:
     """A model behind an OpenAI-compatible endpoint. Its own count of tokens is taken, as it is what is paid for."""
 
-    def __init__(self, base_url: str, model: str, *, api_key: str | None = None, timeout: float = 120.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 120.0,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         """`base_url` is what stands before `/chat/completions`."""
-        try:
-            import httpx
-        except ModuleNotFoundError as error:
-            raise MissingExtra("httpx", "proxy", needed_for="a summariser behind an endpoint") from error
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._errors = httpx.HTTPError
-        self._client = httpx.Client(headers=headers, timeout=timeout)
-        self._url = base_url.rstrip("/") + "/chat/completions"
-        self._model = model
+        self._endpoint = ChatEndpoint(
+            base_url,
+            model,
+            SummariserFailed,
+            key_from="DRSR_SUMMARISER_KEY",
+            needed_for="a summariser behind an endpoint",
+            api_key=api_key,
+            timeout=timeout,
+            pause=pause,
+        )
 
     @property
     def name(self) -> str:
-        return self._model
+        return self._endpoint.name
 
     def complete(self, ask: Ask) -> Completion:
-        """Ask at temperature 0. Raises SummariserFailed where no answer with its token counts comes back."""
-        body = {
-            "model": self._model,
-            "messages": [
-                {"role": "system", "content": ask.instructions},
-                {"role": "user", "content": ask.material},
-            ],
-            "max_tokens": ask.max_tokens,
-            "temperature": 0,
-        }
+        """Ask at temperature 0. SummariserRefused where it makes nothing of this question, SummariserFailed where it
+        would make nothing of any: out of reach, a wrong key, answers without token counts."""
+        response = self._endpoint.ask(
+            {
+                "messages": [
+                    {"role": "system", "content": ask.instructions},
+                    {"role": "user", "content": ask.material},
+                ],
+                "max_tokens": ask.max_tokens,
+                "temperature": 0,
+            }
+        )
+        if response.status_code in REFUSED:
+            raise SummariserRefused(f"the summariser refused the question: status {response.status_code}")
         try:
-            response = self._client.post(self._url, json=body)
-        except self._errors as error:
-            raise SummariserFailed(f"no answer ({type(error).__name__})", where=self._model) from error
-        if response.status_code != 200:
-            raise SummariserFailed(
-                f"status {response.status_code}", where=self._model, hint="look at the endpoint's own log"
-            )
-        try:
-            return _read(response.json())
+            text, read, written = _read(response.json())
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise SummariserFailed(
-                "an answer without a text or without its token counts",
-                where=self._model,
+                "an answer without a message or without its token counts",
+                where=self.name,
                 hint="the endpoint must give choices[0].message.content and usage",
             ) from error
+        if not isinstance(text, str):  # it thought until its tokens were used up, say
+            raise SummariserRefused("the summariser answered without a text")
+        return Completion(text, read, written)
 
     def close(self) -> None:
-        self._client.close()
+        self._endpoint.close()
 
 
-def _read(answer: Any) -> Completion:
-    text, usage = answer["choices"][0]["message"]["content"], answer["usage"]
-    if not isinstance(text, str):
-        raise TypeError("content is no text")
-    return Completion(text, int(usage["prompt_tokens"]), int(usage["completion_tokens"]))
+def _read(answer: Any) -> tuple[Any, int, int]:
+    usage = answer["usage"]
+    return answer["choices"][0]["message"]["content"], int(usage["prompt_tokens"]), int(usage["completion_tokens"])

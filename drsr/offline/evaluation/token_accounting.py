@@ -12,7 +12,7 @@ summariser reads and writes counts. Local forwards of a backbone do not: they ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ class Usage:
                 f"{self.cache_read_tokens} tokens read from a cache and {self.cache_creation_tokens} written to one, "
                 f"of only {self.input_tokens} input tokens",
                 where="usage",
-                hint="cache counts are parts of the input; Anthropic reports them beside it: use Usage.of_anthropic",
+                hint="cache counts are parts of the input; Anthropic reports them beside it: add them first",
             )
 
     @property
@@ -66,13 +66,6 @@ class Usage:
             int(details.get("cached_tokens") or 0),
             int(details.get("cache_creation_tokens") or 0),
         )
-
-    @classmethod
-    def of_anthropic(cls, usage: Mapping[str, Any]) -> Usage:
-        """From the `usage` of a message, whose input tokens do not contain those read from or written to a cache."""
-        read = int(usage.get("cache_read_input_tokens") or 0)
-        created = int(usage.get("cache_creation_input_tokens") or 0)
-        return cls(_count(usage, "input_tokens") + read + created, _count(usage, "output_tokens"), read, created)
 
 
 NOTHING = Usage(0, 0)
@@ -133,29 +126,6 @@ def change_percent(method_mean: float, base_mean: float) -> float:
     if base_mean <= 0:
         raise InputError(f"a baseline of {base_mean} tokens has no change in percent", where="token change")
     return 100 * (method_mean / base_mean - 1)
-
-
-def equal_domain_mean(values: Mapping[str, float]) -> float:
-    """Every domain counts the same, as in Eval40."""
-    if not values:
-        raise InputError("no domain", where="mean over domains")
-    return sum(values.values()) / len(values)
-
-
-def task_weighted_mean(values: Mapping[str, float], tasks: Mapping[str, int]) -> float:
-    """Every task counts the same, as in Full260."""
-    if values.keys() != tasks.keys() or not sum(tasks.values()):
-        raise InputError(
-            "means and numbers of tasks are of different domains, or there is no task", where="mean over tasks"
-        )
-    return sum(values[domain] * tasks[domain] for domain in values) / sum(tasks.values())
-
-
-def mean_total(tasks: Sequence[TaskTokens]) -> float:
-    """Mean T over tasks."""
-    if not tasks:
-        raise InputError("no task", where="mean tokens")
-    return sum(task.total for task in tasks) / len(tasks)
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int:

@@ -12,7 +12,6 @@ import pytest
 
 from drsr.errors import ArtifactCorrupt
 from drsr.offline.artifacts import ArtifactStore
-from expectations.frames import feature_reading
 from expectations.frames.feature_reading import FeatureReading
 
 NAMES = ["a", "b"]
@@ -41,7 +40,7 @@ def stored(artifacts: ArtifactStore, **columns: list[Any]) -> str:
 
 def test_a_good_file(artifacts: ArtifactStore) -> None:
     reading = FeatureReading(NAMES)
-    about = reading.add(artifacts, stored(artifacts), {"k1", "k2"}, sampled=True)
+    about = reading.add(artifacts, stored(artifacts), {"k1", "k2"}, sampled={"k1", "k2"})
     assert about == {"other_columns": 0, "layout_hash": "l1"}
     assert reading.rows == {"k1": 2, "k2": 2}
     assert reading.prefixes == {"k1": "p1", "k2": "p2"}
@@ -53,8 +52,8 @@ def test_a_good_file(artifacts: ArtifactStore) -> None:
 def test_only_the_states_that_belong_to_the_file_are_looked_at(artifacts: ArtifactStore) -> None:
     """Two workers may have written the same state; the catalog says which file counts."""
     reading = FeatureReading(NAMES)
-    reading.add(artifacts, stored(artifacts, a=[1.0, 2.0, float("nan"), 4.0]), {"k1"}, sampled=True)
-    reading.add(artifacts, stored(artifacts), {"k2"}, sampled=False)
+    reading.add(artifacts, stored(artifacts, a=[1.0, 2.0, float("nan"), 4.0]), {"k1"}, sampled={"k1", "k2"})
+    reading.add(artifacts, stored(artifacts), {"k2"})
     assert reading.rows == {"k1": 2, "k2": 2}
     assert reading.non_finite.tolist() == [0, 0]
     assert reading.sampled == [("k1", 0), ("k1", 1)]
@@ -63,7 +62,7 @@ def test_only_the_states_that_belong_to_the_file_are_looked_at(artifacts: Artifa
 def test_what_is_wrong_is_counted(artifacts: ArtifactStore) -> None:
     reading = FeatureReading(NAMES)
     wrong = stored(artifacts, a=[float("inf"), 2.0, float("nan"), 4.0], prefix_hash=["p1", "p9", "p2", "p2"])
-    reading.add(artifacts, wrong, {"k1", "k2"}, sampled=True)
+    reading.add(artifacts, wrong, {"k1", "k2"}, sampled={"k1", "k2"})
     assert reading.non_finite.tolist() == [2, 0]
     assert reading.prefixes["k1"] == "p1 and p9"
 
@@ -73,29 +72,28 @@ def test_what_is_wrong_is_counted(artifacts: ArtifactStore) -> None:
 )
 def test_other_columns(artifacts: ArtifactStore, columns: dict[str, list[Any]], other: int) -> None:
     reading = FeatureReading(NAMES)
-    assert reading.add(artifacts, stored(artifacts, **columns), {"k1"}, sampled=True)["other_columns"] == other
+    assert reading.add(artifacts, stored(artifacts, **columns), {"k1"}, sampled={"k1", "k2"})["other_columns"] == other
     assert reading.non_finite.tolist() == [0, 2 if columns.get("b") == [] else 0]
 
 
 def test_columns_in_another_order(artifacts: ArtifactStore) -> None:
     reading = FeatureReading(["b", "a"])
-    assert reading.add(artifacts, stored(artifacts), {"k1"}, sampled=True)["other_columns"] == 1
+    assert reading.add(artifacts, stored(artifacts), {"k1"}, sampled={"k1", "k2"})["other_columns"] == 1
 
 
 def test_a_file_that_does_not_say_whose_rows_they_are(artifacts: ArtifactStore) -> None:
     reading = FeatureReading(NAMES)
-    assert reading.add(artifacts, stored(artifacts, state_key=[]), {"k1"}, sampled=True)["other_columns"] == 1
+    assert reading.add(artifacts, stored(artifacts, state_key=[]), {"k1"}, sampled={"k1", "k2"})["other_columns"] == 1
     assert reading.rows == {}
 
 
-def test_the_sample_is_bounded(artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_reading, "SAMPLE", 5)
+def test_only_those_that_were_asked_for_are_sampled(artifacts: ArtifactStore) -> None:
     reading = FeatureReading(NAMES)
-    for number in range(3):
-        reading.add(artifacts, stored(artifacts, a=[float(number)] * 4), {"k1", "k2"}, sampled=True)
-    assert len(reading.sampled) == len(reading.sample) == 5
+    reading.add(artifacts, stored(artifacts), {"k1", "k2"}, sampled={"k2", "k3"})
+    assert reading.sampled == [("k2", 0), ("k2", 1)]
+    np.testing.assert_array_equal(reading.sample, np.array([[3, 7], [4, 8]], dtype=np.float32))
 
 
 def test_what_is_no_feature_file(artifacts: ArtifactStore) -> None:
     with pytest.raises(ArtifactCorrupt, match="is no Parquet file"):
-        FeatureReading(NAMES).add(artifacts, artifacts.put(b"hello"), {"k1"}, sampled=True)
+        FeatureReading(NAMES).add(artifacts, artifacts.put(b"hello"), {"k1"}, sampled={"k1", "k2"})

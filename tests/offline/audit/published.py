@@ -3,10 +3,12 @@
 release = published(pipeline, folder)        the small pipeline's calibration as a wheel
 audit = audited(release)                     the checks that need no language model, or those that are named
 by_hand(pipeline, statement)                 change rows as somebody with the file would: no rule stops it
+go_on(pipeline, file, **changes)             ingest a run that has changed since: its states so far are superseded
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Sequence
@@ -17,8 +19,10 @@ from drsr.offline.audit import data_rules, future, golden, labels
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.audit.verdicts import Check
+from drsr.offline.ingest import ingest
 from drsr.offline.publish import PublishOrder
 from tests.offline import small_pipeline
+from tests.offline.chat_files import write_json
 from tests.offline.small_pipeline import Pipeline, fit, publish_quickly, quick_params
 
 ALL_BUT_RULES = tuple(check for check in CHECKS if check is not data_rules.CHECK)
@@ -77,6 +81,17 @@ def by_hand(pipeline: Pipeline, statement: str, *values: Any) -> None:
         assert connection.execute(statement, values).rowcount >= 1
     finally:
         connection.close()
+
+
+def go_on(pipeline: Pipeline, file: Path, **changes: Any) -> None:
+    """The run of a file, by default with one more message, as its newer version."""
+    ((before,),) = ask(pipeline, "SELECT min(location) FROM source_file")
+    moved = (before.partition("/runs/")[0], str(pipeline.folder))
+    by_hand(pipeline, "UPDATE source_file SET location = replace(location, ?, ?)", *moved)
+    run = json.loads(file.read_text())
+    more = changes or {"messages": [*run["messages"], {"role": "user", "content": "And now?"}]}
+    write_json(file, run | more, long_ago=False)
+    ingest(pipeline.catalog, pipeline.artifacts, str(file.parent), source="runs")
 
 
 def ask(pipeline: Pipeline, statement: str, *values: Any) -> list[tuple[Any, ...]]:

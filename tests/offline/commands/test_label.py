@@ -32,7 +32,7 @@ def ready(drsr: Drsr, tmp_path: Path) -> Drsr:
 def work_unless_first(order: LabelOrder, report: Report) -> dict[str, Any]:
     """The first of the workers that come here is killed."""
     try:
-        os.open(Path(order.artifact_root) / "killed", os.O_CREAT | os.O_EXCL)
+        os.open(Path(order.settings.artifact_root) / "killed", os.O_CREAT | os.O_EXCL)
     except FileExistsError:
         return really_work(order, report)
     os.kill(os.getpid(), signal.SIGKILL)

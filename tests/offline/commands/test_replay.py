@@ -10,6 +10,7 @@ import html
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,17 +19,22 @@ import numpy as np
 import pytest
 
 from drsr.cli import main
-from drsr.offline.ablations import ABLATIONS, FULL
+from drsr.offline.ablations import ABLATIONS, FULL, method_name
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.evaluation.ablation_methods import method_name
+from drsr.offline.evaluation import chosen_methods, measured_steps, recorded_runs
+from drsr.offline.evaluation import replay as replay_module
+from drsr.offline.evaluation.comparators.registry import Registry
 from drsr.offline.evaluation.harness.results_file import ResultsFile
 from drsr.offline.evaluation.replay import Replayed
 from drsr.offline.evaluation.replay_file import read_replay
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.feature_store import get_training_frame
+from drsr.offline.target_nll import TargetNll
 from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline, ask
+from tests.offline.evaluation.harness.loopback_endpoint import Reply, loopback_endpoint
+from tests.offline.evaluation.harness.settings import ORDER
 from tests.offline.evaluation.harness.test_summary import EPISODES
 from tests.offline.evaluation.harness.test_task_tables import ABOUT
 from tests.offline.small_pipeline import write_params
@@ -79,7 +85,6 @@ def test_every_method_and_ablation_on_every_decision(replaying: Replaying) -> No
     shown, frame = replaying.shown, replaying.frame
     methods = [found["method"] for found in shown["methods"]]
     assert shown["decisions"] == len(frame.state_ids)
-    assert {found["decisions"] for found in shown["methods"]} == {len(frame.state_ids)}
     assert len(methods) == len(set(methods))
     for wanted in (
         "baseline",
@@ -93,14 +98,17 @@ def test_every_method_and_ablation_on_every_decision(replaying: Replaying) -> No
         assert wanted in methods
     assert "not trained" in shown["left_out"]["lre"]  # in made-up runs no name comes up again
     # Of the two decisions the model reads one as a whole.
-    assert {found["measured"] for found in shown["methods"]} == {1}
+    assert shown["measured"] == 1
+    assert shown["not_measured"] == {"the request, context too long": 1}
+    assert {found["removal"]["support"] for found in shown["methods"]} == {1}
+    assert {found["removal_of_all"]["support"] for found in shown["methods"]} == {2}
     # One run is too few to exchange states in: the control says so; every other ablation is there.
     control = method_name("mismatched-state")
     assert {method_name(name) for name in ABLATIONS if name != FULL.name} - set(methods) == {control}
     assert "too few of other trajectories" in shown["left_out"][control]
     assert "Python 3.12" in shown["left_out"]["openhands_condenser"]
     assert "not task reward" in shown["notice"]
-    assert list(shown["domains"]) == ["no domain"]
+    assert list(shown["by_domain"]) == ["no domain"]
     baseline = shown["methods"][0]
     assert (baseline["removal"]["value"], baseline["harm"]["value"], baseline["abstained"]["value"]) == (0, 0, 1)
 
@@ -136,19 +144,77 @@ def test_ablations_decide_in_the_replay_as_in_the_study(
 
 
 def test_again_nothing_is_measured_and_the_same_is_shown(
-    replaying: Replaying, capsys: pytest.CaptureFixture[str]
+    replaying: Replaying, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No run is loaded, nothing is scored, no regression is fitted and no ablation trained for rows that are there."""
+    monkeypatch.delattr(TargetNll, "score")
+    monkeypatch.delattr(recorded_runs, "load_states")
+    monkeypatch.delattr(chosen_methods, "fit_lre")
     file = replaying.folder / "var" / "evaluation" / "replay-test.jsonl"
     before = file.read_bytes()
     chosen = ("--methods", ", ".join(SOME))
     assert main([*REPLAY, "--ablations", "--policy", str(replaying.release.wheel), *chosen]) == 0
     out = capsys.readouterr().out
     assert file.read_bytes() == before
-    assert "decisions of 1 runs" in out
+    assert "Decisions that every method has: 2, of 1 runs; tasks: 1. Measured for every method: 1 of them" in out
     assert "not task reward" in out
     for name in SOME:
         assert f"\n  {name} " in out
     assert "self_gc" not in out
+
+
+def test_another_policy_is_measured_alone_and_rows_of_superseded_states_are_not_shown(
+    replaying: Replaying, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file has a decision of a run's earlier content, and DRSR's rows are of a policy before: the latter alone are
+    measured, none of both is shown."""
+    copy = replaying.folder / "var" / "evaluation" / "copy.jsonl"
+    lines = (replaying.folder / "var" / "evaluation" / "replay-test.jsonl").read_text().splitlines()
+    values = [json.loads(line) for line in lines]
+    kept = [value for value in values if value.get("method") in ("baseline", "drsr", None)]
+    kept = [{**value, "version": "before"} if value.get("method") == "drsr" else value for value in kept]
+    kept += [{**value, "state_key": "superseded"} for value in kept if value.get("method")]
+    copy.write_text("".join(json.dumps(value) + "\n" for value in kept))
+    measured: list[str] = []
+    forgotten: list[Registry] = []
+    original = replay_module.replay
+
+    def watched(run: Any, methods: Any, *others: Any) -> list[Replayed]:
+        assert len(forgotten) == 1  # what was counted for the run before says nothing about this one's time
+        measured.extend(method.name for method in methods)
+        return original(run, methods, *others)
+
+    monkeypatch.setattr(replay_module, "replay", watched)
+    monkeypatch.setattr(Registry, "forget", lambda self: forgotten.append(self))
+    arguments = ("--output", str(copy), "--methods", "baseline,drsr", "--policy", str(replaying.release.wheel))
+    assert main([*REPLAY, *arguments, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert measured == ["drsr"]
+    assert shown["decisions"] == len(replaying.frame.state_ids)
+    assert shown["rows_left_out"] == {}
+    found = read_replay(copy)
+    assert found.earlier["DRSR"] == 4
+    assert "superseded" not in {row.state_key for row in found.current}
+    copy.unlink()
+
+
+def test_a_summariser_out_of_reach_stops_the_replay_and_keeps_what_is_done(
+    replaying: Replaying, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong key: no row says that a method fell back, and methods that ask nobody keep theirs."""
+    monkeypatch.setenv("DRSR_SUMMARISER_KEY", "wrong")
+    file = replaying.folder / "other.jsonl"
+    with loopback_endpoint(lambda asked: Reply({}, 401)) as url:
+        arguments = (*REPLAY, "--output", str(file), "--summariser", url, "--methods")
+        assert main([*arguments, "baseline"]) == 0
+        capsys.readouterr()
+        assert main([*arguments, "baseline,periodic_summary_3"]) == 2
+    captured = capsys.readouterr()
+    assert "status 401" in captured.err
+    assert "DRSR_SUMMARISER_KEY" in captured.err
+    assert "wrong" not in captured.err
+    assert {row.method for row in read_replay(file).rows} == {"baseline"}
+    file.unlink()
 
 
 @pytest.mark.parametrize(
@@ -156,14 +222,14 @@ def test_again_nothing_is_measured_and_the_same_is_shown(
     [
         (("--methods", "baseline,nonsense"), "no method is called 'nonsense'"),
         (("--methods", " , "), "no method is called ''"),
-        (("--methods", "openhands_condenser"), "openhands_condenser cannot be replayed: its package needs"),
-        (("--methods", "drsr"), "drsr cannot be replayed: no policy was handed in"),
+        (("--methods", "openhands_condenser"), "openhands_condenser cannot run here: its package needs"),
+        (("--methods", "drsr"), "drsr cannot run here: no policy was handed in"),
         (("--source", "elsewhere"), "split test: there are no labelled states"),
         (("--labeler", "nobody"), "labeler 'nobody' has measured nothing yet"),
         (("--policy", "nowhere.whl"), "nowhere.whl"),
         (("--policy", "other.whl"), "give the policy the backbone that it names"),
         (("--output", "params.yaml/replay.jsonl"), "cannot be written to"),
-        (("--output", "params.yaml"), "is no replay"),
+        (("--output", "params.yaml"), "holds no replayed decisions"),
         (("--window", "0"), "--window must be at least 1"),
         (("--limit", "0"), "--limit must be at least 1"),
         (("--summariser", "somebody"), "nobody called 'somebody' writes summaries"),
@@ -191,16 +257,17 @@ def test_bad_input_is_refused_and_changes_nothing(
 def test_numbers_are_finite_or_left_empty(replaying: Replaying) -> None:
     for found in replaying.shown["methods"]:
         for value in found.values():
-            if isinstance(value, dict) and value["value"] is not None:
+            if isinstance(value, dict) and value.get("value") is not None:
                 assert math.isfinite(value["value"])
 
 
 @pytest.fixture(scope="module")
 def reported(replaying: Replaying) -> Path:
     """The folder of a report on all of this, and what was printed about it."""
-    tasks = ResultsFile(replaying.folder / "tasks.jsonl", ABOUT)
-    for episode in EPISODES:
-        tasks.add(episode)
+    with ResultsFile(replaying.folder / "tasks.jsonl", ABOUT) as tasks:
+        for episode in EPISODES:
+            tasks.add(episode)
+        tasks.tell(["--tasks", "sandbox", "--agent", "scripted", "--window", "2048", "--limit", "3"])
     arguments = ["report", "--ablations", "--steps", "1", "--tasks", "tasks.jsonl", "--replicates", "20"]
     with (replaying.folder / "reported.json").open("w") as stream, pytest.MonkeyPatch.context() as printing:
         printing.setattr("sys.stdout", stream)
@@ -213,10 +280,11 @@ def test_the_report_has_every_table_and_figure(replaying: Replaying, reported: P
     assert printed["page"] == str(Path("page", "index.html"))
     assert set(printed["tables"]) == {
         *("tasks", "task_tokens", "task_paths", "tasks_by_domain"),
-        *("replay", "replay_costs", "methods", "scorers", "singleton_rules", "policies"),
+        *("replay", "replay_costs", "replay_failures", "methods", "scorers", "singleton_rules", "policies"),
         *("non_compositionality", "reconstruction", "granularity", "interaction_properties", "margin_sweep"),
         *("score_distributions", "gate_curve", "beta_sensitivity", "attention_cases"),
-        *("paper_eval40", "paper_ablations", "paper_full260"),
+        *("supervision", "calibration", "representations"),
+        *("paper_eval40", "paper_eval40_totals", "paper_ablations", "paper_full260"),
     }
     # What one test run does not allow, and what is not installed, is left out with the reason.
     assert {"mismatched-state", "layer_relations", "OpenHands condenser", "LRE"} <= set(printed["left_out"])
@@ -224,18 +292,101 @@ def test_the_report_has_every_table_and_figure(replaying: Replaying, reported: P
         f"{name}.{kind}" for name in printed["tables"] for kind in ("csv", "md")
     }
     page = (reported / "index.html").read_text()
-    tables_only = {"replay_costs", "methods", "paper_eval40", "paper_ablations", "paper_full260"}
-    tables_only |= {"task_tokens", "task_paths", "tasks_by_domain"}
+    tables_only = {"replay_costs", "replay_failures", "methods", "paper_eval40", "paper_ablations", "paper_full260"}
+    tables_only |= {"task_tokens", "task_paths", "tasks_by_domain", "supervision", "calibration", "representations"}
+    tables_only |= {"paper_eval40_totals"}
     assert page.count("<svg") == len(printed["tables"]) - len(tables_only)
-    for words in ("not task reward", "reported by the paper", "What differs from the paper", "drsr evaluate --replay"):
+    for words in (
+        "not task reward",
+        "reported by the paper",
+        "What differs from the paper",
+        "566 runs with 1,698 states",
+    ):
         assert words in page
-    assert "drsr evaluate --tasks sandbox --agent scripted --window 2048 --step-limit 24" in page
+    assert "all from outside WorkBuddyBench" in page
+    assert "0.701 is printed as overall" in page  # what does not add up in the paper
+    assert "the intervals of this report say little" in page  # of one run
+    assert "0.0.1, not that of this report" in page
     for note in read_replay(replaying.folder / "var" / "evaluation" / "replay-test.jsonl").notes.values():
         for assumption in note.assumptions:
             assert html.escape(assumption) in page
     rows = list(csv.DictReader((reported / "tables" / "replay.csv").read_text().splitlines()))
     assert [row["method"] for row in rows][:2] == ["Baseline", "Sliding Window (K=5)"]
     assert any(row["method"] == "DRSR, without a risk gate" for row in rows)
+
+
+def test_ablations_work_on_whole_tasks_too(replaying: Replaying, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in the paper's ablation, end to end. They are trained already; each computes its features as it goes."""
+    counts, tasks = {"web": 1}, [ORDER._asdict()]
+    one = {"format": "drsr tasks/1", "name": "one", "suite": "sandbox", "weighting": "tasks"}
+    (replaying.folder / "one.json").write_text(json.dumps({**one, "counts": counts, "tasks": tasks}))
+    chosen = [method_name(name) for name in ("no-abstention", "no-pair-pooling", "structural-only")]
+    command = ["evaluate", "--tasks", "one.json", "--ablations", "--replicates", "5", "--json"]
+    assert main([*command, "--methods", ",".join(chosen)]) == 0
+    found = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
+    assert list(found) == ["baseline", *chosen]
+    assert found[method_name("no-abstention")]["direct"] > 0
+    assert {row["fell_back"] for row in found.values()} == {0}
+    assert main([*command, "--methods", method_name("mismatched-state")]) == 2
+    assert "has no recorded decision to exchange its state with" in capsys.readouterr().err
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    (shown,) = re.findall(r"<pre>(.*?)</pre>", page.read_text(), re.DOTALL)
+    return [shlex.split(line) for line in html.unescape(shown).splitlines()]
+
+
+def test_the_commands_that_it_prints_give_the_same_again(
+    replaying: Replaying, reported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = commands_of(reported / "index.html")
+    ingested = [command for command in commands if command[1] == "ingest"]
+    assert [Path(place).name for _, _, place, *_ in ingested] == ["runs"]
+    version = replaying.release.wheel.name.split("-")[1]
+    publish = next(command for command in commands if command[1] == "publish")
+    assert publish[publish.index("--version") + 1] == version
+    replayed, tasks, report = commands[-3:]
+    assert replayed[:3] == ["drsr", "evaluate", "--replay"]
+    assert Path(replayed[replayed.index("--policy") + 1]).name == replaying.release.wheel.name
+    assert set(replayed[replayed.index("--methods") + 1].split(",")) == {row.method for row in replaying.rows}
+    assert "--limit" not in replayed
+    assert tasks[2:] == [
+        *("--tasks", "sandbox", "--agent", "scripted", "--window", "2048", "--limit", "3", "--output", "tasks.jsonl")
+    ]
+    again = [word if word != "page" else "again" for word in report]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(measured_steps, "measure_steps")  # what was measured is kept
+        assert main(again[1:]) == 0
+    capsys.readouterr()
+    for path in (reported / "tables").iterdir():
+        assert (replaying.folder / "again" / "tables" / path.name).read_bytes() == path.read_bytes()
+    assert len(list((replaying.folder / "again" / "tables").iterdir())) == len(list((reported / "tables").iterdir()))
+
+
+def test_the_report_on_paper(reported: Path, browser: Browser, tmp_path: Path) -> None:
+    """It has pages, and nothing on them is wider than they are; what is closed on screen is open."""
+    page, paper = reported / "index.html", tmp_path / "page.pdf"
+    browser.open(page.as_uri(), NO_NETWORK, f"--print-to-pdf={paper}", "--no-pdf-header-footer")
+    assert len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes())) > 5
+    # The same style and width on screen, so that a script can measure it.
+    measured = tmp_path / "measured.html"
+    text = page.read_text().replace("@media print", "@media all")
+    text = re.sub(r"<meta http-equiv[^>]*>", "", text).replace("<body>", '<body style="width: 273mm">')
+    script = """<script>
+      const edge = document.body.getBoundingClientRect().right + 1;
+      const wide = [...document.querySelectorAll("table, figure, pre, p")].filter(
+        (found) => found.getBoundingClientRect().right > edge || found.scrollWidth > edge);
+      const closed = [...document.querySelectorAll("details table")].filter((found) => found.offsetHeight == 0);
+      const names = (found) => found.map((one) => one.closest("section")?.querySelector("h3").id ?? one.tagName);
+      document.title = JSON.stringify({wide: names(wide), closed: names(closed),
+        details: document.querySelectorAll("details").length});
+    </script>"""
+    measured.write_text(text.replace("</body>", f"{script}</body>"))
+    found = re.search(r"<title>(.*?)</title>", browser.open(measured.as_uri(), NO_NETWORK, "--dump-dom"))
+    assert found is not None
+    shown = json.loads(html.unescape(found[1]))
+    assert (shown["wide"], shown["closed"]) == ([], [])
+    assert shown["details"] > 0
 
 
 def test_the_report_opens_without_a_network_in_light_and_dark(reported: Path, browser: Browser) -> None:
@@ -249,6 +400,24 @@ def test_the_report_opens_without_a_network_in_light_and_dark(reported: Path, br
     assert "@import" not in page
 
 
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"split": "validation"}, "is a replay of the split validation, this report judges test"),
+        ({"labeler": {"dtype": "bfloat16"}}, "was scored with dtype 'bfloat16', the labels of labeler 'default' with"),
+    ],
+)
+def test_a_replay_of_something_else_is_refused(
+    replaying: Replaying, change: dict[str, Any], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head, *rows = (replaying.folder / "var" / "evaluation" / "replay-test.jsonl").read_text().splitlines()
+    about = json.loads(head)
+    labeler = about["labeler"] | change.get("labeler", {})
+    (tmp_path / "other.jsonl").write_text("\n".join([json.dumps(about | change | {"labeler": labeler}), *rows]) + "\n")
+    assert main(["report", "--replay", str(tmp_path / "other.jsonl"), "--output", str(tmp_path / "page")]) == 2
+    assert what in capsys.readouterr().err
+
+
 def test_the_report_without_a_replay_says_so(
     replaying: Replaying, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,16 +429,39 @@ def test_the_report_without_a_replay_says_so(
     assert "left out: granularity: no Steps were measured" in out
     assert "drsr report --ablations" in out
     assert "left out: tasks: no tasks were run: drsr evaluate --tasks sandbox" in out
-    assert (tmp_path / "var" / "report" / "index.html").is_file()
+    page = (tmp_path / "var" / "report" / "index.html").read_text()
+    assert "No method was replayed" in page
+    assert "A replay with a fixed target" not in page
+
+
+def test_the_guide_keeps_its_word(replaying: Replaying, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/guides/compare-methods.md from top to bottom, on the replay that is there: what it has is not run again."""
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "compare-methods.md").read_text()
+    blocks = re.findall(r"```(console|python)\n(.*?)```", guide, re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["console", "console", "console", "python"]
+    for kind, text in blocks:
+        if kind == "python":
+            exec(compile(text, "compare-methods.md", "exec"), {})  # noqa: S102 - our own text, the point of the test
+            assert "Baseline 0.0" in capsys.readouterr().out
+            continue
+        command, shown = text.removeprefix("$ drsr ").split("\n", 1)
+        said = command.replace("POLICY.whl", str(replaying.release.wheel)).replace("1024", "400")
+        assert main(shlex.split(said)) == 0, command
+        lines = [".*" if line.strip() == "..." else _pattern(line) for line in shown.splitlines()]
+        assert re.match("".join(lines), capsys.readouterr().out, re.DOTALL), command
+
+
+def _pattern(line: str) -> str:
+    return re.escape(line).replace(r"\.\.\.", "[^\n]*") + r"\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
         (("--output", "params.yaml/page"), "params.yaml/page: cannot be written to"),
-        (("--replay", "nowhere.jsonl"), "nowhere.jsonl: there is no replay here"),
-        (("--replay", "params.yaml"), "params.yaml: is no replay"),
-        (("--tasks", "nowhere.jsonl"), "nowhere.jsonl: there are no results here"),
+        (("--replay", "nowhere.jsonl"), "nowhere.jsonl: there are no replayed decisions here"),
+        (("--replay", "params.yaml"), "params.yaml: holds no replayed decisions"),
+        (("--tasks", "nowhere.jsonl"), "nowhere.jsonl: there are no results of tasks here"),
         (("--tasks", "params.yaml"), "params.yaml: holds no results of tasks"),
         (("--labeler", "nobody"), "no labeler is called 'nobody'"),
         (("--view", "none"), "none"),

@@ -48,7 +48,9 @@ def test_two_tasks_with_three_methods(drsr: Drsr, manifest: str, tmp_path: Path)
     for words in ("Whole tasks", "Structural Pruning", "cache creation", "reported by the paper", "tasks-two.jsonl"):
         assert words in outcome.out
     results = tmp_path / "var" / "evaluation" / "tasks-two.jsonl"
-    rows = [json.loads(line) for line in results.read_text().splitlines()[1:]]
+    told, *rows = [json.loads(line) for line in results.read_text().splitlines()[1:]]
+    assert told["told"][:4] == ["--tasks", manifest, "--agent", "scripted"]
+    assert {"--methods", METHODS[1], "--seed", "--step-limit"} <= set(told["told"])
     methods = ["baseline", "sliding_window_5", "structural_pruning"]
     assert [(row["task"], row["method"]) for row in rows] == [(t.id, m) for t in (BALANCE, ORDER) for m in methods]
     assert all(row["reward"] == 1.0 for row in rows if row["method"] == "baseline")
@@ -109,7 +111,9 @@ def test_an_endpoint_that_is_not_there(drsr: Drsr, manifest: str, monkeypatch: p
     monkeypatch.setattr(EndpointAgent, "__init__", hurried)
     with loopback_endpoint(lambda asked: Reply({})) as url:
         pass
-    outcome = drsr("evaluate", "--tasks", manifest, "--agent", url, "--model", "tiny", "--run-commands")
+    outcome = drsr(
+        "evaluate", "--tasks", manifest, "--agent", url, "--model", "tiny", "--run-commands", "--methods", "baseline"
+    )
     assert outcome.code == 2
     assert "no answer after 5 attempts" in outcome.err
 
@@ -140,6 +144,7 @@ def test_tasks_that_were_learned_from_are_refused(drsr: Drsr, manifest: str, tmp
         (("--tasks", "two.json", "--step-limit", "0"), "--step-limit must be at least 1"),
         (("--tasks", "two.json", "--limit", "0"), "--limit must be at least 1"),
         (("--tasks", "two.json", "--replay"), "an evaluation of its own"),
+        (("--tasks", "two.json", "--ablations"), "ablations are trained from labels, and there is no catalog here"),
     ],
 )
 def test_bad_usage(drsr: Drsr, manifest: str, tmp_path: Path, options: tuple[str, ...], complaint: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drsr.errors import SummariserFailed
+from drsr.errors import AlignmentError, SummariserFailed, SummariserRefused
 from drsr.offline.evaluation.checked import added_violations, checked_rewrite, lost_by
 from drsr.offline.evaluation.comparators.contract import Keep
 from drsr.offline.evaluation.comparators.edits import with_section, with_texts
@@ -29,20 +29,42 @@ def lost(before: Request, after: Request) -> set[Keep]:
     return set(lost_by(before, after, added_violations(before, after)))
 
 
-def test_a_summariser_that_fails_leaves_the_request_and_what_was_paid() -> None:
-    """The second of two questions fails: the first is counted, and the request goes out as it came."""
+def failing_at_the_second(error: Exception) -> RecordingSummariser:
+    """The double answers once."""
 
     def answer(ask: Ask) -> str:
         if len(summariser.asked) == 2:
-            raise SummariserFailed("status 500")
+            raise error
         return "in short"
 
-    summariser, method, request = RecordingSummariser(answer), PeriodicSummary(3), long_run("openai", 9)
+    summariser = RecordingSummariser(answer)
+    return summariser
+
+
+def test_a_question_that_is_refused_leaves_the_request_and_what_was_paid() -> None:
+    """The second of two questions: the first is counted, and the request goes out as it came."""
+    method, request = PeriodicSummary(3), long_run("openai", 9)
+    summariser = failing_at_the_second(SummariserRefused("the summariser refused the question: status 400"))
     found = checked_rewrite(method, request, method.begin(), summariser)
     assert found.fell_back
     assert found.request is request
-    assert found.failure == "SummariserFailed: status 500"
+    assert found.failure == found.reason == "the summariser refused the question: status 400"
     assert (found.rewrite.auxiliary_input_tokens, found.rewrite.auxiliary_output_tokens) == (100, 10)
+
+
+def test_a_summariser_out_of_reach_is_no_fault_of_the_method() -> None:
+    """Whoever runs the evaluation stops, so that no row says that the method fell back."""
+    method = PeriodicSummary(3)
+    summariser = failing_at_the_second(SummariserFailed("status 401"))
+    with pytest.raises(SummariserFailed):
+        checked_rewrite(method, long_run("openai", 9), method.begin(), summariser)
+
+
+def test_a_reason_quotes_nothing_of_the_request() -> None:
+    """Errors of ours may name a text that they stumbled over: of these only the kind is kept."""
+    method, request = PeriodicSummary(3), long_run("openai", 9)
+    summariser = failing_at_the_second(AlignmentError("cannot be tokenized: my password is 1234"))
+    assert checked_rewrite(method, request, method.begin(), summariser).reason == "AlignmentError"
 
 
 def test_a_fault_of_ours_is_not_hidden() -> None:
@@ -98,11 +120,13 @@ def test_results_are_not_words_of_the_user() -> None:
 
 
 def test_nothing_left_is_a_failure_and_not_valid() -> None:
-    class Eraser(PeriodicSummary):
+    class ErasingComparator(PeriodicSummary):
+        """A double that leaves nothing."""
+
         def rewrite(self, request: Request, state: Any, summariser: Any) -> Any:
             return super().rewrite(request, state, summariser)._replace(request=request.with_messages([]))
 
-    method = Eraser(3)
+    method = ErasingComparator(3)
     request = read(USER, asks("a"), answers("a"))
     found = checked_rewrite(method, request, method.begin(), RecordingSummariser())
     assert found.failure == "nothing of the conversation is left"

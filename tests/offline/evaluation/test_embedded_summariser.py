@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drsr.contracts import TokenIds
-from drsr.errors import SummariserFailed
+from drsr.errors import SummariserRefused
 from drsr.offline.evaluation.embedded_summariser import EmbeddedSummariser
 from drsr.offline.evaluation.summariser import Ask
 from drsr.rendering import render
@@ -66,5 +66,5 @@ def test_material_longer_than_the_window_loses_its_middle() -> None:
 
 def test_what_can_never_fit_is_refused() -> None:
     backbone = tiny_backbone("llama")
-    with pytest.raises(SummariserFailed, match="do not fit"):
+    with pytest.raises(SummariserRefused, match="do not fit"):
         EmbeddedSummariser(backbone).complete(ASK._replace(max_tokens=backbone.window))

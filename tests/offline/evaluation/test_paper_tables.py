@@ -18,7 +18,8 @@ from drsr.offline.evaluation.paper_tables import (
     eval40_totals,
     full260,
 )
-from drsr.offline.evaluation.token_accounting import change_percent, equal_domain_mean, task_weighted_mean
+from drsr.offline.evaluation.token_accounting import change_percent
+from tests.offline.evaluation.slow_means import equal_domain_mean, task_weighted_mean
 
 METHODS = list(dict.fromkeys(row.method for row in eval40()))
 ROUNDED = 0.0011

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drsr.errors import ArtifactCorrupt, InputError
+from drsr.errors import ArtifactCorrupt
 from drsr.offline.evaluation.comparators.baseline import Baseline
 from drsr.offline.evaluation.comparators.contract import Comparator, Event, Keep, Rewrite, Trained
+from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
+from drsr.offline.evaluation.comparators.openai_agents_trimmer import OpenAiAgentsTrimmer
 from drsr.offline.evaluation.comparators.periodic_summary import PeriodicSummary
 from drsr.offline.evaluation.comparators.sliding_window import SlidingWindow
+from drsr.offline.evaluation.method_version import version_with
 from drsr.offline.evaluation.replay import RecordedRun, Replayed, replay
 from drsr.offline.evaluation.replay_file import MethodNote, ReplayFile, note_of, read_replay
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
@@ -23,6 +27,7 @@ from drsr.offline.target_nll import TargetNll, direct_nll
 from drsr.offline.trajectories import Trajectory
 from drsr.rendering import render, render_output
 from drsr.request import Request, read_request
+from drsr.scripted_policy import scripted_policy
 from drsr.view import caps_for
 from tests.offline.chat_files import chat
 from tests.tiny_backbones import tiny_backbone
@@ -47,6 +52,7 @@ class OrphaningComparator:
     name = title = "orphaning"
     assumptions: tuple[str, ...] = ()
     trained: Trained = "no"
+    asks = False
     keeps: frozenset[Keep] = frozenset()
 
     def begin(self) -> None:
@@ -58,14 +64,14 @@ class OrphaningComparator:
         return Rewrite(request.with_messages(kept), events=(Event("dropped", "a call"),))
 
 
-def run_all(run: RecordedRun, methods: dict[str, Comparator]) -> list[Replayed]:
+def run_all(run: RecordedRun, *methods: Comparator) -> list[Replayed]:
     return replay(run, methods, ScriptedSummariser(BACKBONE.tokenizer), TargetNll(BACKBONE))
 
 
 def test_equals_one_forward_per_rewrite() -> None:
     run = recorded_run(steps=5)
     window = SlidingWindow(2)
-    rows = run_all(run, {"baseline": Baseline(), "window": window})
+    rows = run_all(run, Baseline(), window)
     assert len(rows) == 2 * len(run.states)
     whole = run.states[-1].frozen.state.history.request
     for row in rows:
@@ -89,7 +95,7 @@ def test_equals_one_forward_per_rewrite() -> None:
 def test_what_remembers_sees_every_decision_and_pays_for_all_of_them() -> None:
     run = recorded_run(steps=9)
     summary = PeriodicSummary(3)
-    rows = run_all(run, {"summary": summary})
+    rows = run_all(run, summary)
     whole = read_request({"messages": chat(1, 9)["messages"]})
     summariser, memory = ScriptedSummariser(BACKBONE.tokenizer), summary.begin()
     spent = decisions = 0
@@ -121,10 +127,10 @@ class CountingComparator(OrphaningComparator):
 def test_memory_runs_from_the_first_decision_also_where_only_the_last_is_scored() -> None:
     run = recorded_run(steps=9)
     counting = CountingComparator()
-    run_all(run, {"counting": counting})
+    run_all(run, counting)
     every = [step.message for step in run.states[-1].frozen.state.history.steps] + [run.states[-1].frozen.decision]
     assert counting.memories == [every]
-    (row,) = run_all(run._replace(states=run.states[-1:]), {"counting": counting})
+    (row,) = run_all(run._replace(states=run.states[-1:]), counting)
     assert counting.memories == [every, every]
     assert row.requests == len(every)
 
@@ -135,15 +141,16 @@ def test_demonstrations_are_no_decisions_of_the_run() -> None:
         {"role": "assistant", "content": "Another answer.", "is_demo": True},
     ]
     run, counting = recorded_run(shown=shown), CountingComparator()
-    run_all(run, {"counting": counting})
+    run_all(run, counting)
     first = run.states[-1].frozen.state.history.prefix_length
     assert first == 4  # instructions, demonstration, task
     assert counting.memories[0][0] == first
 
 
 def test_an_invalid_rewrite_is_counted_and_not_sent() -> None:
-    for row in run_all(recorded_run(steps=5), {"orphaning": OrphaningComparator()}):
+    for row in run_all(recorded_run(steps=5), OrphaningComparator()):
         assert row.fell_back
+        assert row.why_fell_back == "result_without_call"
         assert row.violations > 0
         assert (row.changed, row.removed_tokens, row.harm) == (False, 0, 0.0)
 
@@ -152,7 +159,7 @@ def test_of_a_request_that_does_not_fit_no_harm_is_measured_but_the_rest_is() ->
     run = recorded_run(steps=9)
     last = run.states[-1].frozen.state
     assert len(last.rendering) > caps_for(BACKBONE.window).context
-    row = run_all(run, {"window": SlidingWindow(2)})[-1]
+    row = run_all(run, SlidingWindow(2))[-1]
     assert (row.harm, row.intact_nll, row.changed) == (None, None, True)
     assert row.removed_tokens > 0
     assert f"{len(last.rendering):,} tokens" in row.why_not_measured
@@ -161,7 +168,7 @@ def test_of_a_request_that_does_not_fit_no_harm_is_measured_but_the_rest_is() ->
 def test_a_rewrite_that_does_not_fit_is_not_measured_and_says_why() -> None:
     run = recorded_run(steps=5)
 
-    class LongWinded(OrphaningComparator):
+    class LongWindedComparator(OrphaningComparator):
         """A double that makes a request longer than any window."""
 
         def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
@@ -169,53 +176,101 @@ def test_a_rewrite_that_does_not_fit_is_not_measured_and_says_why() -> None:
             body["messages"][-1]["content"] = "more and more " * BACKBONE.window
             return Rewrite(read_request(body))
 
-    for row in run_all(run, {"long": LongWinded()}):
+    for row in run_all(run, LongWindedComparator()):
         assert (row.harm, row.intact_nll is None) == (None, False)
         assert row.why_not_measured.startswith("context_too_long")
         assert row.removed_tokens < 0
 
 
+class RenamedSummariser(ScriptedSummariser):
+    """A double that says it is another."""
+
+    name = "another at http://elsewhere/v1"
+
+
+def test_a_row_says_which_version_of_the_method_made_it() -> None:
+    """Who writes summaries matters to those alone who ask for some."""
+    methods = (Baseline(), PeriodicSummary(3), OpenAiAgentsTrimmer(), DrsrPolicy(scripted_policy()))
+    run = recorded_run(steps=5)
+    scripted = {row.method: row.version for row in run_all(run._replace(states=run.states[:1]), *methods)}
+    another = {method.name: version_with(method, RenamedSummariser(BACKBONE.tokenizer)) for method in methods}
+    assert scripted == {
+        "baseline": "",
+        "periodic_summary_3": "summaries by scripted",
+        "openai_agents_trimmer": f"openai-agents {version('openai-agents')}",
+        "drsr": scripted_policy().identity,
+    }
+    assert another == {**scripted, "periodic_summary_3": "summaries by another at http://elsewhere/v1"}
+
+
 def test_a_stopped_replay_goes_on(tmp_path: Path) -> None:
-    run = recorded_run()
-    rows = run_all(run, {"baseline": Baseline(), "window": SlidingWindow(2)})
+    run = recorded_run(steps=5)
+    rows = run_all(run, Baseline(), SlidingWindow(2))
     keys = [state.state_key for state in run.states]
-    path = tmp_path / "deep" / "replay.jsonl"
-    file = ReplayFile(path, {"split": "test"})
-    assert file.missing(keys, ["baseline", "window"]) == ["baseline", "window"]
-    file.add([row for row in rows if row.method == "baseline"])
-    complete = path.read_bytes()
-    path.write_bytes(complete + b'{"run": "cut in the mid')
-    again = ReplayFile(path, {"split": "test"})
-    assert path.read_bytes() == complete
-    assert again.missing(keys, ["baseline", "window"]) == ["window"]
-    again.add(rows)
-    about, notes, read = read_replay(path)
-    assert about == {"format": "drsr replay/2", "split": "test"}
-    assert notes == {}
-    assert sorted(read) == sorted(rows)
+    path, versions = tmp_path / "replay.jsonl", {"baseline": "", "sliding_window_2": ""}
+    with ReplayFile(path, {"split": "test"}) as file:
+        assert file.missing(keys, versions) == ["baseline", "sliding_window_2"]
+        file.add([row for row in rows if row.method == "baseline"])
+        assert file.missing(keys, versions) == ["sliding_window_2"]
+    with ReplayFile(path, {"split": "test"}) as again:
+        assert again.missing(keys, versions) == ["sliding_window_2"]
+        again.add(rows)
+        again.add(rows)
+        assert sorted(again.replayed) == sorted(rows)
+    found = read_replay(path)
+    assert found.about == {"format": "drsr replay/3", "split": "test"}
+    assert (found.notes, found.decisions) == ({}, None)
+    assert sorted(found.rows) == sorted(rows)
+
+
+def test_a_new_version_of_a_method_is_measured_and_the_earlier_one_no_longer_shown(tmp_path: Path) -> None:
+    run = recorded_run(steps=5)
+    keys = [state.state_key for state in run.states]
+    rows = run_all(run, Baseline(), SlidingWindow(2))
+    window = note_of(SlidingWindow(2), ScriptedSummariser(BACKBONE.tokenizer))
+    baseline = note_of(Baseline(), ScriptedSummariser(BACKBONE.tokenizer))
+    newer = [row._replace(version="2", removed_tokens=1) for row in rows if row.method == window.name]
+    path = tmp_path / "replay.jsonl"
+    with ReplayFile(path, {}) as file:
+        file.describe([baseline, window], keys)
+        file.add(rows)
+    assert sorted(read_replay(path).current) == sorted(rows)
+    with ReplayFile(path, {}) as file:
+        assert file.missing(keys, {"baseline": "", window.name: "2"}) == [window.name]
+        file.describe([window._replace(version="2")], keys)
+        file.add(newer)
+    found = read_replay(path)
+    assert found.current == [*[row for row in rows if row.method == "baseline"], *newer]
+    assert found.earlier == {window.title: len(newer)}
+    assert len(found.rows) == len(rows) + len(newer)
+    with ReplayFile(path, {}) as file:  # back to the first: its rows are still good
+        assert file.missing(keys, {window.name: ""}) == []
+        file.describe([window], keys[:1])
+    assert sorted(read_replay(path).current) == sorted(row for row in rows if row.state_key == keys[0])
 
 
 def test_what_is_to_be_known_about_methods_is_kept_once(tmp_path: Path) -> None:
     path = tmp_path / "replay.jsonl"
-    window, missing = note_of(SlidingWindow(2)), MethodNote("peer", "Peer", left_out="not installed")
-    ReplayFile(path, {}).describe([window, missing])
+    window = note_of(SlidingWindow(2), ScriptedSummariser(BACKBONE.tokenizer))
+    missing = MethodNote("peer", "Peer", left_out="not installed")
+    with ReplayFile(path, {}) as file:
+        file.describe([window, missing], ["a", "b"])
     written = path.read_bytes()
-    ReplayFile(path, {}).describe([window])
+    with ReplayFile(path, {}) as file:
+        file.describe([window], ["b", "a"])
     assert path.read_bytes() == written
-    ReplayFile(path, {}).describe([missing._replace(left_out="too old")])
-    found = read_replay(path).notes
-    assert found == {window.name: window, "peer": missing._replace(left_out="too old")}
+    with ReplayFile(path, {}) as file:
+        file.describe([missing._replace(left_out="too old")], ["a"])
+    found = read_replay(path)
+    assert found.notes == {window.name: window, "peer": missing._replace(left_out="too old")}
+    assert found.decisions == frozenset({"a"})
+    assert found.present == {window.name: ""}
     assert window.assumptions
     assert "pairs" in window.keeps
 
 
-def test_rows_that_depend_on_something_else_are_refused(tmp_path: Path) -> None:
+def test_a_file_of_the_format_before_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "replay.jsonl"
-    ReplayFile(path, {"split": "test", "summariser": "scripted"}).add([])
-    with pytest.raises(InputError, match="was made with summariser 'scripted', this replay has 'embedded'"):
-        ReplayFile(path, {"split": "test", "summariser": "embedded"})
-    path.write_text("[]\n")
-    with pytest.raises(ArtifactCorrupt, match="is no replay"):
-        read_replay(path)
-    with pytest.raises(InputError, match="no replay here"):
-        read_replay(tmp_path / "nothing")
+    path.write_text('{"format": "drsr replay/2", "split": "test"}\n')
+    with pytest.raises(ArtifactCorrupt, match="'drsr replay/2', not 'drsr replay/3'(?s:.*)remove it and run again"):
+        ReplayFile(path, {"split": "test"})

@@ -11,7 +11,7 @@ from drsr.offline.evaluation.analyses.analysis import Analysis, Section
 from drsr.offline.evaluation.analyses.figures import figure
 from drsr.offline.evaluation.paper_section import paper_section
 from drsr.offline.evaluation.replay_file import MethodNote, Replay
-from drsr.offline.evaluation.replay_summary import MethodSummary, summarise
+from drsr.offline.evaluation.replay_summary import MethodSummary, compare
 from drsr.offline.evaluation.replay_tables import frontier, replay_section
 from drsr.offline.evaluation.report_page import Report, write_report
 from drsr.offline.metrics import Bootstrap
@@ -56,7 +56,7 @@ def test_the_same_tables_for_programs(page: Path, report: Report) -> None:
 
 
 def test_nobody_beats_the_best() -> None:
-    (one,) = summarise(ROWS, Bootstrap(20))
+    (one,) = compare(ROWS, Bootstrap(20)).methods
 
     def placed(name: str, removal: float, unsafe: float) -> MethodSummary:
         return one._replace(

@@ -2,96 +2,106 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
-from drsr.errors import SummariserFailed
+from drsr.errors import SummariserFailed, SummariserRefused
+from drsr.offline.evaluation.chat_endpoint import ATTEMPTS
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.offline.evaluation.summariser import Ask, Completion, EndpointSummariser
+from tests.offline.evaluation.harness.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
 
 ASK = Ask("summary", "Be short.", "assistant: I opened order #W12.\n\nresult: paid 12.50 by card_7", 64)
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """Answers as it was told, and keeps what it was asked."""
-
-    status = 200
-    answer: Any = None
-    seen: tuple[str, Any, Any] | None = None
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        Endpoint.seen = (self.path, self.headers.get("authorization"), json.loads(body))
-        data = json.dumps(self.answer).encode()
-        self.send_response(self.status)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args: Any) -> None:
-        return
+GOOD = Reply(completion({"role": "assistant", "content": "Order #W12 is paid."}, 41, 7))
 
 
-@pytest.fixture
-def base_url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+class Served:
+    """What an endpoint was asked, and how long it was left alone between; it answers by a list, the last for ever."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.asked: list[Asked] = []
+        self.pauses: list[float] = []
+        self._replies = list(replies)
+
+    def reply(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+
+    def complete(self, **options: Any) -> Completion:
+        with (
+            loopback_endpoint(self.reply) as url,
+            closing(EndpointSummariser(url, "small", pause=self.pauses.append, **options)) as summariser,
+        ):
+            return summariser.complete(ASK)
 
 
-def test_endpoint(base_url: str) -> None:
-    Endpoint.status, Endpoint.answer = (
-        200,
-        {
-            "choices": [{"message": {"role": "assistant", "content": "Order #W12 is paid."}}],
-            "usage": {"prompt_tokens": 41, "completion_tokens": 7},
-        },
-    )
-    summariser = EndpointSummariser(base_url, "small", api_key="secret")
-    assert summariser.complete(ASK) == Completion("Order #W12 is paid.", 41, 7)
-    summariser.close()
-    assert Endpoint.seen is not None
-    path, authorization, body = Endpoint.seen
-    assert (path, authorization) == ("/v1/chat/completions", "Bearer secret")
-    assert body["messages"] == [
+def test_endpoint() -> None:
+    served = Served(GOOD)
+    assert served.complete(api_key="secret") == Completion("Order #W12 is paid.", 41, 7)
+    (asked,) = served.asked
+    assert (asked.path, asked.authorization) == ("/v1/chat/completions", "Bearer secret")
+    assert asked.body["messages"] == [
         {"role": "system", "content": ASK.instructions},
         {"role": "user", "content": ASK.material},
     ]
-    assert (body["model"], body["max_tokens"], body["temperature"]) == ("small", 64, 0)
+    assert (asked.body["model"], asked.body["max_tokens"], asked.body["temperature"]) == ("small", 64, 0)
+
+
+def test_its_name_says_which_model_where_and_no_secret() -> None:
+    """Two endpoints that call a model the same are two summarisers."""
+    with closing(EndpointSummariser("http://me:pass@here:1/v1?key=abc", "small", api_key="secret")) as summariser:
+        assert summariser.name == "small at http://here:1/v1"
+
+
+def test_a_busy_endpoint_is_asked_again() -> None:
+    served = Served(Reply({}, 429, (("retry-after", "3"),)), Reply({}, 503), GOOD)
+    assert served.complete().output_tokens == 7
+    assert (len(served.asked), served.pauses) == (3, [3.0, 2.0])
 
 
 @pytest.mark.parametrize(
-    ("status", "answer", "said"),
+    ("reply", "asked", "said"),
     [
-        (500, {"error": "x"}, "status 500"),
-        (200, {"choices": [{"message": {"content": "text"}}]}, "token counts"),
-        (200, {"choices": [{"message": {"content": None}}], "usage": {}}, "without a text"),
-        (200, {"choices": []}, "without a text"),
+        (Reply({"error": "x"}, 500), ATTEMPTS, "status 500"),
+        (Reply({}, 429), ATTEMPTS, "status 429"),
+        (Reply({}, 401), 1, "status 401(?s:.*)DRSR_SUMMARISER_KEY"),
+        (Reply({"choices": [{"message": {"content": "text"}}]}), 1, "token counts"),
+        (Reply({"choices": []}), 1, "without a message"),
     ],
 )
-def test_endpoint_without_a_usable_answer(base_url: str, status: int, answer: Any, said: str) -> None:
-    Endpoint.status, Endpoint.answer = status, answer
-    summariser = EndpointSummariser(base_url, "small")
+def test_what_would_meet_every_question_stops_the_run(reply: Reply, asked: int, said: str) -> None:
+    served = Served(reply)
     with pytest.raises(SummariserFailed, match=said):
-        summariser.complete(ASK)
-    summariser.close()
+        served.complete()
+    assert len(served.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply({"error": "too long: my request"}, 400), "status 400"),
+        (Reply(completion({"content": None}, 1, 1)), "without a text"),
+    ],
+)
+def test_one_question_may_be_refused(reply: Reply, said: str) -> None:
+    with pytest.raises(SummariserRefused, match=said) as found:
+        Served(reply).complete()
+    assert "my request" not in str(found.value)
 
 
 def test_endpoint_that_is_not_there() -> None:
-    summariser = EndpointSummariser("http://127.0.0.1:9", "small", timeout=2.0)
-    with pytest.raises(SummariserFailed, match="no answer"):
+    with loopback_endpoint(lambda asked: GOOD) as url:
+        pass
+    with (
+        closing(EndpointSummariser(url, "small", pause=lambda seconds: None)) as summariser,
+        pytest.raises(SummariserFailed, match="no answer after 5 attempts"),
+    ):
         summariser.complete(ASK)
-    summariser.close()
 
 
 def test_the_double_copies_names_and_numbers_and_counts() -> None:

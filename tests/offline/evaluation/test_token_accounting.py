@@ -14,9 +14,6 @@ from drsr.offline.evaluation.token_accounting import (
     Usage,
     change_percent,
     decompose,
-    equal_domain_mean,
-    mean_total,
-    task_weighted_mean,
 )
 
 counts = st.integers(0, 10**9)
@@ -34,26 +31,19 @@ def test_a_task_by_hand() -> None:
     assert task.usage == Usage(2_200, 110, 700, 1_200)
 
 
-def test_openai_and_anthropic_report_the_same_request_differently() -> None:
+def test_cached_tokens_are_parts_of_the_input() -> None:
     """800 tokens from the cache, 100 written to it, 50 fresh, 20 out: 950 in, 970 in all."""
     openai = {
         "prompt_tokens": 950,
         "completion_tokens": 20,
         "prompt_tokens_details": {"cached_tokens": 800, "cache_creation_tokens": 100},
     }
-    anthropic = {
-        "input_tokens": 50,
-        "output_tokens": 20,
-        "cache_read_input_tokens": 800,
-        "cache_creation_input_tokens": 100,
-    }
-    assert Usage.of_openai(openai) == Usage.of_anthropic(anthropic) == Usage(950, 20, 800, 100)
+    assert Usage.of_openai(openai) == Usage(950, 20, 800, 100)
     assert Usage.of_openai(openai).total == 970
 
 
 def test_usage_without_a_word_about_caches() -> None:
     assert Usage.of_openai({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": None}) == Usage(5, 2)
-    assert Usage.of_anthropic({"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": None}) == Usage(5, 2)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +96,3 @@ def test_change_has_the_papers_sign() -> None:
     assert change_percent(125, 100) == pytest.approx(25)
     with pytest.raises(InputError):
         change_percent(1, 0)
-
-
-def test_means() -> None:
-    assert equal_domain_mean({"code": 1.0, "web": 0.5}) == 0.75
-    assert task_weighted_mean({"code": 1.0, "web": 0.5}, {"code": 3, "web": 1}) == 0.875
-    assert mean_total([TaskTokens((Usage(10, 2),), (0,)), TaskTokens((Usage(20, 4),), (0,))]) == 18
-    with pytest.raises(InputError):
-        equal_domain_mean({})
-    with pytest.raises(InputError):
-        task_weighted_mean({"code": 1.0}, {"web": 1})
-    with pytest.raises(InputError):
-        mean_total([])

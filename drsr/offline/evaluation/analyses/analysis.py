@@ -5,9 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-Cell = str | int | float | None
+from drsr.offline.metric_cells import cell
+from drsr.offline.metrics import Metric, none_if_nan
+
+Cell = str | int | float | Metric | None
+"""A metric brings its interval along: in brackets for people, in columns of their own for programs."""
 
 
 class Analysis(NamedTuple):
@@ -25,8 +30,14 @@ class Analysis(NamedTuple):
         """The table with a line of headings."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([["" if value is None else value for value in row] for row in self.rows])
+        with_interval = [any(isinstance(row[at], Metric) for row in self.rows) for at in range(len(self.columns))]
+        headings = [
+            (name, f"{name}, low", f"{name}, high") if wide else (name,)
+            for name, wide in zip(self.columns, with_interval, strict=True)
+        ]
+        writer.writerow(chain.from_iterable(headings))
+        for row in self.rows:
+            writer.writerow(chain.from_iterable(map(_values, row, with_interval)))
         return stream.getvalue()
 
     def to_markdown(self) -> str:
@@ -46,11 +57,21 @@ class Section(NamedTuple):
 
 def shown(value: Cell) -> str:
     """A cell as people read it: three decimals, one from a hundred on, nothing for nothing."""
+    if isinstance(value, Metric):
+        return cell(value)
     if value is None or value != value:
         return ""
     if not isinstance(value, float):
         return str(value)
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def _values(value: Cell, with_interval: bool) -> list[str | int | float]:
+    """What stands in the columns of one cell; nothing for nothing."""
+    if isinstance(value, Metric):
+        numbers = (none_if_nan(number) for number in (value.value, value.low, value.high))
+        return ["" if number is None else number for number in numbers]
+    return ["" if value is None else value, *(["", ""] if with_interval else [])]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -104,8 +104,9 @@ def granularity(steps: Sequence[StepHarm], harm_tolerance: float) -> Analysis:
     return Analysis(
         "granularity",
         "Steps against Blocks",
-        "How widely harms vary within one state when whole Steps or single Blocks are deleted, and how often a Step "
-        "that must stay holds a Block that may go (right figure: right of and below the dashed lines).",
+        f"Measured beside the labels, in {len(by_state):,} states. How widely harms vary within one state when whole "
+        "Steps or single Blocks are deleted, and how often a Step that must stay holds a Block that may go (right "
+        "figure: right of and below the dashed lines).",
         ("measured", "of", "value", "in the paper"),
         tuple(rows),
         figure(draw, panels=2),

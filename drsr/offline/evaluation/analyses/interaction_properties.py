@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from drsr.offline.evaluation.analyses.analysis import Analysis
-from drsr.offline.evaluation.analyses.figures import OURS, figure
+from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
+from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.evaluation.analyses.grouped_means import INTERVALS, GroupedMeans
 from drsr.offline.evaluation.analyses.non_compositionality import residuals
 from drsr.offline.examples import ExampleFrame
+from drsr.offline.metric_cells import cells
+from drsr.offline.metrics import Bootstrap, Metric
 from drsr.offline.singletons import Floats
 
 if TYPE_CHECKING:
@@ -28,12 +32,14 @@ THIRDS = ("low", "middle", "high")
 class _Pairs(NamedTuple):
     """All measured pairs: their interaction, and the features of both."""
 
+    rows: NDArray[np.int64]
+    """In the frame."""
     interaction: Floats
     one: Floats
     other: Floats
 
 
-def interaction_properties(frame: ExampleFrame, columns: Sequence[str]) -> Analysis:
+def interaction_properties(frame: ExampleFrame, columns: Sequence[str], bootstrap: Bootstrap) -> Analysis:
     """`columns` are the names of the feature columns, in order."""
     pairs = _pairs(frame)
     groups = {
@@ -42,17 +48,25 @@ def interaction_properties(frame: ExampleFrame, columns: Sequence[str]) -> Analy
         "head overlap": _thirds(_cosine(pairs, [n for n, name in enumerate(columns) if name.endswith("_mass")])),
         "Steps between": _thirds(np.abs(pairs.one[:, columns.index(AGE)] - pairs.other[:, columns.index(AGE)])),
     }
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
+    drawn: dict[tuple[str, str], Metric] = {}
+    means, interaction = GroupedMeans(frame, bootstrap), np.zeros(len(frame))
+    interaction[pairs.rows] = pairs.interaction
+    positive = (interaction > 0).astype(np.float64)
     for name, labels in groups.items():
         for label in dict.fromkeys(sorted(labels, key=_order)):
-            mine = pairs.interaction[np.array(labels) == label]
-            magnitude, mean = float(np.abs(mine).mean()), float(mine.mean())
-            rows.append((name, label, len(mine), magnitude, mean, float(np.mean(mine > 0))))
+            mine = np.zeros(len(frame), dtype=np.bool_)
+            mine[pairs.rows[np.array(labels) == label]] = True
+            found = [means.mean(values, mine) for values in (np.abs(interaction), interaction, positive)]
+            rows.append((name, label, int(mine.sum()), *cells(found)))
+            drawn[name, label] = found[0]
 
     def draw(*panels: Axes) -> None:
         for axes, name in zip(panels, groups, strict=True):
-            mine = [row for row in rows if row[0] == name]
-            axes.bar([row[1] for row in mine], [row[3] for row in mine], color=OURS)
+            mine = {label: found for (owner, label), found in drawn.items() if owner == name}
+            axes.bar(list(mine), [found.value for found in mine.values()], color=OURS)
+            for label, found in mine.items():
+                axes.plot([label, label], [found.low, found.high], "-", color=PAPER, linewidth=1)
             axes.set_title(name, fontsize=9)
             axes.tick_params(axis="x", labelsize=7)
         panels[0].set_ylabel("mean |interaction|, nats")
@@ -60,8 +74,9 @@ def interaction_properties(frame: ExampleFrame, columns: Sequence[str]) -> Analy
     return Analysis(
         "interaction_properties",
         "Interaction of pairs by what the two Blocks are to each other",
-        "A positive interaction means that the two together do more harm than apart: each stood in for the other. The "
-        "properties are diagnosis; no rule is made from them.",
+        f"Labels of the {frame.split} split. A positive interaction means that the two together do more harm than "
+        "apart: each stood in for the other. The properties are diagnosis; no rule is made from them. "
+        f"{INTERVALS}",
         ("property", "group", "pairs", "mean |interaction|", "mean", "share positive"),
         tuple(rows),
         figure(draw, panels=4),
@@ -77,7 +92,7 @@ def _pairs(frame: ExampleFrame) -> _Pairs:
     features = frame.features[frame.state[rows]]
     places = np.arange(len(rows))
     one, other = features[places, lower].astype(np.float64), features[places, upper].astype(np.float64)
-    return _Pairs(found[rows], one, other)
+    return _Pairs(rows, found[rows], one, other)
 
 
 def _kinds(pairs: _Pairs, columns: Sequence[str]) -> list[str]:

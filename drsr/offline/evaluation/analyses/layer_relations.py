@@ -15,6 +15,7 @@ import numpy as np
 from drsr.offline.ablations import MISMATCH_SEED, mismatch_states
 from drsr.offline.evaluation.analyses.analysis import Analysis
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, THIRD, figure
+from drsr.offline.evaluation.paper_tables import analyses
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.metrics import Floats, count_pairs
 
@@ -26,10 +27,12 @@ RELATIONS = {
     "distance to the decision state": re.compile(r"hidden_l(\d+)_distance"),
     "attention mass": re.compile(r"attention_l(\d+)_mean_mass"),
 }
-PAPER_VALUES = (
-    "In the paper: 0.709 for the matched pre-action relation, 0.620 with a mismatched state, 0.713 for attention mass "
-    "at layer 20, 0.500 for the state alone."
-)
+IN_THE_PAPER = {
+    "matched_state": "for the matched pre-action relation",
+    "mismatched_state": "with a mismatched state",
+    "attention_mass_layer_20": "for attention mass at layer 20",
+    "current_state_only": "for the state alone",
+}
 
 
 def layer_relations(
@@ -64,8 +67,11 @@ def layer_relations(
     return Analysis(
         "layer_relations",
         "One relation alone, layer by layer",
-        "Pairs of single Blocks of one state whose harms differ by the meaningful gap or more, ordered by one feature. "
-        + PAPER_VALUES,
+        f"Pairs of single Blocks of one state of the {test.split} split whose harms differ by {meaningful_gap:g} or "
+        f"more, ordered by one feature in the direction that orders more pairs of the {train.split} split. In the "
+        "paper: "
+        + ", ".join(f"{analyses()[f'representation.{name}'].value:.3f} {what}" for name, what in IN_THE_PAPER.items())
+        + ".",
         ("relation", "layer", "pairs", "matched state", "mismatched state"),
         tuple(rows),
         figure(draw, width=6.0, height=3.4),

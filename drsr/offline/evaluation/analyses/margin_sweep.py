@@ -1,14 +1,22 @@
-"""Pair accuracy as the harm margin of a pair varies (paper, figure "Decision-conditioned historical relevance", b)."""
+"""Pair accuracy as the harm margin of a pair varies (paper, figure "Decision-conditioned historical relevance", b).
+
+Only sets of two or more, as in the singleton rules: for one Block the sum of measured single harms is right by
+definition. And only sets of which every prediction has a value, so that all are judged on the same pairs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from drsr.offline.evaluation.analyses.analysis import Analysis
-from drsr.offline.evaluation.analyses.figures import OURS, PAPER, THIRD, figure, margin_line
+from drsr.offline.evaluation.analyses.figures import COLOURS, figure, margin_line
+from drsr.offline.evaluation.analyses.grouped_means import INTERVALS, GroupedMeans, draw_line
 from drsr.offline.examples import ExampleFrame
-from drsr.offline.metrics import Floats, count_pairs, grouping
+from drsr.offline.metric_cells import cell
+from drsr.offline.metrics import Bootstrap, Floats, Metric, count_pairs, grouping
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,19 +25,24 @@ MARGINS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 PRIMARY = 0.02
 
 
-def margin_sweep(frame: ExampleFrame, predictions: Mapping[str, Floats]) -> Analysis:
-    """`predictions` are harms of every set by some name: the scorer's, a rule's."""
-    group = grouping(frame, "state", True)
-    rows = []
+def margin_sweep(frame: ExampleFrame, predictions: Mapping[str, Floats], bootstrap: Bootstrap) -> Analysis:
+    """`predictions` are harms of every set by some name: the scorer's, a rule's. NaN where there is none."""
+    known = np.all([~np.isnan(predicted) for predicted in predictions.values()], axis=0)
+    rows = np.flatnonzero(known & (frame.cardinality >= 2))
+    group, trajectory, means = (
+        grouping(frame, "state", True)[rows],
+        frame.trajectory[rows],
+        GroupedMeans(frame, bootstrap),
+    )
+    found: dict[str, list[Metric]] = {}
     for name, predicted in predictions.items():
         for margin in MARGINS:
-            counts = count_pairs(predicted, frame.harm, group, frame.trajectory, margin or 1e-12)
-            rows.append((name, margin, int(counts.pairs.sum()), counts.pooled))
+            counts = count_pairs(predicted[rows], frame.harm[rows], group, trajectory, margin or 1e-12)
+            found.setdefault(name, []).append(means.accuracy(counts))
 
     def draw(axes: Axes) -> None:
-        for (name, _), colour in zip(predictions.items(), (OURS, PAPER, THIRD, "#8a5cc2", "#777777"), strict=False):
-            mine = [row for row in rows if row[0] == name]
-            axes.plot([row[1] for row in mine], [row[3] for row in mine], "o-", color=colour, label=name, markersize=3)
+        for (name, accuracies), colour in zip(found.items(), COLOURS, strict=False):
+            draw_line(axes, MARGINS, accuracies, "o-", colour, name)
         margin_line(axes, PRIMARY, "primary margin")
         axes.set(xlabel="harms differ by at least, nats", ylabel="pairs ordered rightly")
         axes.legend(frameon=False)
@@ -37,9 +50,14 @@ def margin_sweep(frame: ExampleFrame, predictions: Mapping[str, Floats]) -> Anal
     return Analysis(
         "margin_sweep",
         "Ordering harms, by margin",
-        "Of the pairs of sets of one state and cardinality whose measured harms differ by the margin or more, the part "
-        "that the predictions order rightly; equal predictions count one half.",
+        f"On {len(rows):,} sets of two or more Blocks of the {frame.split} split, those that every prediction has a "
+        "value for. Of their pairs of one state and cardinality whose measured harms differ by the margin or more, the "
+        f"part that the predictions order rightly; equal predictions count one half. {INTERVALS}",
         ("prediction", "margin", "pairs", "pair accuracy"),
-        tuple(rows),
+        tuple(
+            (name, margin, one.support, cell(one))
+            for name, accuracies in found.items()
+            for margin, one in zip(MARGINS, accuracies, strict=True)
+        ),
         figure(draw),
     )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from drsr.errors import FrameError
 from drsr.offline.evaluation.analyses.analysis import Analysis
-from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.evaluation.analyses.figures import COLOURS, OURS, PAPER, figure
+from drsr.offline.evaluation.analyses.grouped_means import INTERVALS, GroupedMeans, draw_line
 from drsr.offline.evaluation.paper_tables import analyses
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.harm import HARM_TOLERANCE
+from drsr.offline.metric_cells import cell
+from drsr.offline.metrics import Bootstrap, Metric
 from drsr.offline.singletons import Floats, aggregate, singleton_harms
+from drsr.scorer.network import MAX_CANDIDATES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,19 +28,22 @@ def residuals(frame: ExampleFrame) -> Floats:
     return frame.harm - aggregate(frame, singleton_harms(frame, frame.harm), "sum")
 
 
-def non_compositionality(frame: ExampleFrame) -> Analysis:
-    found = residuals(frame)
+def non_compositionality(frame: ExampleFrame, bootstrap: Bootstrap) -> Analysis:
+    found, means = residuals(frame), GroupedMeans(frame, bootstrap)
+    other = (frame.harm - found > HARM_TOLERANCE) != frame.unsafe
     paper = {cardinality: analyses()[f"interaction.cardinality_{cardinality}"].value for cardinality in range(1, 5)}
-    rows = []
+    rows, drawn = [], {}
     for cardinality in paper:
-        mine = np.abs(found[(frame.cardinality == cardinality) & ~np.isnan(found)])
-        if len(mine):
-            above = float(np.mean(mine > HARM_TOLERANCE))
-            mean, median, late = float(mine.mean()), float(np.median(mine)), float(np.quantile(mine, 0.9))
-            rows.append((cardinality, len(mine), mean, median, late, above, paper[cardinality]))
+        mine = (frame.cardinality == cardinality) & ~np.isnan(found)
+        if mine.any():
+            size = np.abs(found[mine])
+            drawn[cardinality] = means.mean(np.abs(found), mine)
+            middle, late = float(np.median(size)), float(np.quantile(size, 0.9))
+            shares = (float(np.mean(size > HARM_TOLERANCE)), cell(means.mean(other.astype(np.float64), mine)))
+            rows.append((cardinality, len(size), cell(drawn[cardinality]), middle, late, *shares, paper[cardinality]))
 
     def draw(axes: Axes) -> None:
-        axes.plot([row[0] for row in rows], [row[2] for row in rows], "o-", color=OURS, label="here")
+        draw_line(axes, list(drawn), list(drawn.values()), "o-", OURS, "here")
         axes.plot(list(paper), list(paper.values()), "s--", color=PAPER, label="paper")
         axes.set(xlabel="Blocks deleted together", ylabel="mean |interaction|, nats", xticks=[1, 2, 3, 4])
         axes.legend(frameon=False)
@@ -42,9 +51,53 @@ def non_compositionality(frame: ExampleFrame) -> Analysis:
     return Analysis(
         "non_compositionality",
         "Interaction by cardinality",
-        "Joint harm less the sum of the members' own harms, in absolute value. Zero for one Block by definition. Above "
-        f"the harm tolerance of {HARM_TOLERANCE} adding up single harms turns safe into unsafe or the other way round.",
-        ("Blocks", "sets", "mean", "median", "90 % below", "share above tolerance", "mean in the paper"),
+        f"Labels of the {frame.split} split. Joint harm less the sum of the members' own harms, in absolute value; "
+        "zero for one Block by definition. Then the share of sets in which that exceeds the harm tolerance of "
+        f"{HARM_TOLERANCE}, and of those that adding up would call safe and are unsafe, or the other way round. No "
+        f"label has more than four Blocks. {INTERVALS}",
+        (
+            *("Blocks", "sets", "mean", "median", "90 % below", "share above tolerance", "share judged otherwise"),
+            "mean in the paper",
+        ),
         tuple(rows),
+        figure(draw),
+    )
+
+
+def non_compositionality_by_domain(frame: ExampleFrame, domains: Mapping[str, str], bootstrap: Bootstrap) -> Analysis:
+    """The same for each domain (paper, figure "Full non-compositionality analysis"); `domains` by trajectory.
+
+    FrameError where there are fewer than two.
+    """
+    mine = np.array([domains.get(run, "") for run in frame.trajectory_ids])[frame.state]
+    names = sorted(set(mine.tolist()) - {""})
+    if len(names) < 2:
+        raise FrameError("the labelled runs are not of several domains", where=frame.split)
+    found, means = residuals(frame), GroupedMeans(frame, bootstrap)
+    drawn: dict[str, dict[int, Metric]] = {name: {} for name in names}
+    for name in names:
+        for cardinality in range(1, MAX_CANDIDATES + 1):
+            rows = (mine == name) & (frame.cardinality == cardinality) & ~np.isnan(found)
+            if rows.any():
+                drawn[name][cardinality] = means.mean(np.abs(found), rows)
+
+    def draw(axes: Axes) -> None:
+        for name, colour in zip(names, COLOURS, strict=False):
+            draw_line(axes, list(drawn[name]), list(drawn[name].values()), "o-", colour, name)
+        axes.set(xlabel="Blocks deleted together", ylabel="mean |interaction|, nats", xticks=[1, 2, 3, 4])
+        axes.legend(frameon=False, fontsize=7)
+
+    more = f" The figure has the first {len(COLOURS)}." if len(names) > len(COLOURS) else ""
+    return Analysis(
+        "non_compositionality_by_domain",
+        "Interaction by cardinality and domain",
+        f"Labels of the {frame.split} split, as above, for each domain alone.{more} The paper draws this without "
+        f"numbers, and sets of more than four Blocks besides, which no label here has. {INTERVALS}",
+        ("domain", "Blocks", "sets", "mean"),
+        tuple(
+            (name, cardinality, one.support, cell(one))
+            for name, by_size in drawn.items()
+            for cardinality, one in by_size.items()
+        ),
         figure(draw),
     )

@@ -17,9 +17,9 @@ from drsr.history import History, read_history
 from drsr.offline.evaluation.comparators.boundaries import KEEPS_UNFINISHED, end_of_finished
 from drsr.offline.evaluation.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
 from drsr.offline.evaluation.comparators.edits import cut, with_section
-from drsr.offline.evaluation.comparators.recall import SCRIPTED_RECALL, newest_turn, wanted_page
+from drsr.offline.evaluation.comparators.recall import SCRIPTED_RECALL, newest_turn, visible_before, wanted_page
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
-from drsr.offline.evaluation.comparators.transcript import task_of, transcript
+from drsr.offline.evaluation.comparators.transcript import transcript
 from drsr.offline.evaluation.summariser import Ask, Summariser
 from drsr.request import Request
 
@@ -76,6 +76,7 @@ class Acm:
         SCALED,
     )
     trained: Trained = "untrained"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.TASK})
 
     def __init__(self, counts: TokenCounts) -> None:
@@ -91,12 +92,16 @@ class Acm:
             state.manage_context(history, end, summariser, ledger)
         if not state.until:
             return Rewrite(request)
-        query = newest_turn(history)
-        said = [*(entry.summary for entry in state.entries), *state.answers.values()]
-        found = wanted_page(query, "\n".join([task_of(history), *said]), [entry.text for entry in state.entries])
+        query, visible = newest_turn(history), visible_before(_view(history, state), history, state.until)
+        found = wanted_page(query, visible, [entry.text for entry in state.entries])
         if found is not None and found[1] not in state.answers:
             state.answers[found[1]] = state.query_memory(query, found[0], summariser, ledger)
-        lines = [f"Summary {number}: {entry.summary}" for number, entry in enumerate(state.entries)]
-        lines += [f"From memory: {answer}" for answer in state.answers.values()]
-        shorter = cut(history, state.until)
-        return ledger.rewrite(with_section(shorter, history.prefix_length, "Summaries so far", "\n\n".join(lines)))
+        return ledger.rewrite(_view(history, state))
+
+
+def _view(history: History, state: Archive) -> Request:
+    """The task with all summaries and answers, and what came after them."""
+    lines = [f"Summary {number}: {entry.summary}" for number, entry in enumerate(state.entries)]
+    lines += [f"From memory: {answer}" for answer in state.answers.values()]
+    shorter = cut(history, state.until)
+    return with_section(shorter, history.prefix_length, "Summaries so far", "\n\n".join(lines))

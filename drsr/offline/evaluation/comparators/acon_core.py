@@ -51,10 +51,11 @@ class AconCore:
     title = "ACON-Core"
     assumptions = (
         "Core means the fixed guideline with history and observation compression, no distillation; the words are ours.",
-        "T_hist is 4,096 and T_obs 1,024 tokens, whatever the window.",
+        "T_hist is 4,096 and T_obs 1,024 tokens, whatever the window; the summary stands at the end of the task.",
         WHOLE_STEPS,
     )
     trained: Trained = "no"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.TASK})
 
     def __init__(

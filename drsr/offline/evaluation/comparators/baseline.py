@@ -14,6 +14,7 @@ class Baseline:
     title = "Baseline"
     assumptions: tuple[str, ...] = ()
     trained: Trained = "no"
+    asks = False
     keeps = frozenset(Keep)
 
     def begin(self) -> None:

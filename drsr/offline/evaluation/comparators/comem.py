@@ -46,6 +46,7 @@ class CoMem:
         WHOLE_STEPS,
     )
     trained: Trained = "untrained"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.TASK, Keep.RECENT2})
 
     def __init__(self, every: int = 4) -> None:

@@ -10,7 +10,7 @@ A comparator always sees the whole recorded request, never its own earlier rewri
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from drsr.offline.evaluation.summariser import Completion, Summariser
 from drsr.request import Request
@@ -75,6 +75,10 @@ class Comparator(Protocol):
     def trained(self) -> Trained: ...
 
     @property
+    def asks(self) -> bool:
+        """Whether it asks the summariser: what it does then depends on who that is."""
+
+    @property
     def keeps(self) -> frozenset[Keep]:
         """What it claims to keep, whatever the request."""
 
@@ -83,6 +87,18 @@ class Comparator(Protocol):
 
     def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
         """The request as this method would send it. `request` stays as it is; `state` may change."""
+
+
+@runtime_checkable
+class Peer(Comparator, Protocol):
+    """A comparator that runs a third-party package."""
+
+    @property
+    def package(self) -> str:
+        """As it is installed: `openai-agents`."""
+
+    def load(self) -> Any:
+        """Import what it needs of the package. Whatever goes wrong in that is raised."""
 
 
 class Ledger:

@@ -21,16 +21,30 @@ class DrsrPolicy:
     features."""
 
     trained: Trained = "here"
+    asks = False
     keeps = frozenset(Keep)
 
     def __init__(
-        self, policy: Policy, *, name: str = "drsr", title: str = "DRSR", source: FeatureSource | None = None
+        self,
+        policy: Policy,
+        *,
+        name: str = "drsr",
+        title: str = "DRSR",
+        source: FeatureSource | None = None,
+        depends_on: str = "",
     ) -> None:
+        """`depends_on`: what its decisions depend on besides the policy itself."""
         self.policy = policy
+        self._depends_on = depends_on
         self.name = name
         self.title = title
         self.assumptions = (ALONE,) if source is None else (ALONE, STORED)
         self._source = source
+
+    @property
+    def identity(self) -> str:
+        """Two with one identity decide alike."""
+        return " ".join(filter(None, [self.policy.identity, self._depends_on]))
 
     def begin(self) -> None:
         return None

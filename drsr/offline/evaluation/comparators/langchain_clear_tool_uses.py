@@ -7,9 +7,11 @@ Assumptions. The trigger of 100,000 tokens is the same share of our window.
 
 from __future__ import annotations
 
+from typing import Any
+
 from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
 from drsr.offline.evaluation.comparators.langchain_messages import from_langchain, langchain_messages
-from drsr.offline.evaluation.comparators.peer_messages import tell
+from drsr.offline.evaluation.comparators.peer_messages import running, tell
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.request import Request
@@ -25,6 +27,7 @@ class LangChainClearToolUses:
     package = "langchain"
     assumptions = ("The package's defaults: the latest 3 results stay, arguments are not cleared.", SCALED)
     trained: Trained = "no"
+    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
     def __init__(self, counts: TokenCounts) -> None:
@@ -33,15 +36,20 @@ class LangChainClearToolUses:
     def begin(self) -> None:
         return None
 
-    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+    def load(self) -> Any:
         from langchain.agents.middleware.context_editing import ClearToolUsesEdit
         from langchain_core.messages.utils import count_tokens_approximately
 
+        return ClearToolUsesEdit, count_tokens_approximately
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         told = tell(request)
-        messages = langchain_messages(told)
-        before = [message.content for message in messages]
-        ClearToolUsesEdit(trigger=self._trigger).apply(messages, count_tokens=count_tokens_approximately)
-        cleared = sum(message.content != said for message, said in zip(messages, before, strict=True))
-        if not cleared:
-            return Rewrite(request)
-        return Rewrite(from_langchain(request, told, messages), events=(Event("cleared", f"{cleared} results"),))
+        with running(self.package):
+            edit, approximately = self.load()
+            messages = langchain_messages(told)
+            before = [message.content for message in messages]
+            edit(trigger=self._trigger).apply(messages, count_tokens=approximately)
+            cleared = sum(message.content != said for message, said in zip(messages, before, strict=True))
+            if not cleared:
+                return Rewrite(request)
+            return Rewrite(from_langchain(request, told, messages), events=(Event("cleared", f"{cleared} results"),))

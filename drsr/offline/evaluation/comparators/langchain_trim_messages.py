@@ -13,7 +13,7 @@ from typing import Any
 
 from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
 from drsr.offline.evaluation.comparators.langchain_messages import from_langchain, langchain_messages
-from drsr.offline.evaluation.comparators.peer_messages import tell
+from drsr.offline.evaluation.comparators.peer_messages import running, tell
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.request import Request
@@ -24,9 +24,10 @@ MAX_TOKENS = 96_000
 class LangChainTrimMessages:
     """Asks the package."""
 
-    package = "langchain"
+    package = "langchain-core"
     assumptions = ("It may use three quarters of the window, counted by the package's rough count.", SCALED)
     trained: Trained = "no"
+    asks = False
     keeps: frozenset[Keep] = frozenset()
 
     def __init__(self, counts: TokenCounts, *, as_advised: bool = False) -> None:
@@ -38,14 +39,18 @@ class LangChainTrimMessages:
     def begin(self) -> None:
         return None
 
-    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+    def load(self) -> Any:
         from langchain_core.messages import trim_messages
 
+        return trim_messages
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         told = tell(request)
-        messages = trim_messages(
-            langchain_messages(told), max_tokens=self._max_tokens, token_counter="approximate", **self._options
-        )
-        dropped = len(told) - len(messages)
-        if not dropped:
-            return Rewrite(request)
-        return Rewrite(from_langchain(request, told, messages), events=(Event("dropped", f"{dropped} messages"),))
+        with running(self.package):
+            messages = self.load()(
+                langchain_messages(told), max_tokens=self._max_tokens, token_counter="approximate", **self._options
+            )
+            dropped = len(told) - len(messages)
+            if not dropped:
+                return Rewrite(request)
+            return Rewrite(from_langchain(request, told, messages), events=(Event("dropped", f"{dropped} messages"),))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
-from drsr.offline.evaluation.comparators.peer_messages import Left, Told, carry_back, tell
+from drsr.offline.evaluation.comparators.peer_messages import Left, Told, carry_back, running, tell
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.request import Request
@@ -40,6 +40,7 @@ class LiteLlmTrimMessages:
         SCALED,
     )
     trained: Trained = "no"
+    asks = False
     keeps: frozenset[Keep] = frozenset()
 
     def __init__(self, counts: TokenCounts) -> None:
@@ -48,14 +49,17 @@ class LiteLlmTrimMessages:
     def begin(self) -> None:
         return None
 
-    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+    def load(self) -> Any:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or importing it asks the network for prices
         from litellm.utils import trim_messages
 
+        return trim_messages
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         told = tell(request)
         messages = [_marked(one, place) for place, one in enumerate(told)]
-        with _swallowed() as failures:
-            left = _left(told, trim_messages(messages, max_tokens=self._max_tokens))
+        with running(self.package), _swallowed() as failures:
+            left = _left(told, self.load()(messages, max_tokens=self._max_tokens))
         if failures:
             return Rewrite(request, events=(Event("failed_inside", failures[0]),))
         rewritten = carry_back(request, left)

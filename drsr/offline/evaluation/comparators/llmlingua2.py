@@ -60,6 +60,7 @@ class LlmLingua2:
         SCALED,
     )
     trained: Trained = "stand-in"
+    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2, Keep.USER})
 
     def __init__(self, counts: TokenCounts, classifier: TokenClassifier = surprisal) -> None:

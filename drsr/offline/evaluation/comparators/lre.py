@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.errors import LayoutMismatch
 from drsr.history import read_history
 from drsr.offline.evaluation.comparators.contract import WHOLE_STEPS, Event, Keep, Rewrite, Trained
 from drsr.offline.evaluation.comparators.lre_features import FEATURES, step_features, step_texts
@@ -58,19 +57,6 @@ class LreModel:
             "share_that_matters": self.share_that_matters,
         }
 
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> LreModel:
-        if value["features"] != list(FEATURES):
-            raise LayoutMismatch(f"a regression over {len(value['features'])} other features")
-        arrays = {name: tuple(map(float, value[name])) for name in ("mean", "scale", "weights")}
-        return cls(
-            **arrays,
-            intercept=float(value["intercept"]),
-            trajectories=int(value["trajectories"]),
-            steps=int(value["steps"]),
-            share_that_matters=float(value["share_that_matters"]),
-        )
-
 
 class Lre:
     """Keeps the Steps that are worth their tokens."""
@@ -79,11 +65,12 @@ class Lre:
     title = "LRE"
     assumptions = (
         "A Step is the source's pair of action and observation; what counts as an identifier is ours.",
-        "Position is relative to the Steps so far; a word is rare that no earlier Step of the run had.",
-        "The five latest are complete Steps.",
+        "Position is relative to the Steps up to its own; a word is rare that no earlier Step of the run had.",
+        "The five latest are complete Steps; the request is left alone while all older Steps fit.",
         WHOLE_STEPS,
     )
     trained: Trained = "here"
+    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2})
 
     def __init__(self, model: LreModel, counts: TokenCounts) -> None:

@@ -22,6 +22,7 @@ class ObservationMasking:
         "Results with an image or a file stay, and so does what is not longer than the line that would replace it.",
     )
     trained: Trained = "no"
+    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
     def __init__(self, outputs: int = 10) -> None:

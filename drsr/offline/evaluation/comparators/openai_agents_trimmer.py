@@ -3,7 +3,8 @@
 The package's own filter does it, with its defaults, on items of the Responses form. It counts turns by messages of the
 user, so on a run with one task and no further word of the user it does nothing.
 
-Assumptions. The first system message is the instructions. Outputs with an image or a file are told as their text.
+Assumptions. A system prompt is told as an item among the others, which the filter passes over. Images and files are
+told as a word for their kind.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
-from drsr.offline.evaluation.comparators.peer_messages import Left, Told, arguments, carry_back, tell
+from drsr.offline.evaluation.comparators.peer_messages import Left, Told, arguments, carry_back, running, tell
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.request import Request
 
@@ -21,27 +22,35 @@ class OpenAiAgentsTrimmer:
 
     name = "openai_agents_trimmer"
     title = "OpenAI Agents ToolOutputTrimmer"
-    package = "agents"
-    assumptions = ("The package's defaults: two recent turns of the user, outputs over 500 characters, 200 shown.",)
+    package = "openai-agents"
+    assumptions = (
+        "The package's defaults: two recent turns of the user, outputs over 500 characters, 200 shown.",
+        "Images and files in an output are told as a word for their kind.",
+    )
     trained: Trained = "no"
+    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
     def begin(self) -> None:
         return None
 
-    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+    def load(self) -> Any:
         from agents.extensions import ToolOutputTrimmer
         from agents.run_config import CallModelData, ModelInputData
 
+        return ToolOutputTrimmer, CallModelData, ModelInputData
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         told = tell(request)
         items: list[tuple[Told, Any]] = [(one, item) for one in told for item in _items(one)]
-        # The filter looks at the items alone; an agent would only be carried along.
-        nobody: Any = None
-        given = ModelInputData(input=[item for _, item in items], instructions=None)
-        trimmed: list[Any] = list(ToolOutputTrimmer()(CallModelData(given, nobody, None)).input)
-        outputs = {
-            id(one): after["output"] for (one, _), after in zip(items, trimmed, strict=True) if _is_output(after)
-        }
+        with running(self.package):
+            trimmer, call_data, input_data = self.load()
+            given = input_data(input=[item for _, item in items], instructions=None)
+            # The filter looks at the items alone; an agent would only be carried along.
+            trimmed: list[Any] = list(trimmer()(call_data(given, None, None)).input)
+            outputs = {
+                id(one): after["output"] for (one, _), after in zip(items, trimmed, strict=True) if _is_output(after)
+            }
         left = [Left(one, outputs.get(id(one), one.text)) for one in told]
         count = sum(one.told.text != one.text for one in left)
         if not count:

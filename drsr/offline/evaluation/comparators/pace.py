@@ -60,9 +60,11 @@ class Pace:
         "The embedder is a hashed bag of words (16,384 buckets); the source's comes from a hub.",
         "T_max is 100 Steps; a brief summary has at most 48 tokens, a detailed one 160; the prompts are ours.",
         "A form that is not shorter than what it would replace is not used.",
+        "Of a Step with several results the first carries the form; of one without, its text.",
         SCALED,
     )
     trained: Trained = "no"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2, Keep.USER})
 
     def __init__(self, counts: TokenCounts) -> None:

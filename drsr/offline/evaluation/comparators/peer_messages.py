@@ -7,10 +7,12 @@ message that was told, so everything a wire message holds besides survives, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from drsr.errors import ComparatorError
 from drsr.offline.evaluation.comparators.edits import with_texts
 from drsr.parts import Call, Message, Opaque, PartRef, Result, Text
 from drsr.request import Request
@@ -54,6 +56,15 @@ class Left(NamedTuple):
 
     told: Told
     text: str | None
+
+
+@contextmanager
+def running(package: str) -> Iterator[None]:
+    """Whatever a package raises is a failure of its row, which is counted, and not of the evaluation."""
+    try:
+        yield
+    except Exception as error:
+        raise ComparatorError(f"{package} raised {type(error).__name__}") from error
 
 
 def tell(request: Request) -> list[Told]:

@@ -46,6 +46,7 @@ class PeriodicSummary:
         WHOLE_STEPS,
     )
     trained: Trained = "no"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.TASK, Keep.RECENT2})
 
     def __init__(self, every: int) -> None:

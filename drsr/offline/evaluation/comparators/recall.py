@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from drsr.history import History
 from drsr.offline.evaluation.comparators.identifiers import identifiers
-from drsr.offline.evaluation.comparators.transcript import transcript
+from drsr.offline.evaluation.comparators.transcript import conversation, transcript
+from drsr.request import Request
 
 SCRIPTED_RECALL = (
     "When the model would call for a stored page is not recorded; a rule stands for it: the newest turn names "
@@ -23,6 +24,14 @@ def newest_turn(history: History) -> str:
     """The last Step and what followed it: what an agent would state as its intent."""
     first = history.steps[-1].message if history.steps else 0
     return transcript(history.request.messages[first:])
+
+
+def visible_before(shown: Request, history: History, until: int) -> str:
+    """All that the agent still sees when it comes to its newest turn. `shown` is the request without the messages that
+    were put away, those before `until`."""
+    newest = history.steps[-1].message if history.steps else 0
+    behind = len(history.request.messages) - max(newest, until)
+    return conversation(shown.with_messages(shown.messages[: len(shown.messages) - behind]))
 
 
 def wanted_page(intent: str, visible: str, pages: Sequence[str]) -> tuple[int, frozenset[str]] | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from typing import NamedTuple, Protocol
+import sys
+from collections.abc import Collection
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple
 
 from drsr.contracts import Tokenizer
 from drsr.offline.evaluation.comparators.acm import Acm
 from drsr.offline.evaluation.comparators.acon_core import AconCore
 from drsr.offline.evaluation.comparators.baseline import Baseline
 from drsr.offline.evaluation.comparators.comem import CoMem
-from drsr.offline.evaluation.comparators.contract import Comparator
+from drsr.offline.evaluation.comparators.contract import Comparator, Peer
 from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
 from drsr.offline.evaluation.comparators.langchain_clear_tool_uses import LangChainClearToolUses
 from drsr.offline.evaluation.comparators.langchain_trim_messages import LangChainTrimMessages
@@ -31,6 +33,8 @@ from drsr.offline.evaluation.comparators.swe_pruner import SwePruner
 from drsr.offline.evaluation.comparators.token_counts import SOURCE_WINDOW, TokenCounts
 from drsr.policy import Policy
 
+OPENHANDS = "openhands-sdk"
+
 
 class NotAvailable(NamedTuple):
     """A row of the table that cannot run here."""
@@ -40,32 +44,42 @@ class NotAvailable(NamedTuple):
     reason: str
 
 
-class Peer(Comparator, Protocol):
-    """A comparator that runs a third-party package."""
-
-    @property
-    def package(self) -> str:
-        """The name to import."""
-
-
 class Registry(NamedTuple):
     """All rows of the table: no name is in both."""
 
     available: dict[str, Comparator]
     not_available: dict[str, NotAvailable]
+    counts: tuple[TokenCounts, ...] = ()
+    """What methods count tokens with, each with its own."""
+
+    def forget(self) -> None:
+        """Forget what was counted: a method's time then does not depend on the runs that were rewritten before."""
+        for counts in self.counts:
+            counts.forget()
 
 
 def comparators(
-    tokenizer: Tokenizer, *, window: int = SOURCE_WINDOW, lre: LreModel | None = None, policy: Policy | None = None
+    tokenizer: Tokenizer,
+    *,
+    window: int = SOURCE_WINDOW,
+    lre: LreModel | None = None,
+    policy: Policy | None = None,
+    wanted: Collection[str] | None = None,
 ) -> Registry:
     """All rows, in order. `tokenizer` counts for budgets; `window` is the acting model's, in tokens; `lre` was trained
-    by `fit_lre`, `policy` is DRSR's own row."""
-    counts = TokenCounts(tokenizer, window)
+    by `fit_lre`, `policy` is DRSR's own row. Packages are tried of `wanted` rows only: importing them takes seconds."""
+    every: list[TokenCounts] = []
+
+    def counts() -> TokenCounts:
+        """Of its own for each method: what one has counted would make the next look quick."""
+        every.append(TokenCounts(tokenizer, window))
+        return every[-1]
+
     peers = (
-        LangChainClearToolUses(counts),
-        LangChainTrimMessages(counts),
-        LangChainTrimMessages(counts, as_advised=True),
-        LiteLlmTrimMessages(counts),
+        LangChainClearToolUses(counts()),
+        LangChainTrimMessages(counts()),
+        LangChainTrimMessages(counts(), as_advised=True),
+        LiteLlmTrimMessages(counts()),
         OpenAiAgentsTrimmer(),
     )
     rows: list[Comparator | NotAvailable] = [
@@ -73,32 +87,50 @@ def comparators(
         *(SlidingWindow(steps) for steps in (5, 10, 20)),
         *(PeriodicSummary(every) for every in (3, 5)),
         StructuralPruning(),
-        Pace(counts),
-        LlmLingua2(counts),
-        SelfCompact(counts),
-        AconCore(counts),
-        SelfGc(counts),
-        Lre(lre, counts) if lre else NotAvailable("lre", "LRE", "not trained: no regression was handed in"),
+        Pace(counts()),
+        LlmLingua2(counts()),
+        SelfCompact(counts()),
+        AconCore(counts()),
+        SelfGc(counts()),
+        Lre(lre, counts()) if lre else NotAvailable("lre", "LRE", "not trained: no regression was handed in"),
         CoMem(),
-        Sam(counts),
+        Sam(counts()),
         SwePruner(),
-        Sculptor(counts),
-        Acm(counts),
+        Sculptor(counts()),
+        Acm(counts()),
         ObservationMasking(),
-        *(_installed(peer) for peer in peers),
-        NotAvailable(
-            "openhands_condenser",
-            "OpenHands condenser",
-            "its package needs Python 3.12 or newer and cannot be installed beside Python 3.11",
-        ),
+        *(peer if wanted is not None and peer.name not in wanted else usable(peer) for peer in peers),
+        NotAvailable("openhands_condenser", "OpenHands condenser", why_not_openhands(sys.version_info[:2])),
         DrsrPolicy(policy) if policy else NotAvailable("drsr", "DRSR", "no policy was handed in"),
     ]
     missing = {row.name: row for row in rows if isinstance(row, NotAvailable)}
-    return Registry({row.name: row for row in rows if not isinstance(row, NotAvailable)}, missing)
+    return Registry({row.name: row for row in rows if not isinstance(row, NotAvailable)}, missing, tuple(every))
 
 
-def _installed(peer: Peer) -> Comparator | NotAvailable:
-    """The peer itself where its package is there."""
-    if find_spec(peer.package) is not None:
-        return peer
-    return NotAvailable(peer.name, peer.title, f"the package {peer.package} is not installed")
+def usable(peer: Peer) -> Comparator | NotAvailable:
+    """The peer itself where its package is there and has what it needs."""
+    installed = _version(peer.package)
+    if installed is None:
+        return NotAvailable(peer.name, peer.title, f"the package {peer.package} is not installed")
+    try:
+        peer.load()
+    except Exception as error:  # an old version, or a module of somebody else's under the same name
+        said = f"what is needed of {peer.package} {installed} cannot be imported: {type(error).__name__}: {error}"
+        return NotAvailable(peer.name, peer.title, said)
+    return peer
+
+
+def why_not_openhands(python: tuple[int, int]) -> str:
+    """There is no row that runs it: where that could be tried, this says what is missing."""
+    if python < (3, 12):
+        return f"its package needs Python 3.12 or newer, and this is {python[0]}.{python[1]}"
+    if _version(OPENHANDS) is None:
+        return f"the package {OPENHANDS} is not installed"
+    return f"{OPENHANDS} is installed, but nothing here runs it: on Python 3.11, which this must support, it cannot be"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -17,9 +17,9 @@ from drsr.history import History, read_history
 from drsr.offline.evaluation.comparators.boundaries import KEEPS_UNFINISHED, end_of_finished
 from drsr.offline.evaluation.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
 from drsr.offline.evaluation.comparators.edits import cut, with_section
-from drsr.offline.evaluation.comparators.recall import SCRIPTED_RECALL, newest_turn, wanted_page
+from drsr.offline.evaluation.comparators.recall import SCRIPTED_RECALL, newest_turn, visible_before, wanted_page
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
-from drsr.offline.evaluation.comparators.transcript import task_of, transcript
+from drsr.offline.evaluation.comparators.transcript import transcript
 from drsr.offline.evaluation.summariser import Ask, Summariser
 from drsr.request import Request
 
@@ -64,6 +64,7 @@ class Sam:
         SCALED,
     )
     trained: Trained = "untrained"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.TASK})
 
     def __init__(self, counts: TokenCounts) -> None:
@@ -85,7 +86,7 @@ class Sam:
             ledger.note("paged", f"{len(state.pages)} pages so far")
             present = _view(history, state)
         if state.pages:
-            self._recall(history, state, summariser, ledger)
+            self._recall(history, present, state, summariser, ledger)
             present = _view(history, state)
         return ledger.rewrite(present)
 
@@ -103,9 +104,10 @@ class Sam:
             for start, stop in zip(edges, [*edges[1:], end], strict=True)
         ]
 
-    def _recall(self, history: History, state: PageStore, summariser: Summariser, ledger: Ledger) -> None:
-        intent = newest_turn(history)
-        visible = "\n".join([task_of(history), *(page.cue for page in state.pages), *state.recalled.values()])
+    def _recall(
+        self, history: History, present: Request, state: PageStore, summariser: Summariser, ledger: Ledger
+    ) -> None:
+        intent, visible = newest_turn(history), visible_before(present, history, state.until)
         found = wanted_page(intent, visible, [page.text for page in state.pages])
         if found is None or found[1] in state.recalled:
             return

@@ -101,6 +101,7 @@ class Sculptor:
         SCALED,
     )
     trained: Trained = "stand-in"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2, Keep.USER})
 
     def __init__(self, counts: TokenCounts) -> None:

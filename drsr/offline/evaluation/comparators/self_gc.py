@@ -68,9 +68,12 @@ class SelfGc:
         "Pressure is half of the window; twenty more calls are expected at any time.",
         "Cached input costs a tenth of fresh input, writing to the cache a quarter more.",
         "The planner's prompt is ours; the last complete turn is protected.",
+        "Pruning a turn removes its Step, pruning a span the exchange; a turn is an assistant's text, if any.",
+        "Opaque content and unfinished Steps are not in the index.",
         SCALED,
     )
     trained: Trained = "no"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
     def __init__(self, counts: TokenCounts) -> None:

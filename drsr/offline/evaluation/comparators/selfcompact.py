@@ -64,11 +64,13 @@ class SelfCompact:
     assumptions = (
         "The summariser stands for the acting model; rubric and prompts are worded by us.",
         "A verdict counts only where each quotation occurs in the conversation.",
+        "The summary is a message of the assistant, `Continue.` one of the user's; the two latest Steps go too.",
         KEEPS_UNFINISHED,
         WHOLE_STEPS,
         SCALED,
     )
     trained: Trained = "no"
+    asks = True
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK})
 
     def __init__(

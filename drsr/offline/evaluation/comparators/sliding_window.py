@@ -18,6 +18,7 @@ class SlidingWindow:
 
     assumptions = ("The unit of the window is the complete Step, not the message or the token.", WHOLE_STEPS)
     trained: Trained = "no"
+    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2})
 
     def __init__(self, steps: int) -> None:

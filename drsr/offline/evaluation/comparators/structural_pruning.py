@@ -40,6 +40,7 @@ class StructuralPruning:
         "The list of decision verbs is ours, and English.",
     )
     trained: Trained = "no"
+    asks = False
     keeps = frozenset(Keep)
 
     def begin(self) -> None:

@@ -40,6 +40,7 @@ class SwePruner:
         "Outputs of fewer than 8 lines stay; the first and the last line and lines that speak of errors always stay.",
     )
     trained: Trained = "stand-in"
+    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
     def begin(self) -> None:

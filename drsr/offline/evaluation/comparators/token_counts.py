@@ -52,11 +52,15 @@ class TokenCounts:
         """A source's number of tokens as the same share of our window."""
         return max(1, round(tokens * self.window / SOURCE_WINDOW))
 
+    def forget(self) -> None:
+        """Count every text anew from here on."""
+        self._tokenizer, self._seen = RememberedTokens(self._forgetful), 0
+
     def _count(self, tokens: int) -> None:
         """What was asked for again is counted again, so this forgets rather too early."""
         self._seen += tokens
         if self._seen > REMEMBERED_TOKENS:
-            self._tokenizer, self._seen = RememberedTokens(self._forgetful), 0
+            self.forget()
 
 
 SCALED = (

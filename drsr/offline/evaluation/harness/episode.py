@@ -8,6 +8,7 @@ Of every request is recorded what was sent, what it took, and what the method to
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 from drsr.offline.evaluation.checked import checked_rewrite
@@ -158,8 +159,16 @@ def run_episode(task: ManifestTask, method: Comparator, setting: Setting, versio
 def repeated_calls(messages: list[Json]) -> int:
     """Calls that were made before, with the same tool and the same arguments."""
     made = [
-        (call["function"]["name"], canonical_json(call["function"]["arguments"]))
+        (call["function"]["name"], _canonical(call["function"]["arguments"]))
         for message in messages
         for call in message.get("tool_calls") or ()
     ]
     return len(made) - len(set(made))
+
+
+def _canonical(arguments: str) -> str:
+    """Arguments are JSON in a string: spaces and the order of keys make no other call. What is no JSON counts as is."""
+    try:
+        return canonical_json(json.loads(arguments))
+    except (ValueError, RecursionError):
+        return arguments

@@ -60,10 +60,6 @@ class Manifest:
             "tasks": [task._asdict() for task in self.tasks],
         }
 
-    def domain_of(self) -> dict[str, str]:
-        """Of each task."""
-        return {task.id: task.domain for task in self.tasks}
-
 
 class Claim(NamedTuple):
     """What a manifest of some name is known to have."""

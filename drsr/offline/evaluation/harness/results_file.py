@@ -1,57 +1,56 @@
-"""What every task took, on disk: JSON lines, one per task, method and seed, appended whole; a run can be killed.
+"""What every task took, on disk: one line per task, method and seed.
 
-    {"format": "drsr tasks results/1", "manifest": ..., "agent": ..., ...}
-    {"task": ..., "method": ..., "reward": ..., "sent": [[input, output, cache read, ...], ...], ...}
-
-The first line says what the others depend on; what depends on something else is refused, never mixed in. A killed run
-leaves the beginning of the file that it would have written: run again, it becomes the same file, byte for byte.
+{"format": "drsr tasks results/2", "manifest": ..., "agent": ..., ...}
+{"told": ["--tasks", "sandbox", "--limit", "4", ...]}      one per command that ran what follows it
+{"task": ..., "method": ..., "reward": ..., "sent": [[input, output, cache read, ...], ...], ...}
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.evaluation.harness.episode import Episode
+from drsr.offline.evaluation.journal import Journal, Json, Kind, read_journal
 
-FORMAT = "drsr tasks results/1"
-Json = dict[str, Any]
+
+class Told(NamedTuple):
+    """What a run was asked for."""
+
+    told: tuple[str, ...]
+    """The options of `drsr evaluate`, without secrets."""
+
+
+def _line(value: Json) -> Episode | Told:
+    return Told(tuple(value["told"])) if "told" in value else Episode.from_json(value)
+
+
+RESULTS: Kind[Episode | Told] = Kind("drsr tasks results/2", "results of tasks", "drsr evaluate --tasks", _line)
 Key = tuple[str, str, str, int]
 """Task, method, its version, seed."""
 
 
-class ResultsFile:
-    """One run's results. Opening it reads what is there and cuts off a line that was not written to its end."""
+class ResultsFile(Journal[Episode | Told]):
+    """One run's results."""
 
     def __init__(self, path: Path, about: Json) -> None:
-        self.path = path
-        self.about = {"format": FORMAT, **about}
-        self.episodes: list[Episode] = []
-        found, self.episodes, complete = _read(path) if path.exists() else (None, [], 0)
-        if found is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
-            _append(path, self.about)
-            return
-        for name in sorted(self.about.keys() | found.keys()):
-            if found.get(name) != self.about.get(name):
-                raise InputError(
-                    f"was made with {name} {found.get(name)!r}, this run has {self.about.get(name)!r}",
-                    where=str(path),
-                    hint="name another file with --output, or remove this one",
-                )
-        if complete < path.stat().st_size:
-            os.truncate(path, complete)
+        super().__init__(path, RESULTS, about)
+        found = _results(self.about, self.rows)
+        self.episodes, self._told = found.episodes, set(found.told)
+        self.append([])  # a task can take an hour: whoever else writes here learns it now
+
+    def tell(self, told: Sequence[str]) -> None:
+        """Keep what this run was asked for; nothing is written where a run before was asked for the same."""
+        if tuple(told) not in self._told:
+            self.append([{"told": list(told)}])
+            self._told.add(tuple(told))
 
     def done(self) -> set[Key]:
         return {key_of(episode) for episode in self.episodes}
 
     def add(self, episode: Episode) -> None:
-        _append(self.path, episode.to_json())
+        self.append([episode.to_json()])
         self.episodes.append(episode)
 
 
@@ -65,48 +64,24 @@ class TaskResults(NamedTuple):
     about: Json
     """What they depend on."""
     episodes: list[Episode]
+    told: list[tuple[str, ...]]
+    """What each of the runs that made it was asked for."""
 
 
 def read_results(path: Path) -> TaskResults:
     """What a file has, in the order in which it was run."""
-    about, episodes, _ = _read(path) if path.exists() else (None, [], 0)
-    if about is None:
-        raise InputError("there are no results here", where=str(path), hint="drsr evaluate --tasks makes them")
-    return TaskResults(about, episodes)
+    return _results(*read_journal(path, RESULTS))
+
+
+def _results(about: Json, lines: Sequence[Episode | Told]) -> TaskResults:
+    return TaskResults(
+        about,
+        [line for line in lines if isinstance(line, Episode)],
+        [line.told for line in lines if isinstance(line, Told)],
+    )
 
 
 def latest_fits(episodes: Sequence[Episode]) -> list[Episode]:
     """Without results of earlier fits of a method: the mean of two policies is no policy's."""
     latest = {episode.method: episode.version for episode in episodes}
     return [episode for episode in episodes if episode.version == latest[episode.method]]
-
-
-def _read(path: Path) -> tuple[Json | None, list[Episode], int]:
-    """Header, results, and how many bytes hold complete lines; no header where not even that was finished."""
-    data = path.read_bytes()
-    complete = data.rfind(b"\n") + 1
-    lines = data[:complete].splitlines()
-    if not lines and _begins_header(data):
-        return None, [], 0
-    try:
-        about: Json = json.loads(lines[0])
-        if about["format"] != FORMAT:
-            raise ValueError(f"its format is {about['format']!r}, not {FORMAT!r}")
-        return about, [Episode.from_json(json.loads(line)) for line in lines[1:]], complete
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise ArtifactCorrupt(
-            f"holds no results of tasks: {error}", where=str(path), hint="remove it and run again"
-        ) from None
-
-
-def _begins_header(data: bytes) -> bool:
-    """Whether these bytes are a header that was not written to its end."""
-    start = json.dumps({"format": FORMAT}).encode()[:-1]
-    return data.startswith(start) or start.startswith(data)
-
-
-def _append(path: Path, value: Json) -> None:
-    with path.open("ab") as file:
-        file.write(json.dumps(value).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())

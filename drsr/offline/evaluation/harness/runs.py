@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import drsr
 from drsr.offline.evaluation.comparators.contract import Comparator
-from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
-from drsr.offline.evaluation.comparators.lre import Lre
 from drsr.offline.evaluation.harness.episode import Episode, Setting, run_episode
 from drsr.offline.evaluation.harness.manifest import Manifest, ManifestTask
 from drsr.offline.evaluation.harness.results_file import ResultsFile, key_of
+from drsr.offline.evaluation.method_version import version_of
 from drsr.offline.progress import Report
-from drsr.wire.json_values import canonical_json
 
 BASELINE = "baseline"
 
@@ -50,12 +47,3 @@ def run_tasks(
             file.add(run_episode(task, method, setting, version))
     found = {key_of(episode): episode for episode in file.episodes}
     return [found[task.id, method.name, version, setting.seed] for task, method, version in wanted]
-
-
-def version_of(method: Comparator) -> str:
-    """Which fit of a method that was fitted: results of one say nothing about another."""
-    if isinstance(method, DrsrPolicy):
-        return method.policy.identity
-    if isinstance(method, Lre):
-        return hashlib.sha256(canonical_json(method.model.to_json()).encode()).hexdigest()
-    return ""

@@ -3,8 +3,9 @@
     task-weighted   every task counts once, as in the paper's Full260
     equal-domain    the mean of the domains' means: every domain counts once, as in its Eval40
 
-A method is compared with the baseline on the tasks that both have and for which the baseline took any token. Intervals
-resample whole tasks, the same ones for both. The change has the paper's sign: negative is a decrease.
+All methods are judged on the tasks and seeds that all of them have. Where the endpoint refused the baseline from the
+start there is nothing to be a percentage of: such tasks count in rewards and totals, and not in changes and savings.
+Intervals resample whole tasks, the same ones for both. The change has the paper's sign: negative is a decrease.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from drsr.offline.evaluation.harness.episode import OUT_OF_STEPS, Episode
 from drsr.offline.evaluation.harness.manifest import Weighting
 from drsr.offline.evaluation.harness.runs import BASELINE
+from drsr.offline.evaluation.harness.shared_runs import shared_runs
 from drsr.offline.evaluation.token_accounting import Decomposition, Usage, change_percent, decompose
 from drsr.offline.metrics import Bootstrap, Metric, draw_trajectories, interval
 
@@ -55,6 +57,8 @@ class MethodResult(NamedTuple):
     title: str
     trained: str
     tasks: int
+    compared: int
+    """Of these: tasks that the change and the decomposition are of."""
     reward: Mapping[Weighting, Metric]
     total: Mapping[Weighting, Metric]
     """T: input and output of the acting model and of the method's own, per task."""
@@ -64,7 +68,7 @@ class MethodResult(NamedTuple):
     direct: float
     """Removed from requests, per task."""
     decomposition: Decomposition | None
-    """T of the baseline less T of the method, per task."""
+    """T of the baseline less T of the method, per compared task."""
     requests: float
     """Per task."""
     repeated_calls: float
@@ -88,7 +92,11 @@ class MethodResult(NamedTuple):
 
 
 def summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> list[MethodResult]:
-    """One result per method, in the order in which they appear."""
+    """One result per method, in the order in which they appear, all on the runs that they share."""
+    return _summarise(shared_runs(episodes).episodes, bootstrap)
+
+
+def _summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> list[MethodResult]:
     grouped: dict[str, list[Episode]] = {}
     for episode in episodes:
         grouped.setdefault(episode.method, []).append(episode)
@@ -97,11 +105,11 @@ def summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> list[MethodR
 
 
 def by_domain(episodes: Sequence[Episode], bootstrap: Bootstrap) -> dict[str, list[MethodResult]]:
-    """The same for each domain alone."""
-    domains = sorted({episode.domain for episode in episodes})
+    """The same for each domain alone: parts of the same results, whatever a domain alone could have more of."""
+    shared = shared_runs(episodes).episodes
+    domains = sorted({episode.domain for episode in shared})
     return {
-        domain: summarise([episode for episode in episodes if episode.domain == domain], bootstrap)
-        for domain in domains
+        domain: _summarise([episode for episode in shared if episode.domain == domain], bootstrap) for domain in domains
     }
 
 
@@ -117,6 +125,7 @@ def _method(episodes: Sequence[Episode], base: Sequence[Episode], bootstrap: Boo
         title=episodes[0].title,
         trained=episodes[0].trained,
         tasks=len(table.names),
+        compared=len(paired.names) if paired else 0,
         reward=table.metrics("reward", table.values(lambda episode: episode.reward)),
         total=table.metrics("tokens", totals),
         change=paired.changes([one for one in base if one.task in shared]) if paired else None,

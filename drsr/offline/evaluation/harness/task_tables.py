@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drsr.offline.commands.metric_cells import cell
+from drsr.offline.ablations import method_name
 from drsr.offline.evaluation import paper_tables
 from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
 from drsr.offline.evaluation.harness.episode import Episode
 from drsr.offline.evaluation.harness.manifest import Weighting
 from drsr.offline.evaluation.harness.results_file import TaskResults, latest_fits
-from drsr.offline.evaluation.harness.runs import BASELINE
+from drsr.offline.evaluation.harness.shared_runs import shared_runs
 from drsr.offline.evaluation.harness.summary import MethodResult, by_domain, summarise
-from drsr.offline.evaluation.token_accounting import change_percent
+from drsr.offline.metric_cells import cell
 from drsr.offline.metrics import Bootstrap, Metric
 
 if TYPE_CHECKING:
@@ -41,7 +41,10 @@ class Reference(NamedTuple):
     """What the paper reports for a method."""
 
     reward: float
-    change: float
+    tokens_millions: float
+    """Per task."""
+    change: float | None
+    """In percent, as the paper states it or as its totals give it; not from means that are rounded."""
 
 
 def task_tables(
@@ -49,7 +52,7 @@ def task_tables(
 ) -> list[Analysis]:
     """The tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
     found = summarise(episodes, bootstrap)
-    tables = [_results(about, found, drawn=drawn), _components(found), _paths(found)]
+    tables = [_results(about, found, _words(episodes), drawn=drawn), _components(found), _paths(found)]
     domains = by_domain(episodes, bootstrap)
     return [*tables, _by_domain(domains)] if len(domains) > 1 else tables
 
@@ -59,7 +62,9 @@ def task_section(results: TaskResults | None, bootstrap: Bootstrap) -> Section:
     title = "End to end"
     if results is None or not results.episodes:
         return Section(title, [], {"tasks": "no tasks were run: drsr evaluate --tasks sandbox"})
-    return Section(title, task_tables(results.about, latest_fits(results.episodes), bootstrap, drawn=True), {})
+    episodes = latest_fits(results.episodes)
+    tables = task_tables(results.about, episodes, bootstrap, drawn=True)
+    return Section(title, tables, shared_runs(episodes).left_out)
 
 
 def notice(about: Mapping[str, Any]) -> str:
@@ -73,17 +78,31 @@ def notice(about: Mapping[str, Any]) -> str:
 
 def references(manifest: str) -> dict[str, Reference]:
     """The paper's overall values by method: of Full260 for that manifest, else of Eval40."""
-    rows: Sequence[paper_tables.Eval40Row | paper_tables.Full260Row]
-    rows = paper_tables.full260() if manifest == "full260" else paper_tables.eval40()
-    overall = {row.method: row for row in rows if row.domain == paper_tables.OVERALL}
-    base = overall[BASELINE].tokens_millions
-    return {
-        name: Reference(row.reward, round(change_percent(row.tokens_millions, base), 1))
-        for name, row in overall.items()
+    if manifest == "full260":
+        overall = [row for row in paper_tables.full260() if row.domain == paper_tables.OVERALL]
+        return {row.method: Reference(row.reward, row.tokens_millions, row.change_percent) for row in overall}
+    methods = {
+        row.method: Reference(row.reward, row.tokens_millions, paper_tables.eval40_change(row.method))
+        for row in paper_tables.eval40()
+        if row.domain == paper_tables.OVERALL
     }
+    ablations = {
+        method_name(row.variant): Reference(row.reward, row.tokens_millions, None)
+        for row in paper_tables.eval40_ablations()
+        if row.domain == paper_tables.OVERALL and row.variant != OURS_NAME
+    }
+    return methods | ablations
 
 
-def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: bool) -> Analysis:
+def _words(episodes: Sequence[Episode]) -> str:
+    """What of a file is not in its table; nothing where all of it is."""
+    shared = shared_runs(episodes)
+    runs = f" {shared.runs_left_out:,} runs that not all of them have are left out." if shared.runs_left_out else ""
+    few = f" Left out, as they have too few runs: {', '.join(shared.left_out)}." if shared.left_out else ""
+    return runs + few
+
+
+def _results(about: Mapping[str, Any], found: Sequence[MethodResult], left_out: str, *, drawn: bool) -> Analysis:
     first: Weighting = about["weighting"]
     second = OTHER[first]
     paper = references(about["manifest"])
@@ -96,7 +115,7 @@ def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: 
         return (
             *(number, one.title, one.tasks, cell(one.reward[first]), cell(one.reward[second])),
             *(round(one.total[first].value), _percent(one, first), _percent(one, second)),
-            *((reference.reward, f"{reference.change:+.1f}") if reference else (None, None)),
+            *(_paper_cells(reference) if reference else (None, None, None)),
         )
 
     def draw(axes: Axes) -> None:
@@ -115,13 +134,19 @@ def _results(about: Mapping[str, Any], found: Sequence[MethodResult], *, drawn: 
     return Analysis(
         "tasks",
         "Whole tasks with every method in between",
-        f"{notice(about)} Reward and change are {_SPOKEN[first]}, and {_SPOKEN[second]} beside it; 95 % intervals in "
-        "brackets resample whole tasks. Tokens are input and output of the acting model and of the method's own, per "
-        f"task; a negative change is a decrease. The last two columns are {paper_tables.SOURCE} for {of}, with "
+        f"{notice(about)} All methods are on the same tasks and seeds.{left_out} Reward and change are "
+        f"{_SPOKEN[first]}, and {_SPOKEN[second]} beside it; 95 % intervals in brackets resample whole tasks. Tokens "
+        "are input and output of the acting model and of the method's own, per task; a negative change is a decrease. "
+        f"The last three columns are {paper_tables.SOURCE} for {of}, with "
         "another agent and other tasks." + (_FIGURE if drawn else ""),
         (
             *("no", "method", "tasks", "reward", f"{_SPOKEN[second]} reward", "tokens", "change %"),
-            *(f"{_SPOKEN[second]} change %", f"paper's reward ({of})", f"paper's change % ({of})"),
+            *(
+                f"{_SPOKEN[second]} change %",
+                f"paper's reward ({of})",
+                f"paper's million tokens ({of})",
+                f"paper's change % ({of})",
+            ),
         ),
         tuple(cells(number, one) for number, one in numbered),
         figure(draw, width=7.5, height=4.2) if drawn else b"",
@@ -184,11 +209,17 @@ def _components(found: Sequence[MethodResult]) -> Analysis:
         tokens, split = one.tokens, one.decomposition
         parts = (tokens.input, tokens.uncached, tokens.cache_read, tokens.cache_creation, tokens.output)
         auxiliary = (tokens.auxiliary_input, tokens.auxiliary_output)
-        saved = (None, None) if split is None else (round(split.saved), round(split.residual))
-        return (
-            *(one.title, *map(round, parts), *map(round, auxiliary), round(tokens.total)),
-            *(round(one.direct), *saved),
+        shown: tuple[Cell, ...] = (
+            one.title,
+            *map(round, parts),
+            *map(round, auxiliary),
+            round(tokens.total),
+            one.compared,
         )
+        if split is None:
+            return (*shown, None, None, None)
+        saved, direct = round(split.saved), round(split.direct)
+        return (*shown, saved, direct, saved - direct)  # so that the rounded numbers add up too
 
     return Analysis(
         "task_tokens",
@@ -196,10 +227,11 @@ def _components(found: Sequence[MethodResult]) -> Analysis:
         "Means over tasks. Uncached, cache-read and cache-creation tokens are the parts of the input and are not added "
         "to it again. Saved is the baseline's total less the method's; direct removal is what was taken out of "
         "requests; the residual is the rest of the identity, saved = direct + residual: other paths, calls made "
-        "again, auxiliary models. It is no cause of anything.",
+        "again, auxiliary models. It is no cause of anything. These three are means over the compared tasks: all but "
+        "those in which the endpoint refused the baseline's first request.",
         (
             *("method", "input", "uncached", "cache read", "cache creation", "output", "auxiliary input"),
-            *("auxiliary output", "total", "direct removal", "saved", "residual"),
+            *("auxiliary output", "total", "compared", "saved", "direct removal", "residual"),
         ),
         tuple(cells(one) for one in found),
         b"",
@@ -223,6 +255,14 @@ def _by_domain(domains: Mapping[str, Sequence[MethodResult]]) -> Analysis:
         tuple(rows),
         b"",
     )
+
+
+def _paper_cells(reference: Reference) -> tuple[Cell, ...]:
+    return reference.reward, reference.tokens_millions, _signed(reference.change)
+
+
+def _signed(change: float | None) -> str | None:
+    return None if change is None else f"{change:+.2f}"
 
 
 def _percent(one: MethodResult, weighting: Weighting) -> str:

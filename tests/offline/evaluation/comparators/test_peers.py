@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from litellm.utils import trim_messages as litellm_trim_messages
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.offline.evaluation.checked import Checked, checked_rewrite
+from drsr.offline.evaluation.comparators import registry
 from drsr.offline.evaluation.comparators.contract import Comparator, Keep
 from drsr.offline.evaluation.comparators.langchain_clear_tool_uses import LangChainClearToolUses
 from drsr.offline.evaluation.comparators.langchain_trim_messages import LangChainTrimMessages
 from drsr.offline.evaluation.comparators.litellm_trim_messages import LiteLlmTrimMessages
 from drsr.offline.evaluation.comparators.openai_agents_trimmer import OpenAiAgentsTrimmer
 from drsr.offline.evaluation.comparators.peer_messages import Left, carry_back, tell
+from drsr.offline.evaluation.comparators.registry import NotAvailable, usable, why_not_openhands
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.parts import Result
@@ -170,3 +173,63 @@ def test_several_results_in_one_message_are_told_apart() -> None:
         {"type": "tool_result", "tool_use_id": "b", "content": "two"},
         {"type": "text", "text": "shorter"},
     ]
+
+
+class BrokenPeer(OpenAiAgentsTrimmer):
+    """A double: a package of that name is there, and is not the one that is meant."""
+
+    def load(self) -> Any:
+        raise ImportError("cannot import name 'ToolOutputTrimmer'")
+
+
+def test_a_package_that_cannot_be_imported_is_left_out_with_the_reason() -> None:
+    peer = OpenAiAgentsTrimmer()
+    assert usable(peer) is peer
+    broken = usable(BrokenPeer())
+    assert isinstance(broken, NotAvailable)
+    assert broken.reason.startswith(f"what is needed of openai-agents {version('openai-agents')} cannot be imported: ")
+    assert broken.reason.endswith("ImportError: cannot import name 'ToolOutputTrimmer'")
+
+
+def test_a_package_that_is_not_there_is_left_out() -> None:
+    class MissingPeer(OpenAiAgentsTrimmer):
+        """A double of a peer that nobody installed."""
+
+        package = "no-such-package"
+
+    left_out = usable(MissingPeer())
+    assert isinstance(left_out, NotAvailable)
+    assert left_out.reason == "the package no-such-package is not installed"
+
+
+def test_nothing_is_imported_for_rows_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "usable", lambda peer: pytest.fail(f"{peer.name} was imported"))
+    assert "baseline" in registry.comparators(TOKENIZER, wanted=["baseline"]).available
+
+
+@pytest.mark.parametrize(
+    "comparator",
+    [
+        LangChainClearToolUses(COUNTS),
+        LangChainTrimMessages(COUNTS),
+        LiteLlmTrimMessages(COUNTS),
+        OpenAiAgentsTrimmer(),
+    ],
+    ids=lambda one: str(one.name),
+)
+def test_whatever_a_package_raises_is_counted(comparator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*arguments: Any, **options: Any) -> Any:
+        raise ZeroDivisionError("with words of the request")
+
+    loaded = comparator.load()
+    doubles = (raising, *loaded[1:]) if isinstance(loaded, tuple) else raising
+    monkeypatch.setattr(type(comparator), "load", lambda self: doubles)
+    request = long_run("openai", TURNS)
+    found = look(comparator, request)
+    assert found.reason == f"{comparator.package} raised ZeroDivisionError"
+    assert found.request is request
+
+
+def test_why_there_is_no_row_of_openhands() -> None:
+    assert why_not_openhands((3, 11)) == "its package needs Python 3.12 or newer, and this is 3.11"
+    assert why_not_openhands((3, 12)) == "the package openhands-sdk is not installed"

@@ -8,11 +8,14 @@ from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.offline.evaluation.comparators.acm import Acm
 from drsr.offline.evaluation.comparators.acon_core import HISTORY_TOKENS, AconCore
 from drsr.offline.evaluation.comparators.comem import CoMem
+from drsr.offline.evaluation.comparators.contract import Comparator
 from drsr.offline.evaluation.comparators.periodic_summary import PeriodicSummary
 from drsr.offline.evaluation.comparators.sam import Sam
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
+from drsr.offline.evaluation.comparators.transcript import conversation
 from drsr.parts import Result, Text
-from drsr.request import Protocol, Request
+from drsr.request import Protocol, Request, read_request
+from tests.conversations import Conversation, Exchange, Turn
 from tests.offline.evaluation.long_run import TASK, long_run
 from tests.offline.evaluation.recording_summariser import RecordingSummariser
 from tests.strategies import PROTOCOLS
@@ -81,7 +84,7 @@ def test_acon_keeps_the_last_action_and_rewrites_long_observations_once() -> Non
     request, method, summariser = long_run("openai", 20), AconCore(COUNTS), RecordingSummariser()
     wire = request.to_wire()
     wire["messages"][3]["content"] = "a very long log line 17 here\n" * 400
-    long = read(wire)
+    long = read_request(wire)
     state = method.begin()
     found = method.rewrite(ending_at(long, 2), state, summariser)
     results = [p.text for m in found.request.messages for p in m.parts if isinstance(p, Result)]
@@ -95,12 +98,6 @@ def test_acon_keeps_the_last_action_and_rewrites_long_observations_once() -> Non
     assert sum(COUNTS.messages(long)[4:-2]) > HISTORY_TOKENS
     assert found.request.messages[2:] == long.messages[-2:]
     assert "## History so far\n\nin short" in task_message(found.request)
-
-
-def read(wire: object) -> Request:
-    from drsr.request import read_request
-
-    return read_request(wire)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -137,3 +134,32 @@ def test_acm_archives_all_since_the_previous_summary() -> None:
     assert all(archived.count(f"order_{number}_d") == 1 for number in range(8))
     assert task_message(found.request).count("Summary ") == len(state.entries)
     assert [ask.purpose for ask in summariser.asked].count("summary") == len(state.entries)
+
+
+@pytest.mark.parametrize("method", [Sam(COUNTS), Acm(COUNTS)], ids=["sam", "acm"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("where", ["nowhere", "step", "system"])
+def test_what_stands_in_the_visible_context_is_not_read_again(
+    method: Comparator, protocol: Protocol, where: str
+) -> None:
+    """The newest turn names an order of the first page. It is read again only where nothing visible names it too: no
+    Step behind the pages, and no system prompt."""
+    body = {"openai": Conversation.to_openai, "anthropic": Conversation.to_anthropic}[protocol]
+    turns = [
+        Turn("", "", (Exchange(f"c{number}", "look", {"order": f"order_{number}"}, f"paid_{number} " * 90),), "")
+        for number in range(12)
+    ]
+    system = "You work for a shop." + (" The first is order_0." if where == "system" else "")
+    summariser, state = RecordingSummariser(), method.begin()
+    past = Conversation(system, "Do it.", tuple(turns))
+    method.rewrite(read_request(body(past), protocol=protocol), state, summariser)
+    asked = len(summariser.asked)
+    assert asked > 0  # the past was put away
+    said = "I come back to order_0." if where == "step" else "I go on."
+    shown = Turn("", said, (Exchange("d", "look", {}, "ok"),), "")
+    names = Turn("", "", (Exchange("e", "look", {"order": "order_0"}, "ok"),), "")
+    whole = Conversation(system, "Do it.", (*turns, shown, names))
+    found = method.rewrite(read_request(body(whole), protocol=protocol), state, summariser)
+    recalls = [ask for ask in summariser.asked[asked:] if ask.purpose == "recall"]
+    assert len(recalls) == (where == "nowhere")
+    assert "order_0" in conversation(found.request)

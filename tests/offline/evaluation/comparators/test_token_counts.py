@@ -9,9 +9,11 @@ import pytest
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.contracts import TokenIds
 from drsr.offline.evaluation.comparators import token_counts
+from drsr.offline.evaluation.comparators.registry import comparators
 from drsr.offline.evaluation.comparators.token_counts import SOURCE_WINDOW, TokenCounts
 from drsr.rendering import render
 from tests.offline.evaluation.long_run import long_run
+from tests.offline.evaluation.recording_summariser import RecordingSummariser
 
 
 class CountingTokenizer(ScriptedTokenizer):
@@ -52,3 +54,20 @@ def test_a_text_is_encoded_once_and_forgotten_in_the_end(monkeypatch: pytest.Mon
     before = tokenizer.encoded
     counts.text("some words here")
     assert tokenizer.encoded == before + 1
+
+
+def test_every_method_counts_on_its_own_and_every_run_anew() -> None:
+    """How long a method takes must not depend on who was asked before: all encode as much as they would alone."""
+    request = long_run("openai", 12)
+    encoded: dict[str, set[int]] = {}
+    for names in (["pace", "sam"], ["sam", "pace"], ["sam"]):
+        tokenizer = CountingTokenizer()
+        registry = comparators(tokenizer, window=2_000, wanted=names)
+        for _ in range(2):
+            registry.forget()
+            for name in names:
+                method, before = registry.available[name], tokenizer.encoded
+                method.rewrite(request, method.begin(), RecordingSummariser())
+                encoded.setdefault(name, set()).add(tokenizer.encoded - before)
+    assert {name: len(found) for name, found in encoded.items()} == {"pace": 1, "sam": 1}
+    assert min(min(found) for found in encoded.values()) > 0

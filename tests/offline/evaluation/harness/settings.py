@@ -35,6 +35,7 @@ class OnlyTheTask:
     title = "Only the task"
     assumptions: tuple[str, ...] = ()
     trained: Trained = "no"
+    asks = False
     keeps: frozenset[Keep] = frozenset()
 
     def __init__(self, kept: int, name: str = "only_the_task") -> None:

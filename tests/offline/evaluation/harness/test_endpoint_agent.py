@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from drsr.errors import AgentFailed
+from drsr.offline.evaluation.chat_endpoint import ATTEMPTS
 from drsr.offline.evaluation.harness.agent import Answer, Refused
-from drsr.offline.evaluation.harness.endpoint_agent import ATTEMPTS, EndpointAgent
+from drsr.offline.evaluation.harness.endpoint_agent import EndpointAgent
 from drsr.offline.evaluation.token_accounting import Usage
 from drsr.request import read_request
 from tests.offline.evaluation.harness.loopback_endpoint import Asked, Reply, completion, loopback_endpoint

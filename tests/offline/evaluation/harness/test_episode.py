@@ -174,3 +174,6 @@ def test_calls_are_the_same_by_tool_and_arguments() -> None:
     other["tool_calls"][0]["function"] = {"name": "list", "arguments": '{"path": "a"}'}
     assert repeated_calls([reads(0), other, {"role": "user", "content": "x"}]) == 0
     assert repeated_calls([reads(0), reads(1), reads(2), other]) == 2
+    same = ['{"path": "x", "line": 1}', '{ "line":1,"path":"x" }', "no json", "no json", "no  json"]
+    calls = [{"function": {"name": "read", "arguments": arguments}} for arguments in same]
+    assert repeated_calls([{"role": "assistant", "tool_calls": [call]} for call in calls]) == 2

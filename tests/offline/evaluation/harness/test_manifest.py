@@ -31,7 +31,10 @@ def written(folder: Path, name: str, text: str) -> str:
 def test_a_file_and_back(tmp_path: Path) -> None:
     manifest = find_manifest(written(tmp_path, "mine.json", json.dumps(GOOD)))
     assert (manifest.name, manifest.suite, manifest.weighting) == ("mine", "sandbox", "tasks")
-    assert manifest.domain_of() == {"code/crash/640-000": "code", "web/order/640-000": "web"}
+    assert {task.id: task.domain for task in manifest.tasks} == {
+        "code/crash/640-000": "code",
+        "web/order/640-000": "web",
+    }
     assert manifest.to_json() == GOOD
     assert make_manifest(manifest.to_json(), KNOWN, where="again").identity == manifest.identity
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
-from drsr.errors import AgentFailed, ArtifactCorrupt, InputError
+from drsr.errors import AgentFailed, InputError
 from drsr.offline.evaluation.comparators.baseline import Baseline
 from drsr.offline.evaluation.comparators.contract import Comparator
 from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
@@ -16,9 +17,11 @@ from drsr.offline.evaluation.comparators.lre import Lre, LreModel
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 from drsr.offline.evaluation.harness import runs
 from drsr.offline.evaluation.harness.bundled_manifests import bundled_manifest
-from drsr.offline.evaluation.harness.episode import Episode, run_episode
+from drsr.offline.evaluation.harness.episode import Episode, Setting, run_episode
+from drsr.offline.evaluation.harness.manifest import ManifestTask
 from drsr.offline.evaluation.harness.results_file import ResultsFile, latest_fits, read_results
-from drsr.offline.evaluation.harness.runs import about_run, run_tasks, version_of
+from drsr.offline.evaluation.harness.runs import about_run, run_tasks
+from drsr.offline.evaluation.method_version import version_of
 from drsr.scripted_policy import scripted_policy
 from tests.offline.evaluation.harness.settings import BALANCE, ORDER, OnlyTheTask, quick_setting
 
@@ -35,7 +38,14 @@ def silent(done: int, total: int | None, note: str = "") -> None:
 
 
 def run(path: Path) -> list[Episode]:
-    return run_tasks([BALANCE, ORDER], METHODS, quick_setting(), ResultsFile(path, ABOUT), silent)
+    return run_some(path, [BALANCE, ORDER], METHODS, quick_setting())
+
+
+def run_some(
+    path: Path, tasks: Sequence[ManifestTask], methods: Mapping[str, Comparator], setting: Setting
+) -> list[Episode]:
+    with ResultsFile(path, ABOUT) as file:
+        return run_tasks(tasks, methods, setting, file, silent)
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +108,15 @@ def test_an_agent_that_fails_stops_the_run_and_loses_nothing(
 def test_another_seed_and_another_fit_are_other_rows(finished: tuple[bytes, list[Episode]], tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(finished[0])
-    again = run_tasks(
-        [BALANCE], {"baseline": Baseline()}, quick_setting()._replace(seed=1), ResultsFile(path, ABOUT), silent
-    )
+    again = run_some(path, [BALANCE], {"baseline": Baseline()}, quick_setting()._replace(seed=1))
     assert [episode.seed for episode in again] == [1]
     methods = {"drsr": DrsrPolicy(scripted_policy())}
-    first = run_tasks([BALANCE], methods, quick_setting(), ResultsFile(path, ABOUT), silent)
+    first = run_some(path, [BALANCE], methods, quick_setting())
     other = {"drsr": DrsrPolicy(scripted_policy(seed=5, risk_threshold=None))}
-    second = run_tasks([BALANCE], other, quick_setting(), ResultsFile(path, ABOUT), silent)
+    second = run_some(path, [BALANCE], other, quick_setting())
     assert first[0].version != second[0].version
     assert first[0].tokens.direct_removal > second[0].tokens.direct_removal == 0
-    every = ResultsFile(path, ABOUT).episodes
+    every = read_results(path).episodes
     assert len(every) == 6 + 1 + 2
     assert latest_fits(every) == [*every[:7], second[0]]
 
@@ -120,22 +128,10 @@ def test_versions_go_by_what_was_fitted() -> None:
     assert len(version_of(Lre(model, counts))) == 64
 
 
-def test_what_depends_on_something_else_is_refused(finished: tuple[bytes, list[Episode]], tmp_path: Path) -> None:
+def test_a_file_of_another_agent_is_refused(finished: tuple[bytes, list[Episode]], tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(finished[0])
     with pytest.raises(InputError, match="was made with agent 'scripted', this run has 'large'"):
         ResultsFile(path, {**ABOUT, "agent": "large"})
-    assert path.read_bytes() == finished[0]
-    about, episodes = read_results(path)
+    about, episodes, _ = read_results(path)
     assert (about["weighting"], episodes) == ("tasks", finished[1])
-
-
-@pytest.mark.parametrize("text", ["[]\n", "{}\n", "notes of mine", '{"format": "drsr replay/1"}\n'])
-def test_what_is_no_results_file_is_left_alone(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "results.jsonl"
-    path.write_text(text)
-    with pytest.raises(ArtifactCorrupt, match="holds no results of tasks"):
-        ResultsFile(path, ABOUT)
-    assert path.read_text() == text
-    with pytest.raises(InputError, match="no results here"):
-        read_results(tmp_path / "nothing")

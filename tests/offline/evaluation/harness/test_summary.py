@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from drsr.offline.evaluation.harness.episode import OUT_OF_STEPS, Episode, Sent
 from drsr.offline.evaluation.harness.summary import MethodResult, by_domain, summarise
-from drsr.offline.evaluation.token_accounting import change_percent, equal_domain_mean, mean_total, task_weighted_mean
+from drsr.offline.evaluation.token_accounting import change_percent
 from drsr.offline.metrics import Bootstrap
 from tests.offline.evaluation.harness.settings import episode
+from tests.offline.evaluation.slow_means import equal_domain_mean, mean_total, task_weighted_mean
 
 QUICK = Bootstrap(replicates=50)
 
@@ -72,7 +73,9 @@ def test_by_domain() -> None:
 
 def test_only_shared_tasks_are_compared() -> None:
     """A run that is not finished must not compare easy tasks with hard ones."""
-    part = found([one for one in EPISODES if (one.method, one.task) != ("short", "c")])["short"]
+    both = found([one for one in EPISODES if (one.method, one.task) != ("short", "c")])
+    base, part = both["baseline"], both["short"]
+    assert (base.tasks, base.total["tasks"].value) == (part.tasks, part.total["tasks"].value) == (2, 150)
     assert part.change is not None
     assert part.decomposition is not None
     assert part.change["tasks"].value == 0  # 150 of 150 on a and b
@@ -87,7 +90,7 @@ def test_what_the_endpoint_refused_from_the_start_is_compared_with_nothing() -> 
     ]
     short, before = found([*EPISODES, *refused])["short"], found(EPISODES)["short"]
     assert (short.change or {})["tasks"].value == (before.change or {})["tasks"].value
-    assert (short.tasks, short.failed) == (4, 2)
+    assert (short.tasks, short.compared, short.failed) == (4, 3, 2)
     assert found(refused)["short"].change is None
 
 

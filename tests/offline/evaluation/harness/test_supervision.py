@@ -22,7 +22,10 @@ def of(*tasks: str) -> Manifest:
 
 
 def test_our_own_tasks_were_never_learned_from() -> None:
-    refuse_supervised(bundled_manifest("sandbox"), sample_supervision())
+    manifest = bundled_manifest("sandbox")
+    assert manifest.tasks
+    assert {task.id for task in manifest.tasks}.isdisjoint(sample_supervision())
+    refuse_supervised(manifest, sample_supervision())
 
 
 def test_tasks_of_the_sample_corpus_are_refused_but_for_its_test_split() -> None:

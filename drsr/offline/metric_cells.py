@@ -9,10 +9,10 @@ from drsr.offline.metrics import Metric
 
 
 def cell(metric: Metric, *, signed: bool = False) -> str:
-    """`0.812 [0.774, 0.851]`, or a dash where there is nothing to count."""
+    """`0.812 [0.774, 0.851]`, or a dash where there is nothing to count; numbers of 100 and more have one decimal."""
     if math.isnan(metric.value):
         return "-"
-    form = "+.3f" if signed else ".3f"
+    form = ("+" if signed else "") + (",.1f" if abs(metric.value) >= 100 else ".3f")
     interval = "" if math.isnan(metric.low) else f" [{metric.low:{form}}, {metric.high:{form}}]"
     return f"{metric.value:{form}}{interval}"
 

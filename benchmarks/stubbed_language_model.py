@@ -1,0 +1,122 @@
+"""A stub in the place of the language model: harms and features are drawn, and the time that takes is not counted."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.candidates import DecisionState
+from drsr.contracts import TokenIds
+from drsr.deletion_sets import deletion_sets
+from drsr.features.geometry import geometry_of
+from drsr.features.spans import prefix_hash
+from drsr.features.vectors import CandidateFeatures, layout_of
+from drsr.offline import featurize, label
+from drsr.offline.feature_records import FeaturizedState, featurized
+from drsr.offline.frozen_rows import StateRow
+from drsr.offline.harm import MeasuredHarm, MeasuredStates, StateHarms
+from drsr.offline.target_nll import Method, TargetNll
+
+KNOWN_STATES = 16
+"""That the tiny model really reads."""
+FloatMatrix = NDArray[np.float32]
+
+
+class Clock:
+    """CPU seconds of this process, but for those of the language model's stub."""
+
+    def __init__(self) -> None:
+        self._not_counted = 0.0
+
+    def read(self) -> float:
+        return time.process_time() - self._not_counted
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """A block that is not counted."""
+        started = time.process_time()
+        try:
+            yield
+        finally:
+            self._not_counted += time.process_time() - started
+
+
+CLOCK = Clock()
+
+
+@contextmanager
+def stubbed_language_model() -> Iterator[None]:
+    """Within the block, labels and features are drawn, and collected in one walk as in a real night."""
+    drawn = StubOfFeaturizeStates()
+    with (
+        patch.object(label, "measure_states", stub_of_measure_states),
+        patch.object(label, "CollectingWatch", drawn.watch),
+        patch.object(featurize, "featurize_states", drawn),
+    ):
+        yield
+
+
+def stub_of_measure_states(
+    scorer: TargetNll, states: Sequence[tuple[DecisionState, TokenIds]], watches: Mapping[int, Any]
+) -> MeasuredStates:
+    results = []
+    for state, target in states:
+        sets = deletion_sets(state, len(state.candidates))
+        with CLOCK.stopped():
+            draw = random.Random(len(state.rendering))
+            harms = [MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05), len(target)) for found in sets]
+        results.append(StateHarms(2.0, tuple(harms), {}))
+    return MeasuredStates(tuple(results), Method.DIRECT, 0, 0)
+
+
+class StubOfFeaturizeStates:
+    """The first few states are read by the tiny model; all others get what one of them got, and some noise, so that
+    features have real scales."""
+
+    def __init__(self) -> None:
+        self.real = featurize.featurize_states
+        self.known: list[FloatMatrix] = []
+
+    def watch(self, backbone: Any, row: StateRow) -> StubOfCollectingWatch:
+        return StubOfCollectingWatch(self, backbone, row)
+
+    def __call__(self, backbone: Any, rows: Sequence[StateRow]) -> list[FeaturizedState]:
+        if len(self.known) < KNOWN_STATES:
+            with CLOCK.stopped():
+                found = self.real(backbone, rows)
+            self.known += [state.result.matrix for state in found if isinstance(state.result, CandidateFeatures)]
+            return found
+        layout = layout_of(geometry_of(backbone))
+        results = []
+        for row in rows:
+            state = row.frozen.state
+            with CLOCK.stopped():
+                matrix = self._drawn(row.id, len(state.candidates))
+            features = CandidateFeatures(matrix, layout.hash, prefix_hash(state))
+            sets = deletion_sets(state, len(state.candidates))
+            results.append(featurized(row.id, row.state_key, state, sets, features))
+        return results
+
+    def _drawn(self, seed: int, candidates: int) -> FloatMatrix:
+        draw = np.random.default_rng(seed)
+        like = self.known[seed % len(self.known)]
+        like = like[draw.integers(0, len(like), size=candidates)]
+        return (like * draw.normal(1.0, 0.2, size=like.shape)).astype(np.float32)
+
+
+class StubOfCollectingWatch:
+    """Has seen the whole walk."""
+
+    def __init__(self, features: StubOfFeaturizeStates, backbone: Any, row: StateRow) -> None:
+        self.features, self.backbone, self.row = features, backbone, row
+
+    def collected(self) -> FeaturizedState:
+        (found,) = self.features(self.backbone, [self.row])
+        return found

@@ -1,0 +1,112 @@
+"""The weights do on validation what the training run says they did: each member, and all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import orjson
+
+from drsr.errors import ArtifactCorrupt
+from drsr.offline.ablations import column_group, find_ablation, prepare_frame
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
+from drsr.offline.catalog.trained import TrainingRecord
+from drsr.offline.examples import TrainingFrame
+from drsr.offline.metrics import Bootstrap, brier, evaluate
+from drsr.offline.params import train_params
+from drsr.offline.scored_sets import score_frame
+from drsr.scorer.ensemble import Ensemble
+
+AGREEMENT = 1e-5
+"""In the Brier score, to which every score of every set adds its part. On one machine the ensemble's is the same to
+the bit; a member's was measured in batches, which rounds otherwise."""
+RANKED = 1e-3
+"""In numbers that count how sets are ordered: another processor may break a tie the other way."""
+_BRIER = "Brier score"
+
+
+def check_judged_scorer(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    traced = subject.traced
+    run, scorer = traced.run, subject.shipped_scorer
+    groups = tuple(map(column_group, traced.view.columns))
+    frame = prepare_frame(traced.frames["validation"], find_ablation(run.ablation), groups)
+    problems = [*_ensemble(scorer, frame, run), *_members(scorer, frame, run), *_history(subject, run)]
+    if problems:
+        hint = (
+            "these weights are not those that were trained, or the record of training was changed: drsr audit --retrain"
+        )
+        return failed(CHECK, first_of(problems), hint, problems)
+    said = next(found for found in run.metrics["ensemble"] if found["name"] == _BRIER)
+    detail = (
+        f"{len(run.seeds)} members and the ensemble score {len(frame):,} validation sets as training wrote down: "
+        f"Brier score {said['value']:.6g}, the same to {AGREEMENT:.0e}"
+    )
+    return passed(CHECK, detail)
+
+
+def _ensemble(scorer: Ensemble, frame: TrainingFrame, run: TrainingRecord) -> Iterator[str]:
+    """What the whole ensemble does otherwise than recorded."""
+    scored = score_frame(scorer, frame)
+    gap = train_params(run.params).meaningful_gap
+    found = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, gap, Bootstrap())
+    recorded = {(metric["name"], metric["grouping"]): metric for metric in run.metrics.get("ensemble", ())}
+    for metric in found:
+        here, there = metric.to_json(), recorded.pop((metric.name, metric.grouping), None)
+        what = f"{metric.name} of the ensemble ({metric.grouping})"
+        if there is None:
+            yield f"{what} was not recorded"
+            continue
+        if here["support"] != there["support"]:
+            yield f"{what} rests on {here['support']:,}, recorded are {there['support']:,}"
+        allowed = AGREEMENT if metric.name == _BRIER else RANKED
+        if not _near(here["value"], there["value"], allowed):
+            yield f"{what} is {here['value']}, recorded is {there['value']}"
+    for name, grouping in recorded:
+        yield f"{name} of the ensemble ({grouping}) is recorded, and nobody measures that"
+
+
+def _members(scorer: Ensemble, frame: TrainingFrame, run: TrainingRecord) -> Iterator[str]:
+    """Members that do otherwise than the checkpoint which was chosen for each."""
+    recorded = {member["seed"]: member for member in run.metrics.get("members", ())}
+    if list(scorer.seeds) != list(run.seeds) or sorted(recorded) != sorted(run.seeds):
+        yield f"the weights are of seeds {list(scorer.seeds)}, recorded are {list(run.seeds)}"
+        return
+    for number, seed in enumerate(scorer.seeds):
+        alone = {name: values[number : number + 1] for name, values in scorer.parameters.items()}
+        scored = score_frame(replace(scorer, seeds=(seed,), parameters=alone), frame)
+        found, said = brier(scored.unsafe_mean, frame.unsafe), -recorded[seed]["negative_brier"]
+        if not _near(found, said, AGREEMENT):
+            yield f"the Brier score of member {seed} is {found}, recorded is {said}"
+
+
+def _history(subject: AuditSubject, run: TrainingRecord) -> Iterator[str]:
+    """Members whose recorded evaluation is not the best of the evaluations that were kept."""
+    try:
+        history = orjson.loads(subject.artifacts.get(run.history))
+        best = {row["seed"]: row for row in history if row["is_best"]}
+    except (orjson.JSONDecodeError, TypeError, KeyError):
+        raise ArtifactCorrupt(f"artifact {run.history} is no list of evaluations", where="training run") from None
+    epochs = dict(zip(run.seeds, run.chosen_epochs, strict=False))
+    for member in run.metrics.get("members", ()):
+        seed = member["seed"]
+        if best.get(seed) != member or epochs.get(seed) != member["epoch"]:
+            yield f"the best of the kept evaluations of member {seed} is not the one that was recorded as chosen"
+
+
+def _near(found: float | None, said: float | None, allowed: float) -> bool:
+    if found is None or said is None:
+        return found is said
+    return abs(found - said) <= allowed  # NaN is near to nothing
+
+
+CHECK = Check(
+    "scorer judged again",
+    Severity.CRITICAL,
+    "Do the weights that decide do what the training run says they did?",
+    "The shipped ensemble, and each of its members alone, score the policy's validation states. Pair accuracies, rank "
+    f"correlation and AUROC must be the recorded ones to {RANKED:g}, Brier scores to {AGREEMENT:.0e}, and each "
+    "member's the best of the evaluations that training kept. Weights fitted on something else do something else; "
+    "that these came out of training, and not only do the same, is shown by drsr audit --retrain.",
+    check_judged_scorer,
+)

@@ -1,0 +1,71 @@
+"""The weights follow from the frames: trained again, they are the shipped ones.
+
+Training draws no random number after the initial weights, and adds up in one order: the same frames give the same bits
+on the same kind of processor. Another kind adds up in another order inside a product of matrices, and hundreds of
+epochs carry that on; then not bits but scores are compared.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from drsr.offline.ablations import column_group, find_ablation, prepare_frame
+from drsr.offline.audit.subject import AuditSubject
+from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
+from drsr.offline.params import train_params
+from drsr.offline.scored_sets import score_frame
+from drsr.offline.training import TRAINING_VERSION, train_scorer
+from drsr.scorer.weights import scorer_bytes
+
+SCORES = 1e-3
+"""How far the unsafe scores of two processors' trainings may be apart, and their harms in nats per token."""
+
+
+def check_retrained_scorer(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    traced = subject.traced
+    run, shipped = traced.run, subject.shipped_scorer
+    if run.version != TRAINING_VERSION:
+        detail = f"it was trained by {run.version}, this code is {TRAINING_VERSION}"
+        return failed(CHECK, detail, "audit with the version of drsr that the policy names")
+    params, ablation = train_params(run.params), find_ablation(run.ablation)
+    groups = tuple(map(column_group, traced.view.columns))
+    trained = train_scorer(
+        traced.frames["train"],
+        traced.frames["validation"],
+        params,
+        ablation=ablation,
+        column_groups=groups,
+        progress=lambda evaluations: told(evaluations[0].epoch, params.max_epochs),
+        workers=1,
+    ).ensemble
+    sets = sum(len(frame) for frame in traced.frames.values())
+    said = f"{len(params.seeds)} members trained again on {len(traced.frames['train']):,} sets"
+    if scorer_bytes(trained) == scorer_bytes(shipped):
+        return passed(CHECK, f"{said}: every weight is the shipped one, to the bit", same_bits=True, largest=0.0)
+    frames = [prepare_frame(frame, ablation, groups) for frame in traced.frames.values()]
+    pairs = [(score_frame(trained, frame), score_frame(shipped, frame)) for frame in frames]
+    largest = max(
+        float(np.abs(getattr(here, name) - getattr(there, name)).max(initial=0.0))
+        for here, there in pairs
+        for name in ("predicted_harm", "unsafe_mean", "unsafe_std")
+    )
+    if not largest <= SCORES:
+        detail = f"{said}: the shipped weights are others, and their scores differ by up to {largest:.2g}"
+        hint = "do not use the policy: its weights do not come from these frames; find out what they were fitted on"
+        return failed(CHECK, detail, hint, same_bits=False, largest=largest)
+    detail = (
+        f"{said}: the bits are others, as on another kind of processor; the scores of {sets:,} sets agree to "
+        f"{largest:.1g} (allowed {SCORES:g})"
+    )
+    return passed(CHECK, detail, same_bits=False, largest=largest)
+
+
+CHECK = Check(
+    "scorer trained again",
+    Severity.CRITICAL,
+    "Do the weights that decide come from the training split, and from nothing else?",
+    "The ensemble is trained again from the policy's own states, labels and features, by the recorded parameters and "
+    "seeds, on one thread. On the kind of processor that trained it, every weight must come out the same to the bit. "
+    f"On another kind, the scores of all training and validation sets must agree to {SCORES:g}.",
+    check_retrained_scorer,
+)

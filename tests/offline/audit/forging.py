@@ -1,0 +1,33 @@
+"""Build the wheel of a release anew with other contents, every hash inside it in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from drsr.golden import read_golden
+from drsr.offline.policy_package import build_package
+from drsr.policy_description import CARD_FILE, LINEAGE_FILE
+from drsr.policy_location import read_found
+from drsr.scorer.ensemble import Ensemble
+from tests.offline.audit.published import (
+    PublishedPipeline,
+)
+
+
+def load_shipped(release: PublishedPipeline) -> Ensemble:
+    return read_found(str(release.wheel)).scorer
+
+
+def forge(
+    release: PublishedPipeline, *, scorer: Ensemble | None = None, lineage: bytes | None = None, **numbers: float
+) -> None:
+    """Build the wheel anew with other contents, every hash inside it in order."""
+    files = read_found(str(release.wheel))
+    package = build_package(
+        replace(files.numbers, **numbers),  # type: ignore[arg-type]
+        scorer or files.scorer,
+        read_golden(files, str(release.wheel)),
+        lineage or files.others[LINEAGE_FILE],
+        files.others[CARD_FILE].decode(),
+    )
+    release.wheel.write_bytes(package.data)

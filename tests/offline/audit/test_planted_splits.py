@@ -1,0 +1,147 @@
+"""Runs and labels on the wrong side of a split, planted in a published policy: each is caught by name."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from drsr.offline.audit import splits
+from drsr.offline.ingest import ingest
+from drsr.offline.splits import assign_split, group_key
+from drsr.offline.trajectories import Trajectory
+from tests.offline.audit.published import (
+    PublishedPipeline,
+    ask,
+    audited,
+    by_hand,
+    failures,
+    go_on,
+    trained_again,
+)
+from tests.offline.chat_files import task_in_split, write_json
+from tests.offline.small_pipeline import Pipeline
+
+
+def test_a_trajectory_in_two_splits(release: PublishedPipeline, tmp_path: Path) -> None:
+    """A run of the training split, ingested once more under another name and a task of the test split."""
+    pipeline = release.pipeline
+    blob, name = ask(pipeline, "SELECT blob, external_id FROM trajectory WHERE split = 'train' ORDER BY id")[0]
+    run = Trajectory.from_json(pipeline.artifacts.get(blob))
+    again = {**run.request, "id": "somebody-else", "task": _other_task("test")}
+    write_json(tmp_path / "more" / "copy.json", again)
+    ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
+    caught = failures(audited(release))
+    assert list(caught) == ["splits hold"]
+    assert f"in train as runs/{name}" in caught["splits hold"]
+    assert "in test as more/copy.json#somebody-else" in caught["splits hold"]
+
+
+def test_a_run_whose_task_is_another_in_its_newer_version(release: PublishedPipeline) -> None:
+    """It stays where it was, which is no fault; that another run of its new task is in the test split, is one."""
+    pipeline = release.pipeline
+    first, second = sorted((pipeline.folder / "runs").glob("train-*.json"))[:2]
+    ((task,),) = ask(pipeline, "SELECT task FROM trajectory WHERE split = 'test'")
+    go_on(pipeline, first, task=_other_task("test"))
+    assert ask(pipeline, "SELECT count(*) FROM trajectory WHERE superseded_by IS NOT NULL") == [(1,)]
+    assert failures(audited(release, [splits.CHECK])) == {}
+    go_on(pipeline, second, task=task)
+    caught = failures(audited(release, [splits.CHECK]))
+    assert f"in train as runs/{second.name}" in caught["splits hold"]
+    assert caught["splits hold"].startswith("the same task is in ")
+
+
+def test_a_test_run_that_was_filed_by_its_newer_version(release: PublishedPipeline) -> None:
+    """Its newer version names a task of the training split, and both rows were made to say so by hand."""
+    pipeline = release.pipeline
+    (file,) = (pipeline.folder / "runs").glob("test-*.json")
+    ((name, group),) = ask(pipeline, "SELECT external_id, group_key FROM trajectory WHERE split = 'test'")
+    task = _other_task("train")
+    go_on(pipeline, file, task=task)
+    assert failures(audited(release, [splits.CHECK])) == {}
+    by_hand(pipeline, "INSERT INTO split_group (group_key, split) VALUES (?, 'train')", f"task:{task}")
+    by_hand(pipeline, "UPDATE trajectory SET group_key = ?, split = 'train' WHERE split = 'test'", f"task:{task}")
+    caught = failures(audited(release, [splits.CHECK]))["splits hold"].splitlines()
+    assert caught == [
+        f"trajectory runs/{name} is filed as 'task:{task}'; its own bytes say {group!r}",
+        f"trajectory runs/{name} is filed as 'task:{task}'; the bytes of its version 1 say {group!r}",
+    ]
+
+
+def _other_task(split: str) -> str:
+    tasks = (f"copy-{number}" for number in itertools.count())
+    return next(task for task in tasks if assign_split(group_key("", "", task)) == split)
+
+
+def test_a_trajectory_that_was_moved_to_another_split(release: PublishedPipeline) -> None:
+    pipeline = release.pipeline
+    ((name,),) = ask(pipeline, "SELECT external_id FROM trajectory WHERE split = 'test'")
+    _move(pipeline, "test", "train")
+    caught = failures(audited(release))
+    assert f"trajectory runs/{name} is in train; the hash of its group assigns it to test" in caught["splits hold"]
+
+
+def test_a_task_that_was_renamed_for_one_of_its_runs(release: PublishedPipeline) -> None:
+    """The catalog's columns agree with each other; the run's own bytes do not agree with them."""
+    pipeline = release.pipeline
+    ((name, group),) = ask(pipeline, "SELECT external_id, group_key FROM trajectory WHERE split = 'test'")
+    other = f"task:{task_in_split('validation')}-forged"
+    by_hand(pipeline, "INSERT INTO split_group (group_key, split) VALUES (?, 'validation')", other)
+    by_hand(pipeline, "UPDATE trajectory SET group_key = ?, split = 'validation' WHERE split = 'test'", other)
+    caught = failures(audited(release))
+    assert f"trajectory runs/{name} is filed as {other!r}; its own bytes say {group!r}" in caught["splits hold"]
+
+
+def test_a_test_label_in_calibration(release: PublishedPipeline, tmp_path: Path) -> None:
+    """A test run counts as validation while the policy is calibrated, and is put back afterwards."""
+    pipeline = release.pipeline
+    ((group,),) = ask(pipeline, "SELECT group_key FROM trajectory WHERE split = 'test'")
+    states = ask(
+        pipeline,
+        "SELECT s.state_key FROM decision_state s JOIN trajectory t ON t.id = s.trajectory_id WHERE t.split = 'test'",
+    )
+    _move(pipeline, "test", "validation", group)
+    forged = trained_again(pipeline, tmp_path / "forged")
+    _move(pipeline, "validation", "test", group)
+    caught = failures(audited(forged))
+    again = {"scorer judged again", "calibration repeated"}
+    assert caught.keys() == {"splits hold", "hash chain to the trajectories", *again}
+    assert (
+        f"{len(states)} states of the test split are among those that the policy was made from" in caught["splits hold"]
+    )
+    assert "shipped states is 8, searched again it is 6" in caught["calibration repeated"]
+    assert (
+        "of split validation are not those that the scorer was trained on" in caught["hash chain to the trajectories"]
+    )
+
+
+def test_a_test_label_in_calibration_that_stays_there(release: PublishedPipeline, tmp_path: Path) -> None:
+    """Not put back, everything can be computed again and only the run's own bytes say where it belongs."""
+    pipeline = release.pipeline
+    _move(pipeline, "test", "validation")
+    caught = failures(audited(trained_again(pipeline, tmp_path / "forged")))
+    assert list(caught) == ["splits hold"]
+    assert "is in validation; the hash of its group assigns it to test" in caught["splits hold"]
+
+
+def _move(pipeline: Pipeline, here: str, there: str, group: str | None = None) -> None:
+    for table in ("split_group", "trajectory"):
+        which = "group_key = ?" if group else "split = ?"
+        by_hand(pipeline, f"UPDATE {table} SET split = ? WHERE {which}", there, group or here)
+
+
+def test_a_read_of_the_test_split_to_calibrate(release: PublishedPipeline) -> None:
+    by_hand(
+        release.pipeline,
+        "INSERT INTO split_read (view_id, labeler_id, split, purpose, states, labels, excluded, code_version, read_at) "
+        "SELECT view_id, labeler_id, 'test', 'calibrate', 2, 14, 0, code_version, read_at FROM split_read LIMIT 1",
+    )
+    caught = failures(audited(release))
+    assert list(caught) == ["split reads"]
+    assert caught["split reads"].startswith("the test split was read to calibrate on 20")
+
+
+def test_a_calibration_that_nobody_read_labels_for(release: PublishedPipeline) -> None:
+    by_hand(release.pipeline, "DELETE FROM split_read WHERE purpose = 'calibrate'")
+    caught = failures(audited(release))
+    assert list(caught) == ["split reads"]
+    assert "labels of validation to calibrate is recorded before" in caught["split reads"]

@@ -1,0 +1,136 @@
+"""A withdrawn run takes part in nothing, whatever is ingested afterwards, until it is taken back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+import drsr
+from drsr.backbone.scripted import ScriptedTokenizer
+from drsr.cli import main
+from drsr.errors import InputError
+from drsr.offline.artifacts import ArtifactStore
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.frozen import count_current
+from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.catalog.withdrawals import take_back, withdraw, withdrawn_runs
+from drsr.offline.freeze import freeze
+from drsr.offline.ingest import ingest
+from drsr.view import Caps
+from tests.offline.chat_files import chat, write_json
+
+NAME = "runs/a.json#run-1"
+
+
+@pytest.fixture
+def runs(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> Path:
+    for seed, name in enumerate(("a", "b"), start=1):
+        write_json(tmp_path / "runs" / f"{name}.json", chat(seed, steps=6))
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="runs")
+    return tmp_path / "runs"
+
+
+def current(catalog: Catalog) -> int:
+    with catalog.reading() as connection:
+        return count_current(connection)
+
+
+def test_withdrawn_listed_and_taken_back(catalog: Catalog, runs: Path) -> None:
+    with catalog.writing() as connection:
+        found = withdraw(connection, NAME, "  a copy of runs/b  ")
+    assert (found.name, found.reason, found.states) == (NAME, "a copy of runs/b", 0)
+    assert current(catalog) == 1
+    with catalog.reading() as connection:
+        assert withdrawn_runs(connection) == [found]
+    with catalog.writing() as connection:
+        assert take_back(connection, NAME) == found
+        assert withdrawn_runs(connection) == []
+    assert current(catalog) == 2
+
+
+def test_its_states_stay_and_no_new_ones_come(catalog: Catalog, artifacts: ArtifactStore, runs: Path) -> None:
+    freeze(catalog, artifacts, ScriptedTokenizer(), Caps(10_000, 1_000))
+    count = select(func.count()).select_from(DecisionState)
+    with catalog.writing() as connection:
+        before = connection.execute(count).scalar_one()
+        assert withdraw(connection, NAME, "secret").states > 0
+        assert connection.execute(count).scalar_one() == before
+        assert connection.execute(count.join(Trajectory).where(Trajectory.is_current())).scalar_one() < before
+    freeze(catalog, artifacts, ScriptedTokenizer(), Caps(9_000, 1_000))
+    other_rule = count.join(Trajectory).where(Trajectory.is_withdrawn())
+    with catalog.reading() as connection:
+        assert connection.execute(other_rule).scalar_one() == withdrawn_runs(connection)[0].states < before
+
+
+def test_it_stays_withdrawn_whatever_is_ingested(catalog: Catalog, artifacts: ArtifactStore, runs: Path) -> None:
+    with catalog.writing() as connection:
+        withdraw(connection, NAME, "secret")
+    (runs / "a.json").touch()
+    ingest(catalog, artifacts, str(runs), source="runs")
+    assert current(catalog) == 1
+    write_json(runs / "a.json", chat(1, steps=8), long_ago=False)
+    assert ingest(catalog, artifacts, str(runs), source="runs").superseded == 1
+    assert current(catalog) == 1
+    with catalog.writing() as connection:
+        take_back(connection, NAME)
+    assert current(catalog) == 2
+
+
+def test_what_cannot_be_withdrawn_changes_nothing(catalog: Catalog, runs: Path) -> None:
+    with catalog.writing() as connection:
+        for name, reason, says in (
+            ("runs/z.json#1", "why", "no run is called that"),
+            ("a.json#run-1", "why", "no run is called that"),
+            ("", "why", "no run is called that"),
+            (NAME, " ", "not withdrawn without a reason"),
+        ):
+            with pytest.raises(InputError, match=says):
+                withdraw(connection, name, reason)
+        with pytest.raises(InputError, match="is not withdrawn"):
+            take_back(connection, NAME)
+        withdraw(connection, NAME, "the first reason")
+        with pytest.raises(InputError, match="withdrawn already: the first reason"):
+            withdraw(connection, NAME, "another")
+    assert current(catalog) == 1
+
+
+def test_nothing_asks_for_current_rows_past_the_withdrawals() -> None:
+    """Whoever asks for what is current asks `Trajectory.is_current`; the tables and the versions are what it is of."""
+    folder = Path(drsr.__file__).parents[1]
+    allowed = {"drsr/offline/catalog/tables.py", "drsr/offline/catalog/versions.py"}
+    files = [path for part in ("drsr", "expectations", "flows") for path in (folder / part).rglob("*.py")]
+    found = {
+        str(path.relative_to(folder)) for path in files if re.search(r"superseded_by\.is_\(None\)", path.read_text())
+    }
+    assert len(files) > 100
+    assert found <= allowed
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_the_command(
+    catalog: Catalog,
+    catalog_url: str,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("DRSR_CATALOG_URL", catalog_url)
+    assert main(["withdraw", NAME]) == 2
+    assert "--reason TEXT" in capsys.readouterr().err
+    assert main(["withdraw", NAME, "--reason", "a copy"]) == 0
+    assert f"drsr withdraw --undo {NAME}" in capsys.readouterr().out
+    assert main(["withdraw", "--list"]) == 0
+    assert "a copy" in capsys.readouterr().out
+    assert main(["withdraw", "--list", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["withdrawn"]
+    assert (shown["name"], shown["reason"]) == (NAME, "a copy")
+    assert main(["withdraw", "--undo", NAME]) == 0
+    assert "takes part again" in capsys.readouterr().out
+    assert main(["withdraw", "--list"]) == 0
+    assert "nothing is withdrawn" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["withdraw"])
