@@ -15,9 +15,11 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ from drsr.offline.release_candidate import one_thread
 from drsr.offline.target_nll import TargetNll
 from drsr.view import caps_for
 from flows.shard_runs import CLAIM
-from tests.flows.background import ROOT, Background, Found, background, wait_for
+from tests.flows.background import PATIENCE_SECONDS, ROOT, Background, Found, background, wait_for
 from tests.flows.guide import Command, commands
 from tests.flows.made_up_runs import write_params, write_runs
 from tests.offline.audit.published import WITHOUT_MODEL, failures
@@ -95,11 +97,22 @@ class Team:
         return done.stdout
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Of the server's API: GET, or POST with a body."""
+        """Of the server's API: GET, or POST with a body.
+
+        While its SQLite database is locked the server answers 503, having done nothing; like Prefect's own clients, ask
+        again then.
+        """
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.api}{path}", data, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as refused:
+                if refused.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.25)
 
     def create(self, deployment: str, parameters: Mapping[str, Any]) -> str:
         """A run of a deployment; returns its id."""
