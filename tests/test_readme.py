@@ -1,4 +1,4 @@
-"""The README keeps its word: its map names every file, its Python runs, its commands print what it shows."""
+"""The README keeps its word: its maps are up to date, its Python runs, its commands print what it shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
-from scripts.readme_map import README, ROOT, rewritten
+from scripts.code_map import MAPS, README, ROOT, rewritten
 
 TEXT = README.read_text()
 CONSOLE = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
@@ -25,8 +25,9 @@ def _in_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"DRSR_{name}", raising=False)
 
 
-def test_the_map_is_up_to_date() -> None:
-    assert rewritten(TEXT) == TEXT, "run: python scripts/readme_map.py"
+@pytest.mark.parametrize("page", MAPS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_map_is_up_to_date(page: Path) -> None:
+    assert rewritten(page) == page.read_text(), "run: python scripts/code_map.py"
 
 
 def test_there_is_something_to_run() -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from flows.nightly import nightly
-from scripts.readme_map import ROOT
+from scripts.code_map import ROOT
 
 FOLDER = ROOT / "docker"
 DOCKERFILES = sorted(FOLDER.glob("*.Dockerfile"))

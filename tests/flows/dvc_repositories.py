@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from drsr.offline.params import load_params
-from scripts.readme_map import ROOT
+from scripts.code_map import ROOT
 from tests.offline.small_pipeline import EPOCHS, quick_params
 
 _GIT = ("git", "-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "-c", "init.defaultBranch=main")

@@ -31,7 +31,7 @@ from flows import dvc_calls
 from flows.dvc_calls import with_dvc
 from flows.recording import changed, record
 from flows.sample import main as sample_command
-from scripts.readme_map import ROOT
+from scripts.code_map import ROOT
 from tests.flows.dvc_repositories import commit, git, new_repository
 from tests.offline.conftest import bucket as bucket  # noqa: PLC0414 - a fixture
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize, fit, publish_quickly, quick_params, run_stages

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from flows.sample import BUNDLED
-from scripts.readme_map import ROOT
+from scripts.code_map import ROOT
 from tests.flows.dvc_repositories import commit, git
 from tests.offline.test_stage_exports import content
 
