@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from drsr.contracts import Backbone, Tokenizer
     from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.evaluation.ablation_methods import Sources
     from drsr.offline.evaluation.comparators.registry import Registry
     from drsr.offline.evaluation.recorded_runs import Measuring
     from drsr.offline.evaluation.replay import Replayed
@@ -154,7 +155,10 @@ def _methods(
     lre = lre_if_wanted(wanted, catalog, artifacts, TokenCounts(tokenizer, options.window))
     registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
     if options.ablations and (wanted is None or not set(wanted) <= registry.available.keys()):
-        registry = with_ablations(registry, options, tools, catalog, artifacts)
+        from drsr.offline.evaluation.ablation_methods import stored
+
+        sources = stored(catalog, artifacts, view=options.view, labeler=options.labeler, split=options.split)
+        registry = with_ablations(registry, options, tools, catalog, artifacts, sources)
     return choose(registry, wanted)
 
 
@@ -164,13 +168,12 @@ def with_ablations(
     tools: Measuring,
     catalog: Catalog,
     artifacts: ArtifactStore,
-    *,
-    live: bool = False,
+    sources: Sources,
 ) -> Registry:
-    """The rows and DRSR's ablations, trained where they are not; `live` ones decide on requests that are made now."""
+    """The rows and DRSR's ablations, trained where they are not; `sources` says where their features come from."""
     from drsr.backbone.cache_folder import cache_folder
     from drsr.offline.commands.train import training_progress
-    from drsr.offline.evaluation.ablation_methods import ablation_methods, live_ablation_methods
+    from drsr.offline.evaluation.ablation_methods import ablation_methods
     from drsr.offline.evaluation.comparators.registry import NotAvailable
     from drsr.offline.params import load_params
     from drsr.offline.scorer_evaluation import train_ablations
@@ -186,10 +189,7 @@ def with_ablations(
             progress=progress,
             **frames,
         )
-    if live:
-        rows = live_ablation_methods(catalog, artifacts, tools, trained, params.calibrate, **frames)
-    else:
-        rows = ablation_methods(catalog, artifacts, tools, trained, params.calibrate, split=options.split, **frames)
+    rows = ablation_methods(catalog, artifacts, tools, trained, params.calibrate, sources, **frames)
     missing = {name: NotAvailable(name, name, why) for name, why in rows.missing.items()}
     return registry._replace(
         available={**registry.available, **rows.available}, not_available={**registry.not_available, **missing}

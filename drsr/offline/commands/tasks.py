@@ -201,9 +201,10 @@ def _methods(
     policy = load_policy(options.policy, device=settings.device) if options.policy else None
     registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
     if options.ablations and catalog is not None:
-        from drsr.offline.evaluation.recorded_runs import measuring  # it brings the language model's libraries
+        from drsr.offline.evaluation.ablation_methods import computed_now  # they bring the language model's libraries
+        from drsr.offline.evaluation.recorded_runs import measuring
 
-        registry = with_ablations(registry, options, measuring(settings), catalog, artifacts, live=True)
+        registry = with_ablations(registry, options, measuring(settings), catalog, artifacts, computed_now)
     chosen = choose(registry, wanted, always=[BASELINE])
     return chosen.available, {name: row.reason for name, row in chosen.not_available.items()}
 

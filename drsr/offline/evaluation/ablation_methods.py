@@ -1,14 +1,14 @@
-"""DRSR's ablations as methods of a replay: each decides with a scorer and an operating point of its own.
+"""DRSR's ablations as methods of a comparison: each decides with a scorer and an operating point of its own.
 
-Features are taken from the store, where they were computed once for all configurations, so the time of these rows is
-without the language model's pass. A mismatched state can only be had this way: its columns are another state's.
+In a replay features are taken from the store, so the time of these rows is without the language model's pass. A
+mismatched state can only be had this way: its columns are another state's. In whole tasks they are computed.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from drsr.backbone.frozen_lm import FrozenLM
@@ -36,8 +36,6 @@ from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
 from drsr.representation import FrozenRepresentation
 from drsr.scorer.ensemble import Ensemble
 
-NO_OTHER_STATE = "a request that is made now has no recorded decision to exchange its state with"
-
 
 class StoredFeatures:
     """A source of features that asks no language model: those of a frame, by the exact tokens of the request."""
@@ -62,23 +60,54 @@ class AblationMethods(NamedTuple):
     """Why a configuration has no row, by its name as a method."""
 
 
+class Source(NamedTuple):
+    """Where a configuration's features come from."""
+
+    stored: StoredFeatures | None
+    """None: they are computed with every decision, as a policy does."""
+    depends_on: str = ""
+    """What they go by beside the request itself."""
+
+
+Sources = Callable[[Ablation, Sequence[str]], Source]
+"""Of a configuration and the group of each column; FrameError says why it cannot have features."""
+
+
+def stored(catalog: Catalog, artifacts: ArtifactStore, *, view: str, labeler: str, split: Split) -> Sources:
+    """For recorded decisions: features that were computed once for all configurations."""
+    frame = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
+    with catalog.reading() as connection:
+        keys = {state.prefix_hash: state.state_key for state in stored_states(connection, get_view(connection, view))}
+
+    def source(ablation: Ablation, groups: Sequence[str]) -> Source:
+        # With whom a state was exchanged goes by the states that there were.
+        others = content_key({"states": frame.state_ids}) if ablation.mismatched_state else ""
+        return Source(StoredFeatures(prepare_frame(frame, ablation, groups), keys), others)
+
+    return source
+
+
+def computed_now(ablation: Ablation, groups: Sequence[str]) -> Source:
+    """For requests that are made now."""
+    if ablation.mismatched_state:
+        raise FrameError("a request that is made now has no recorded decision to exchange its state with")
+    return Source(None)
+
+
 def ablation_methods(
     catalog: Catalog,
     artifacts: ArtifactStore,
     tools: Measuring,
     trained: TrainedAblations,
     params: CalibrateParams,
+    sources: Sources,
     *,
     view: str,
     labeler: str,
-    split: Split,
 ) -> AblationMethods:
     """Every configuration but the full one, which is the policy itself."""
     backbone, groups = _with_layers(tools), trained.inputs.column_groups
-    frame = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
     validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
-    with catalog.reading() as connection:
-        keys = {state.prefix_hash: state.state_key for state in stored_states(connection, get_view(connection, view))}
     ensembles = trained.ensembles(artifacts)
     found: dict[str, DrsrPolicy] = {}
     missing = {method_name(row.name): row.why for row in trained.missing}
@@ -87,43 +116,14 @@ def ablation_methods(
         if ablation is FULL or scorer is None:
             continue
         try:
-            source = StoredFeatures(prepare_frame(frame, ablation, groups), keys)
-        except FrameError as error:  # too few states to exchange among
+            source = sources(ablation, groups)
+        except FrameError as error:
             missing[name] = error.what
             continue
         point = ablation_point(ablation, ensembles, validation, groups, params)
         policy = _policy(ablation, point, scorer, tools, backbone)
-        # With whom a state was exchanged goes by the states that there were.
-        others = content_key({"states": frame.state_ids}) if ablation.mismatched_state else ""
         title = f"DRSR, {ablation.what}"
-        found[name] = DrsrPolicy(policy, name=name, title=title, source=source, depends_on=others)
-    return AblationMethods(found, missing)
-
-
-def live_ablation_methods(
-    catalog: Catalog,
-    artifacts: ArtifactStore,
-    tools: Measuring,
-    trained: TrainedAblations,
-    params: CalibrateParams,
-    *,
-    view: str,
-    labeler: str,
-) -> AblationMethods:
-    """The same for requests that are made now: features are computed with every decision, as a policy does."""
-    backbone, groups = _with_layers(tools), trained.inputs.column_groups
-    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
-    ensembles = trained.ensembles(artifacts)
-    found: dict[str, DrsrPolicy] = {}
-    missing = {method_name(row.name): row.why for row in trained.missing}
-    for ablation in ABLATIONS.values():
-        name, scorer = method_name(ablation.name), ensembles.get(trained_as(ablation).name)
-        if ablation.mismatched_state:
-            missing[name] = NO_OTHER_STATE
-        elif ablation is not FULL and scorer is not None:
-            point = ablation_point(ablation, ensembles, validation, groups, params)
-            policy = _policy(ablation, point, scorer, tools, backbone)
-            found[name] = DrsrPolicy(policy, name=name, title=f"DRSR, {ablation.what}")
+        found[name] = DrsrPolicy(policy, name=name, title=title, source=source.stored, depends_on=source.depends_on)
     return AblationMethods(found, missing)
 
 

@@ -33,10 +33,10 @@ from drsr.offline.feature_store import get_training_frame
 from drsr.offline.target_nll import TargetNll
 from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline, ask
-from tests.offline.evaluation.harness.loopback_endpoint import Reply, loopback_endpoint
 from tests.offline.evaluation.harness.settings import ORDER
 from tests.offline.evaluation.harness.test_summary import EPISODES
 from tests.offline.evaluation.harness.test_task_tables import ABOUT
+from tests.offline.evaluation.loopback_endpoint import Reply, loopback_endpoint
 from tests.offline.small_pipeline import write_params
 from tests.policy_wheels import versioned, wheel_of
 from tests.real_browser import NO_NETWORK, Browser

@@ -17,8 +17,8 @@ from drsr.offline.sandbox.recorder import record
 from drsr.offline.splits import assign_split, group_key
 from drsr.scripted_policy import scripted_policy
 from tests.offline.commands.conftest import Drsr
-from tests.offline.evaluation.harness.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
 from tests.offline.evaluation.harness.settings import BALANCE, ORDER
+from tests.offline.evaluation.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 QUICK = ("--replicates", "50")

@@ -12,37 +12,23 @@ from drsr.errors import SummariserFailed, SummariserRefused
 from drsr.offline.evaluation.chat_endpoint import ATTEMPTS
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.offline.evaluation.summariser import Ask, Completion, EndpointSummariser
-from tests.offline.evaluation.harness.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
+from tests.offline.evaluation.loopback_endpoint import Reply, Served, completion, loopback_endpoint
 
 ASK = Ask("summary", "Be short.", "assistant: I opened order #W12.\n\nresult: paid 12.50 by card_7", 64)
-
-
 GOOD = Reply(completion({"role": "assistant", "content": "Order #W12 is paid."}, 41, 7))
 
 
-class Served:
-    """What an endpoint was asked, and how long it was left alone between; it answers by a list, the last for ever."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self.asked: list[Asked] = []
-        self.pauses: list[float] = []
-        self._replies = list(replies)
-
-    def reply(self, asked: Asked) -> Reply:
-        self.asked.append(asked)
-        return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
-
-    def complete(self, **options: Any) -> Completion:
-        with (
-            loopback_endpoint(self.reply) as url,
-            closing(EndpointSummariser(url, "small", pause=self.pauses.append, **options)) as summariser,
-        ):
-            return summariser.complete(ASK)
+def complete(served: Served, **options: Any) -> Completion:
+    with (
+        loopback_endpoint(served.reply) as url,
+        closing(EndpointSummariser(url, "small", pause=served.pauses.append, **options)) as summariser,
+    ):
+        return summariser.complete(ASK)
 
 
 def test_endpoint() -> None:
     served = Served(GOOD)
-    assert served.complete(api_key="secret") == Completion("Order #W12 is paid.", 41, 7)
+    assert complete(served, api_key="secret") == Completion("Order #W12 is paid.", 41, 7)
     (asked,) = served.asked
     assert (asked.path, asked.authorization) == ("/v1/chat/completions", "Bearer secret")
     assert asked.body["messages"] == [
@@ -58,12 +44,6 @@ def test_its_name_says_which_model_where_and_no_secret() -> None:
         assert summariser.name == "small at http://here:1/v1"
 
 
-def test_a_busy_endpoint_is_asked_again() -> None:
-    served = Served(Reply({}, 429, (("retry-after", "3"),)), Reply({}, 503), GOOD)
-    assert served.complete().output_tokens == 7
-    assert (len(served.asked), served.pauses) == (3, [3.0, 2.0])
-
-
 @pytest.mark.parametrize(
     ("reply", "asked", "said"),
     [
@@ -77,7 +57,7 @@ def test_a_busy_endpoint_is_asked_again() -> None:
 def test_what_would_meet_every_question_stops_the_run(reply: Reply, asked: int, said: str) -> None:
     served = Served(reply)
     with pytest.raises(SummariserFailed, match=said):
-        served.complete()
+        complete(served)
     assert len(served.asked) == asked
 
 
@@ -90,18 +70,8 @@ def test_what_would_meet_every_question_stops_the_run(reply: Reply, asked: int, 
 )
 def test_one_question_may_be_refused(reply: Reply, said: str) -> None:
     with pytest.raises(SummariserRefused, match=said) as found:
-        Served(reply).complete()
+        complete(Served(reply))
     assert "my request" not in str(found.value)
-
-
-def test_endpoint_that_is_not_there() -> None:
-    with loopback_endpoint(lambda asked: GOOD) as url:
-        pass
-    with (
-        closing(EndpointSummariser(url, "small", pause=lambda seconds: None)) as summariser,
-        pytest.raises(SummariserFailed, match="no answer after 5 attempts"),
-    ):
-        summariser.complete(ASK)
 
 
 def test_the_double_copies_names_and_numbers_and_counts() -> None:

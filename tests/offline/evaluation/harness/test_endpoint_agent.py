@@ -14,7 +14,7 @@ from drsr.offline.evaluation.harness.agent import Answer, Refused
 from drsr.offline.evaluation.harness.endpoint_agent import EndpointAgent
 from drsr.offline.evaluation.token_accounting import Usage
 from drsr.request import read_request
-from tests.offline.evaluation.harness.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
+from tests.offline.evaluation.loopback_endpoint import Reply, Served, completion, loopback_endpoint
 
 REQUEST = read_request(
     {
@@ -23,19 +23,6 @@ REQUEST = read_request(
     }
 )
 CALL = {"id": "abc", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-
-
-class Served:
-    """An agent, and what its endpoint was asked."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self.asked: list[Asked] = []
-        self.pauses: list[float] = []
-        self._replies = list(replies)
-
-    def reply(self, asked: Asked) -> Reply:
-        self.asked.append(asked)
-        return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
 
 
 @contextmanager
@@ -65,15 +52,6 @@ def test_reasoning_is_kept_and_an_absent_content_is_null() -> None:
         found = agent.answer(REQUEST)
     assert isinstance(found, Answer)
     assert found.message == {**given, "content": None}
-
-
-def test_busy_endpoints_are_asked_again() -> None:
-    good = Reply(completion({"role": "assistant", "content": "8"}, 1, 1))
-    busy = [Reply({}, 429, (("retry-after", "7"),)), Reply({}, 503), Reply({}, 429, (("retry-after", "Monday"),))]
-    served = Served(*busy, Reply({}, 500, (("retry-after", "9999"),)), good)
-    with agent_of(served) as agent:
-        assert isinstance(agent.answer(REQUEST), Answer)
-    assert (len(served.asked), served.pauses) == (5, [7.0, 2.0, 4.0, 60.0])
 
 
 def test_one_that_stays_busy_stops_the_run() -> None:
@@ -112,16 +90,3 @@ def test_what_would_meet_every_request_stops_the_run(status: int) -> None:
 def test_an_answer_that_cannot_be_used_stops_the_run(body: Any) -> None:
     with agent_of(Served(Reply(body))) as agent, pytest.raises(AgentFailed, match="without a readable message"):
         agent.answer(REQUEST)
-
-
-def test_nobody_is_there() -> None:
-    with loopback_endpoint(lambda asked: Reply({})) as url:
-        pass
-    pauses: list[float] = []
-    with (
-        closing(EndpointAgent(url, "large", api_key="secret", pause=pauses.append)) as agent,
-        pytest.raises(AgentFailed, match=r"no answer after 5 attempts \(ConnectError\)") as found,
-    ):
-        agent.answer(REQUEST)
-    assert pauses == [1.0, 2.0, 4.0, 8.0]
-    assert "secret" not in str(found.value)

@@ -21,9 +21,9 @@ from drsr.offline.evaluation.harness.episode import run_episode
 from drsr.offline.evaluation.token_accounting import Usage
 from drsr.offline.sandbox.corpus import agent, corpus_tasks
 from drsr.offline.sandbox.recorder import Task
-from tests.offline.evaluation.harness.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
 from tests.offline.evaluation.harness.settings import quick_setting
 from tests.offline.evaluation.harness.test_episode import ToldAgent
+from tests.offline.evaluation.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
 
 GUIDE = (Path(__file__).parents[4] / "docs" / "guides" / "measure-your-agent.md").read_text()
 BLOCKS = re.findall(r"```(console|python|json)\n(.*?)```", GUIDE, re.DOTALL)

@@ -24,6 +24,19 @@ class Asked(NamedTuple):
     body: Json
 
 
+class Served:
+    """What an endpoint was asked, and how long it was left alone between; it answers by a list, the last for ever."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.asked: list[Asked] = []
+        self.pauses: list[float] = []
+        self._replies = list(replies)
+
+    def reply(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+
+
 def completion(message: Json, prompt_tokens: int, completion_tokens: int, **details: int) -> Json:
     """A chat completion as an endpoint gives it, with fields that nobody needs."""
     usage: Json = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": 0}
