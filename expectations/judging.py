@@ -54,10 +54,15 @@ def judge(
     """
     findings = find(catalog, artifacts, datasets)
     if docs is not None:
-        from expectations.data_docs import write_docs
-
-        write_docs(docs, findings, catalog.location)
+        write_pages(docs, findings, catalog.location)
     return [verdict(finding) for finding in findings]
+
+
+def write_pages(docs: Path, findings: Sequence[Finding], location: str) -> None:
+    """The site of what was found."""
+    from expectations.data_docs import write_docs  # it needs what `find` has imported
+
+    write_docs(docs, findings, location)
 
 
 def find(catalog: Catalog, artifacts: ArtifactStore, datasets: Sequence[str] = DATASETS) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from drsr.offline.catalog.trained import (
     latest_calibrations,
     latest_training_runs,
 )
+from drsr.offline.catalog.withdrawals import withdrawn_runs
 from drsr.offline.feature_views import get_view
 from drsr.offline.label_status import LabelStatus, label_status
 
@@ -50,7 +52,7 @@ class SourceStatus(NamedTuple):
     states: int | None
     """Decision states of these."""
     stale_states: int | None
-    """States of superseded trajectories, or under another rule, renderer or tokenizer."""
+    """States of superseded or withdrawn trajectories, or under another rule, renderer or tokenizer."""
 
     @property
     def to_freeze(self) -> int:
@@ -78,6 +80,8 @@ class Status(NamedTuple):
     sources: list[SourceStatus]
     splits: dict[str, int]
     """Current trajectories by split."""
+    withdrawn: dict[str, int]
+    """Runs that are withdrawn now, by split."""
     quarantined: dict[str, int]
     """By reason."""
     without_states: dict[str, int]
@@ -113,6 +117,7 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
                 connection,
                 select(Trajectory.split, func.count()).where(Trajectory.is_current()).group_by(Trajectory.split),
             ),
+            withdrawn=dict(sorted(Counter(run.split for run in withdrawn_runs(connection)).items())),
             quarantined=_counts(
                 connection, select(QuarantinedItem.reason, func.count()).group_by(QuarantinedItem.reason)
             ),
@@ -128,8 +133,9 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
 def _sources(connection: Connection, rule: FreezingRule | None) -> list[SourceStatus]:
     current = Trajectory.is_current()
     files = _by_source(connection, SourceFile, func.count(), func.sum(SourceFile.quarantined))
+    superseded = Trajectory.superseded_by.is_not(None)
     trajectories = _by_source(
-        connection, Trajectory, func.sum(case((current, 1), else_=0)), func.sum(case((current, 0), else_=1))
+        connection, Trajectory, func.sum(case((current, 1), else_=0)), func.sum(case((superseded, 1), else_=0))
     )
     frozen: Mapping[int, Sequence[int | None]] = {} if rule is None else _frozen(connection, rule)
     nothing: Sequence[int | None] = (None, None, None) if rule is None else (0, 0, 0)

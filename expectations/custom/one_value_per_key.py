@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from expectations.custom.offending_rows import OffendingRows
@@ -26,3 +27,13 @@ class ExpectOneValuePerKey(OffendingRows):
 
     def looks_at(self, frame: pd.DataFrame) -> list[str]:
         return [self.key, self.value]
+
+
+def compared(key: str, why: str) -> Callable[[pd.DataFrame], str]:
+    """For the verdict: how many rows had another one to be compared with, and why the others had none."""
+
+    def says(frame: pd.DataFrame) -> str:
+        several = int((frame[key].notna() & frame[key].duplicated(keep=False)).sum())
+        return f"{several:,} of them compared with another: {why}"
+
+    return says

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow.parquet
 
 from drsr.errors import ArtifactCorrupt
 from drsr.offline.feature_files import KEYS, columns_of, matrix_of
+from expectations.frames.frozen_candidates import FROZEN_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,17 +22,20 @@ if TYPE_CHECKING:
 class FeatureReading:
     """What the files of a view hold. It looks at them itself, so that what a reader would refuse gets a verdict."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        """`names` are the view's columns."""
+    def __init__(self, names: Sequence[str], frozen: Mapping[str, NDArray[np.float64]] | None = None) -> None:
+        """`names` are the view's columns; `frozen` has by state what FROZEN_COLUMNS must hold."""
         self.rows: dict[str, int] = {}
         """By state how many rows its file has of it."""
         self.prefixes: dict[str, str] = {}
         """By state the hash of the tokens that its rows were computed from."""
+        self.other_candidates: dict[str, int] = {}
+        """By state how many of its rows are not of the candidate that was frozen."""
         self.non_finite: NDArray[np.int64] = np.zeros(len(names), dtype=np.int64)
         """By column how many values are infinite or not a number."""
         self.sampled: list[tuple[str, int]] = []
         """State and candidate of each row of the sample."""
         self._names = list(names)
+        self._frozen = frozen or {}
         self._sample: list[NDArray[np.float32]] = [np.empty((0, len(names)), dtype=np.float32)]
 
     @property
@@ -64,10 +68,27 @@ class FeatureReading:
             self._count(keys[row], prefixes[row])
         matrix = matrix_of(table, self._names)[mine]
         self.non_finite += (~np.isfinite(matrix)).sum(axis=0)
+        owners = [(keys[row], candidates[row]) for row in mine]
+        for (key, _), agrees in zip(owners, self._as_frozen(matrix, owners), strict=True):
+            self.other_candidates[key] = self.other_candidates.get(key, 0) + (not agrees)
         kept = [place for place, row in enumerate(mine) if keys[row] in sampled]
         self._sample.append(matrix[kept])
-        self.sampled += [(keys[mine[place]], candidates[mine[place]]) for place in kept]
+        self.sampled += [owners[place] for place in kept]
         return about
+
+    def _as_frozen(self, matrix: NDArray[np.float32], owners: Sequence[tuple[str, int]]) -> NDArray[np.bool_]:
+        """For each row whether it says of its candidate what freezing said, to the rounding of 32 bits."""
+        expected = np.full((len(owners), len(FROZEN_COLUMNS)), np.nan)
+        for row, (key, candidate) in enumerate(owners):
+            known = self._frozen.get(key)
+            if known is not None and candidate in range(len(known)):
+                expected[row] = known[candidate]
+        found = np.full_like(expected, np.nan)
+        for place, name in enumerate(FROZEN_COLUMNS):
+            if name in self._names:
+                found[:, place] = matrix[:, self._names.index(name)]
+        agrees: NDArray[np.bool_] = np.isclose(found, expected, rtol=1e-6, atol=1e-7).all(axis=1)
+        return agrees
 
     def _count(self, state: str, prefix: str) -> None:
         self.rows[state] = self.rows.get(state, 0) + 1

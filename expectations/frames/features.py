@@ -1,7 +1,8 @@
 """The frames of `features`: one row per view, per column of a view, per Parquet file, per state in it, and per state
 that has none.
 
-The files are read one after another: memory holds one file, a hash per state, and a sample of at most 4,096 rows of the
+The files are read one after another: memory holds one file, a hash per state, three numbers per
+candidate, and a sample of at most 4,096 rows of the
 labelled states of every split for the search for copies of labels. The time is that of reading the files, linear in
 their bytes.
 Of each view the latest version is judged; what older ones hold is stale and read by nobody.
@@ -21,6 +22,7 @@ from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.feature_views import RegisteredView, get_view
 from expectations.frames.feature_layouts import layout_for
 from expectations.frames.feature_reading import FeatureReading
+from expectations.frames.frozen_candidates import frozen_candidates
 from expectations.frames.label_columns import label_columns
 from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
 from expectations.label_copies import split_agreement
@@ -59,6 +61,7 @@ _COLUMNS = {
         "state_key",
         "candidates",
         "rows",
+        "other_candidates",
         "prefix_hash",
         "stored_prefix_hash",
     ),
@@ -71,8 +74,9 @@ SAMPLE = 4_096
 def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> dict[str, pd.DataFrame]:
     with catalog.reading() as connection:
         states, outcomes = _states(connection, view), _outcomes(connection, view)
+        frozen = frozen_candidates(connection, view)
     names = [column.name for column in view.columns]
-    reading = FeatureReading(names)
+    reading = FeatureReading(names, frozen)
     files = []
     labelled = states[states["is_labelled"].astype("bool")]
     # Keys are hashes, so the first ones say nothing about the states.
@@ -81,6 +85,7 @@ def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredVie
         about = reading.add(artifacts, str(blob), set(keys), sampled=set(sampled.index))
         files.append({"file": blob, "layout_hash_of_view": view.identity.layout_hash, **about})
     states["rows"] = states["state_key"].map(reading.rows).fillna(0)
+    states["other_candidates"] = states["state_key"].map(reading.other_candidates).fillna(0)
     states["stored_prefix_hash"] = states["state_key"].map(reading.prefixes)
     labels = label_columns(catalog, reading.sampled)
     owners = [key for key, _ in reading.sampled]

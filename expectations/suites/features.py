@@ -1,4 +1,4 @@
-"""What is expected of features: the layout's columns, all online, finite, of the state's own tokens, no label."""
+"""What is expected of features: the layout's columns, all online, finite, of the frozen candidates, no label."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ LARGEST_AGREEMENT = 0.999
 """Absolute rank correlation with a label column, above which a feature column is taken for a copy of it."""
 WITHOUT_FEATURES = sorted({*REASONS.values(), ExclusionReason.OUT_OF_MEMORY.value})
 """Why a state may have no features."""
+_ONE_CALL = (
+    "in the file as in the catalog: both are written together, so this sees what was changed or mixed up since; the "
+    "audit's sample takes the tokens from the run's bytes again"
+)
 
 SUITE = Suite(
     "features",
@@ -120,6 +124,12 @@ SUITE = Suite(
                     "prefix hash of features = that of the state",
                     gxe.ExpectColumnPairValuesToBeEqual(column_A="stored_prefix_hash", column_B="prefix_hash"),
                     f"the file holds features of other tokens; {_AGAIN}",
+                    lambda frame: _ONE_CALL,
+                ),
+                Rule(
+                    "features are of the candidates that were frozen",
+                    gxe.ExpectColumnValuesToBeInSet(column="other_candidates", value_set=[0]),
+                    f"place, size or saving of a candidate is not what was frozen: these are others' rows; {_AGAIN}",
                 ),
                 Rule(
                     "one row of features per candidate",

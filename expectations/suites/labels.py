@@ -7,12 +7,20 @@ from drsr.offline.target_nll import ExclusionReason
 from expectations.custom.deletion_sets import ExpectEverySetToBeAccountedFor
 from expectations.custom.finite import ExpectColumnValuesToBeFinite
 from expectations.custom.harm import ExpectHarmAgainstIntactHistory, ExpectUnsafeToFollowFromHarm
-from expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from expectations.custom.no_rows import ExpectNoRows
+from expectations.custom.one_value_per_key import ExpectOneValuePerKey, compared
 from expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, ExpectReasonToFitTheOutput, left_out
 from expectations.library import gxe
 from expectations.rules import Part, Rule, Suite
 
 _AGAIN = "the label was changed by hand; label again under a new name: drsr label --labeler NAME"
+_ONCE = (
+    "a labeler writes it down once for all sets of a state, so only states that several labelers measured can differ; "
+    "the audit's sample takes it from the run's bytes again"
+)
+_AGAIN_ELSEWHERE = (
+    "a labeler writes it down once for all sets of a state, so it is compared where the same output was measured again"
+)
 
 SUITE = Suite(
     "labels",
@@ -55,6 +63,24 @@ SUITE = Suite(
                     "the reason for an exclusion fits the next output",
                     ExpectReasonToFitTheOutput(reason="reason", target_tokens="target_tokens", target_cap="target_cap"),
                     f"states do not vanish: {_AGAIN}",
+                ),
+                Rule(
+                    "a set of one saves what was frozen with its candidate",
+                    gxe.ExpectColumnValuesToBeInSet(column="other_savings", value_set=[0]),
+                    "other candidates were measured than were frozen; label again under a new name: "
+                    "drsr label --labeler NAME",
+                ),
+                Rule(
+                    "one and the same next output over all sets of a state",
+                    ExpectOneValuePerKey(key="state_key", value="target_hash"),
+                    f"two labelers measured different outputs of one decision; {_AGAIN}",
+                    compared("state_key", _ONCE),
+                ),
+                Rule(
+                    "target token count equal over all sets of a state",
+                    ExpectOneValuePerKey(key="target_hash", value="target_tokens"),
+                    f"the same output was counted twice with different results; {_AGAIN}",
+                    compared("target_hash", _AGAIN_ELSEWHERE),
                 ),
                 Rule(
                     "freezing is earlier than labelling",
@@ -111,21 +137,24 @@ SUITE = Suite(
                     _AGAIN,
                 ),
                 Rule(
-                    "target token count equal over all sets of a state",
-                    ExpectOneValuePerKey(key="state_key", value="target_tokens"),
-                    _AGAIN,
-                ),
-                Rule(
-                    "one and the same next output over all sets of a state",
-                    ExpectOneValuePerKey(key="state_key", value="target_hash"),
-                    _AGAIN,
-                ),
-                Rule(
                     "the next output is not longer than the labeler's cap",
                     gxe.ExpectColumnPairValuesAToBeGreaterThanB(
                         column_A="target_cap", column_B="target_tokens", or_equal=True
                     ),
                     _AGAIN,
+                ),
+            ),
+        ),
+        Part(
+            "strays",
+            "One row per deletion set, measured or excluded, of a state and labeler of which no measuring is recorded.",
+            ("trajectory", "decision", "labeler_id", "mask"),
+            (
+                Rule(
+                    "a set belongs to a state that was measured",
+                    ExpectNoRows(),
+                    "rows were deleted by hand, and nobody can tell what the set was measured against; restore the "
+                    "catalog from a copy, or label again under a new name: drsr label --labeler NAME",
                 ),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Runs that take part in nothing any more.
+"""Runs that take part in nothing, from when to when.
 
 Revision: 0006, after 0005.
 """
@@ -17,12 +17,22 @@ depends_on = None
 def upgrade() -> None:
     op.create_table(
         "withdrawal",
+        sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("source_id", sa.Integer(), nullable=False),
         sa.Column("external_id", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("withdrawn_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("taken_back_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["source_id"], ["source.id"], name="fk_withdrawal_source_id"),
-        sa.PrimaryKeyConstraint("source_id", "external_id", name="pk_withdrawal"),
+        sa.PrimaryKeyConstraint("id", name="pk_withdrawal"),
+    )
+    op.create_index(
+        "uq_withdrawal_in_force",
+        "withdrawal",
+        ["source_id", "external_id"],
+        unique=True,
+        sqlite_where=sa.text("taken_back_at IS NULL"),
+        postgresql_where=sa.text("taken_back_at IS NULL"),
     )
 
 

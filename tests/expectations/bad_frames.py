@@ -44,6 +44,11 @@ def _pair(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row], columns=frame.columns)
 
 
+def _stray(frame: pd.DataFrame) -> pd.DataFrame:
+    row = {"trajectory": "runs/a", "decision": 8, "labeler_id": 1, "mask": 3}
+    return pd.DataFrame([row], columns=frame.columns)
+
+
 def _renamed_task(name: str) -> Spoil:
     return at("task", name)
 
@@ -69,7 +74,12 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
         "freezing of the whole trajectory is recorded": [at("freezing_complete", False)],
         "a state stays frozen": [at("status", "excluded"), at("status", None)],
         "ingesting is earlier than freezing": [at("frozen_at", EARLY), at("frozen_at", EARLY - (LATE - EARLY))],
-        "Recent2 is never a candidate": [at("step", 5, row=2), at("step", 6, row=2), at("recent_step", -1)],
+        "Recent2 is never a candidate": [
+            at("step", 5, row=2),
+            at("step", 6, row=2),
+            at("recent_step", -1),
+            at("recent_step", None),  # of a state that is not there
+        ],
         "candidates are chronological, each of a Step of its own": [at("step", 0, row=1), at("step", 1, row=2)],
         "deleting a candidate saves tokens": [at("direct_saving", 0), at("direct_saving", None)],
     },
@@ -96,6 +106,18 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
             at("target_tokens", 512, row=3),
             at("reason", "empty_target", row=3),
         ],
+        "a set of one saves what was frozen with its candidate": [at("other_savings", 1)],
+        "one and the same next output over all sets of a state": [
+            at("target_hash", OTHER_HASH),
+            at("target_hash", OTHER_HASH, row=4),
+            at("target_hash", None),
+        ],
+        "target token count equal over all sets of a state": [
+            at("target_tokens", 41),
+            at("target_tokens", 41, row=4),
+            at("target_tokens", None),
+            at("target_hash", OTHER_HASH),  # the output of another decision, which has 30 tokens
+        ],
         "freezing is earlier than labelling": [at("measured_at", EARLY), at("frozen_at", LATE + (LATE - EARLY))],
         "there are labels": [nothing],
         "a set is measured once": [first_twice],
@@ -113,9 +135,8 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
         ],
         "the harm tolerance is 0.020": [at("harm_tolerance", 0.05)],
         "unsafe = 1[H > 0.020]": [at("unsafe", False), at("unsafe", True, row=1), at("unsafe", None)],
-        "target token count equal over all sets of a state": [at("target_tokens", 41), at("target_tokens", None)],
-        "one and the same next output over all sets of a state": [at("target_hash", OTHER_HASH)],
         "the next output is not longer than the labeler's cap": [at("target_tokens", 513)],
+        "a set belongs to a state that was measured": [_stray],
     },
     "features": {
         "there is a feature view": [nothing],
@@ -149,6 +170,7 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
             at("stored_prefix_hash", OTHER_HASH),
             at("stored_prefix_hash", None),
         ],
+        "features are of the candidates that were frozen": [at("other_candidates", 1)],
         "one row of features per candidate": [at("rows", 2), at("rows", 0)],
         "the same tokens in every view": [
             lambda frame: pd.concat([frame, frame.assign(view="other 1", prefix_hash="f" * 64)], ignore_index=True)

@@ -60,20 +60,23 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
         "labels": {
             "states": pd.DataFrame(
                 {
-                    "trajectory": ["runs/a", "runs/a", "runs/b", "runs/c"],
-                    "decision": [8, 10, 12, 9],
-                    "labeler": ["default"] * 4,
-                    "candidates": [3, 4, 4, 3],
-                    "outcome": ["labelled", "labelled", "labelled", "excluded"],
-                    "reason": [None, None, None, "target_too_long"],
-                    "target_tokens": [40, 30, 12, 600],
-                    "target_cap": [512] * 4,
-                    "labelled_sets": [7, 15, 13, 0],
-                    "excluded_sets": [0, 0, 2, 0],
-                    "in_both": [0, 0, 0, 0],
-                    "unexplained": [0, 0, 0, 0],
-                    "frozen_at": [EARLY] * 4,
-                    "measured_at": [LATE] * 4,
+                    "trajectory": ["runs/a", "runs/a", "runs/b", "runs/c", "runs/a"],
+                    "decision": [8, 10, 12, 9, 8],
+                    "labeler": ["default", "default", "default", "default", "other"],
+                    "state_key": ["k1", "k2", "k3", "k4", "k1"],
+                    "candidates": [3, 4, 4, 3, 3],
+                    "outcome": ["labelled", "labelled", "labelled", "excluded", "labelled"],
+                    "reason": [None, None, None, "target_too_long", None],
+                    "target_tokens": [40, 30, 12, 600, 40],
+                    "target_hash": [HASH, OTHER_HASH, "a" * 64, "b" * 64, HASH],
+                    "target_cap": [512] * 5,
+                    "labelled_sets": [7, 15, 13, 0, 7],
+                    "excluded_sets": [0, 0, 2, 0, 0],
+                    "in_both": [0] * 5,
+                    "unexplained": [0] * 5,
+                    "other_savings": [0] * 5,
+                    "frozen_at": [EARLY] * 5,
+                    "measured_at": [LATE] * 5,
                 }
             ),
             "sets": pd.DataFrame(
@@ -92,10 +95,10 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
                     "harm_tolerance": [0.02] * 3,
                     "unsafe": [True, False, 1.52 - 1.5 > 0.02],
                     "target_tokens": [40, 40, 12],
-                    "target_hash": [HASH, HASH, OTHER_HASH],
                     "target_cap": [512] * 3,
                 }
             ),
+            "strays": pd.DataFrame(columns=["trajectory", "decision", "labeler_id", "mask"]),
         },
         "features": {
             "views": pd.DataFrame({"view": ["default 1"], "layout_hash": [HASH], "layout_hash_of_columns": [HASH]}),
@@ -139,6 +142,7 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
                     "state_key": ["k1", "k3"],
                     "candidates": [3, 4],
                     "rows": [3, 4],
+                    "other_candidates": [0, 0],
                     "prefix_hash": [HASH, OTHER_HASH],
                     "stored_prefix_hash": [HASH, OTHER_HASH],
                 }

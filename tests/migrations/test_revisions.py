@@ -28,6 +28,7 @@ from drsr.offline.catalog.migrations import (
     upgrade_catalog,
 )
 from drsr.offline.catalog.tables import Source, Table, Trajectory
+from drsr.offline.catalog.withdrawals import take_back, taken_back_runs, withdraw
 from tests.offline.catalog.read_runs import part, record_parts, run
 from tests.offline.frames import rows
 from tests.offline.stored_examples import Rows, store_examples
@@ -138,6 +139,20 @@ def test_going_below_features_takes_them_and_leaves_the_labels(catalog_url: str,
         assert connection.execute(select(Label).order_by(Label.state_id, Label.mask)).all() == labels
         for table in (FeatureView, FeatureFile, StateFeatures, SplitRead):
             assert connection.execute(select(table)).all() == []
+
+
+def test_going_below_withdrawals_forgets_also_those_that_were_taken_back(catalog_url: str) -> None:
+    with open_catalog(catalog_url) as catalog:
+        record_parts(catalog, part("f", run("r", "one")))
+        with catalog.writing() as connection:
+            withdraw(connection, "s/r", "a copy")
+            take_back(connection, "s/r")
+    with pytest.raises(InputError, match="would delete rows: 1 of withdrawal; nothing was changed"):
+        downgrade_catalog(catalog_url, "0005")
+    downgrade_catalog(catalog_url, "0005", may_lose_rows=True)
+    upgrade_catalog(catalog_url)
+    with open_catalog(catalog_url) as catalog, catalog.reading() as connection:
+        assert taken_back_runs(connection) == []
 
 
 def test_an_empty_database_is_made_a_catalog_when_asked_to(empty_url: str) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.errors import ExpectationFailed
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile
-from drsr.offline.catalog.label_tables import Label
+from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.feature_files import FeatureBlock, read_file, write_file
 from drsr.offline.feature_views import get_view
@@ -90,6 +91,26 @@ PLANTED = [
         "labels",
         "7 or 15 sets per state less recorded exclusions",
         "DELETE FROM label WHERE state_id = 1 AND mask = 7",
+    ),
+    (
+        "labels",
+        "a set of one saves what was frozen with its candidate",
+        "UPDATE label SET direct_saving = direct_saving + 1 WHERE state_id = 1 AND mask = 2",
+    ),
+    (
+        "labels",
+        "a set of one saves what was frozen with its candidate",
+        "UPDATE candidate SET direct_saving = direct_saving + 1 WHERE state_id = 1 AND position = 2",
+    ),
+    (
+        "features",
+        "features are of the candidates that were frozen",
+        "UPDATE candidate SET direct_saving = direct_saving + 1 WHERE state_id = 1 AND position = 2",
+    ),
+    (
+        "features",
+        "features are of the candidates that were frozen",
+        "UPDATE state_features SET request_tokens = request_tokens + 1 WHERE state_id = 1",
     ),
     ("labels", "unsafe = 1[H > 0.020]", "UPDATE label SET unsafe = NOT unsafe WHERE state_id = 1 AND mask = 1"),
     (
@@ -190,6 +211,61 @@ def test_what_is_planted_is_caught_by_name(pipeline: Pipeline, dataset: str, rul
         require(verdicts)
 
 
+def test_sets_without_a_measurement_are_nobody_else_s(pipeline: Pipeline) -> None:
+    """They were filed under the last state, once."""
+    plant(pipeline, "DELETE FROM state_measurement WHERE state_id = 1")
+    plant(
+        pipeline,
+        "INSERT INTO label_exclusion SELECT state_id, labeler_id, mask, 'out_of_memory', '' FROM label "
+        "WHERE state_id = 1 AND mask = 3",
+    )
+    (caught,) = [verdict for verdict in judge(pipeline.catalog, pipeline.artifacts, ["labels"]) if not verdict.passed]
+    assert caught.rule == "a set belongs to a state that was measured"
+    assert "8 of 8 rows: trajectory runs/" in caught.detail
+
+
+def test_labelers_that_measured_different_outputs_are_caught(pipeline: Pipeline) -> None:
+    """With one labeler nobody can tell, and the verdict says so. Counts are compared wherever an output comes again."""
+    output, count = (
+        "one and the same next output over all sets of a state",
+        "target token count equal over all sets of a state",
+    )
+    verdicts = {verdict.rule: verdict for verdict in judge(pipeline.catalog, pipeline.artifacts, ["labels"])}
+    assert "rows, 0 of them compared with another: a labeler writes it down once" in verdicts[output].detail
+    copy_labels(pipeline)
+    verdicts = {verdict.rule: verdict for verdict in judge(pipeline.catalog, pipeline.artifacts, ["labels"])}
+    assert all(verdict.passed for verdict in verdicts.values())
+    assert re.search(r"([1-9]\d*) rows, \1 of them compared with another", verdicts[output].detail)
+    plant(pipeline, "UPDATE state_measurement SET target_tokens = 99 WHERE state_id = 1 AND labeler_id = 2")
+    assert broken(pipeline.catalog, pipeline.artifacts, "labels") == {count}
+    plant(pipeline, "UPDATE state_measurement SET target_hash = '00' WHERE state_id = 1 AND labeler_id = 2")
+    assert broken(pipeline.catalog, pipeline.artifacts, "labels") == {output}
+
+
+def copy_labels(pipeline: Pipeline) -> None:
+    """A second labeler that measured the same."""
+    with pipeline.catalog.writing() as connection:
+        labeler = connection.execute(select(Labeler.__table__)).one()._asdict()
+        connection.execute(insert(Labeler).values(labeler | {"id": 2, "name": "other"}))
+        for table in (StateMeasurement, Label):
+            rows = [row._asdict() | {"labeler_id": 2} for row in connection.execute(select(table.__table__))]
+            connection.execute(insert(table), rows)
+
+
+def test_features_of_another_state_are_caught(pipeline: Pipeline) -> None:
+    """Under this state's key and hash, in the file as in the catalog: as if it had been computed from other tokens."""
+
+    def exchanged(blocks: list[FeatureBlock]) -> list[FeatureBlock]:
+        others = [*blocks[1:], blocks[0]]
+        assert all(len(block.matrix) == len(other.matrix) for block, other in zip(blocks, others, strict=True))
+        return [block._replace(matrix=other.matrix) for block, other in zip(blocks, others, strict=True)]
+
+    rewrite(pipeline, "train", exchanged)
+    assert broken(pipeline.catalog, pipeline.artifacts, "features") == {
+        "features are of the candidates that were frozen"
+    }
+
+
 def plant(pipeline: Pipeline, statement: str) -> None:
     """Change rows by hand, past everything by which the database itself keeps order."""
     pipeline.catalog.close()
@@ -229,22 +305,30 @@ def smuggle(pipeline: Pipeline, column: str, hide: object, split: str) -> None:
     assert callable(hide)
     alone = select(DecisionState.state_key, Label.mask, Label.harm).join(Label, Label.state_id == DecisionState.id)
     with pipeline.catalog.reading() as connection:
-        view = get_view(connection, "default")
+        number = [found.name for found in get_view(connection, "default").columns].index(column)
         harms = {(key, mask): harm for key, mask, harm in connection.execute(alone)}
+
+    def hidden(blocks: list[FeatureBlock]) -> list[FeatureBlock]:
+        for block in blocks:
+            block.matrix[:, number] = [hide(harms[block.state_key, 1 << row]) for row in range(len(block.matrix))]
+        return blocks
+
+    rewrite(pipeline, split, hidden)
+
+
+def rewrite(pipeline: Pipeline, split: str, change: Callable[[list[FeatureBlock]], list[FeatureBlock]]) -> None:
+    """Write the feature files of a split again, with other numbers."""
+    with pipeline.catalog.reading() as connection:
+        view = get_view(connection, "default")
         files = connection.execute(select(FeatureFile.id, FeatureFile.blob).where(FeatureFile.split == split)).all()
-    number = [found.name for found in view.columns].index(column)
     for file_id, blob in files:
         rows = read_file(pipeline.artifacts, view, blob)
-        for row, (key, candidate) in enumerate(zip(rows.state_keys, rows.candidates, strict=True)):
-            rows.matrix[row, number] = hide(harms[key, 1 << int(candidate)])
         blocks = []
         for key in dict.fromkeys(rows.state_keys):
             mine = [place for place, found in enumerate(rows.state_keys) if found == key]
             blocks.append(FeatureBlock(key, rows.prefix_hashes[mine[0]], view.identity.layout_hash, rows.matrix[mine]))
-        plant(
-            pipeline,
-            f"UPDATE feature_file SET blob = '{write_file(pipeline.artifacts, view, blocks)}' WHERE id = {file_id}",
-        )
+        stored = write_file(pipeline.artifacts, view, change(blocks))
+        plant(pipeline, f"UPDATE feature_file SET blob = '{stored}' WHERE id = {file_id}")
 
 
 def test_on_both_databases(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.records import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.catalog.withdrawals import take_back, withdraw
 from drsr.offline.freeze import freeze, freezing_rule
 from drsr.offline.harm import Exclusion, ExclusionReason, MeasuredHarm, StateHarms
 from drsr.offline.ingest import ingest
@@ -36,7 +37,7 @@ RULE = freezing_rule(BACKBONE.tokenizer, CAPS)
 def test_an_empty_catalog_counts_nothing(catalog: Catalog) -> None:
     status = read_status(catalog, RULE)
     nothing = LabelStatus("default", 0, 0, 0, 0, 0, {}, {}, 0)
-    assert status == ([], {}, {}, {}, [nothing], [], [], [], [])
+    assert status == ([], {}, {}, {}, {}, [nothing], [], [], [], [])
 
 
 def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) -> None:
@@ -56,6 +57,17 @@ def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) ->
     assert status.splits == {"train": 2, "test": 1}
     assert status.quarantined == {"binary": 1}
     assert quarantined_items(catalog) == [("c", "binary", "no text")]
+
+
+def test_withdrawn_runs_are_counted_apart_while_they_are(catalog: Catalog) -> None:
+    record_parts(catalog, part("a", run("r", "one"), run("q", "one", split="test"), run("p", "one")))
+    with catalog.writing() as connection:
+        for name in ("s/r", "s/q", "s/p"):
+            withdraw(connection, name, "why not")
+        take_back(connection, "s/p")
+    status = read_status(catalog, RULE)
+    assert status.sources == [SourceStatus("s", 1, 1, 0, 0, 0, 0, 0)], "withdrawn is not superseded"
+    assert status.withdrawn == {"test": 1, "train": 1}
 
 
 def test_what_depends_on_the_tokenizer_is_unknown_without_it(catalog: Catalog) -> None:

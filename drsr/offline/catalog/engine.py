@@ -43,8 +43,15 @@ class Catalog:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one consistent state."""
+        """A transaction that sees one consistent state, that of its first statement, and writes nothing.
+
+        What others write meanwhile shows in the next block: whoever waits for them opens a new one each time.
+        """
         with self.engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                # Said once per block and not as an option of the connection: the pool would take that back by asking
+                # for READ WRITE, also where the server's own setting is read-only.
+                connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
             yield connection
 
     @contextmanager

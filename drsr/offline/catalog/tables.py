@@ -137,15 +137,28 @@ class SplitGroup(Table):
 
 
 class Withdrawal(Table):
-    """One row per run that takes part in nothing any more, whatever versions of it come, with the reason."""
+    """One row per time that a run was taken out of everything, whatever versions of it come. Kept when taken back."""
 
     __tablename__ = "withdrawal"
+    __table_args__ = (
+        Index(
+            "uq_withdrawal_in_force",
+            "source_id",
+            "external_id",
+            unique=True,
+            sqlite_where=text("taken_back_at IS NULL"),
+            postgresql_where=text("taken_back_at IS NULL"),
+        ),
+    )
 
-    source_id: Mapped[int] = mapped_column(ForeignKey("source.id"), primary_key=True)
-    external_id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    source_id: Mapped[int] = mapped_column(ForeignKey("source.id"))
+    external_id: Mapped[str]
     reason: Mapped[str]
     """Why, in somebody's own words."""
     withdrawn_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
+    taken_back_at: Mapped[datetime.datetime | None]
+    """When it was let in again; null while it is in force. Whether it is, is a fact, so this is not physical."""
 
 
 class Trajectory(Table):
@@ -212,9 +225,9 @@ class Trajectory(Table):
 
     @classmethod
     def is_withdrawn(cls) -> ColumnElement[bool]:
-        """Whether a row's run was taken out."""
+        """Whether a row's run is taken out now."""
         mine = (Withdrawal.source_id == cls.source_id, Withdrawal.external_id == cls.external_id)
-        return exists().where(*mine)
+        return exists().where(*mine, Withdrawal.taken_back_at.is_(None))
 
 
 class TrajectoryFile(Table):

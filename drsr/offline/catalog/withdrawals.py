@@ -1,15 +1,17 @@
 """Runs that were taken out: recorded with a reason, and from then on in nothing that is made.
 
 What was made from them before stays as it is, with their states, labels and features: a release can be traced back for
-as long as there is a catalog. A run stays withdrawn when it is ingested again, also with newer content.
+as long as there is a catalog. A run stays withdrawn when it is ingested again, also with newer content. One that is
+taken back takes part again, and that it was withdrawn, from when to when and why, stays on record: what was made in
+between was made without it.
 """
 
 from __future__ import annotations
 
 import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select, update
 
 from drsr.errors import InputError
 from drsr.offline.catalog.statements import insert_all, storable_text
@@ -17,7 +19,7 @@ from drsr.offline.catalog.tables import DecisionState, Source, Trajectory, Withd
 
 
 class WithdrawnRun(NamedTuple):
-    """A run that was taken out."""
+    """A run that is taken out, or was for some time."""
 
     name: str
     """`source/external id`."""
@@ -26,6 +28,12 @@ class WithdrawnRun(NamedTuple):
     withdrawn_at: datetime.datetime
     states: int
     """How many states of it, of all versions, stay for what was made from them."""
+    taken_back_at: datetime.datetime | None
+    """None while it is withdrawn."""
+
+    def to_json(self) -> dict[str, Any]:
+        moments = {name: getattr(self, name) for name in ("withdrawn_at", "taken_back_at")}
+        return self._asdict() | {name: at and at.isoformat(timespec="seconds") for name, at in moments.items()}
 
 
 def withdraw(connection: Connection, name: str, reason: str) -> WithdrawnRun:
@@ -33,37 +41,54 @@ def withdraw(connection: Connection, name: str, reason: str) -> WithdrawnRun:
     source_id, external_id = _find(connection, name)
     if not reason.strip():
         raise InputError("a run is not withdrawn without a reason", where=name, hint="--reason TEXT")
-    already = _withdrawn(connection, name)
-    if already:
+    already = _in_force(connection, name)
+    if already is not None:
         raise InputError(
-            f"is withdrawn already: {already[0].reason}",
+            f"is withdrawn already: {already.reason}",
             where=name,
             hint=f"to give another reason: drsr withdraw --undo {name}, and withdraw it again",
         )
     now = datetime.datetime.now(datetime.UTC)
     row = {"source_id": source_id, "external_id": external_id, "reason": storable_text(reason.strip())}
     insert_all(connection, Withdrawal, [row | {"withdrawn_at": now}])
-    return _withdrawn(connection, name)[0]
+    found = _in_force(connection, name)
+    assert found is not None  # it was just inserted
+    return found
 
 
 def take_back(connection: Connection, name: str) -> WithdrawnRun:
     """Let a withdrawn run take part again, in the caller's write transaction; returns what it was withdrawn for."""
-    found = _withdrawn(connection, name)
-    if not found:
+    found = _in_force(connection, name)
+    if found is None:
         raise InputError("is not withdrawn", where=name, hint="drsr withdraw --list shows which runs are")
     source_id, external_id = _find(connection, name)
     mine = (Withdrawal.source_id == source_id, Withdrawal.external_id == external_id)
-    connection.execute(delete(Withdrawal).where(*mine))
-    return found[0]
+    now = datetime.datetime.now(datetime.UTC)
+    connection.execute(update(Withdrawal).where(*mine, _IN_FORCE).values(taken_back_at=now))
+    return found._replace(taken_back_at=now)
 
 
 def withdrawn_runs(connection: Connection) -> list[WithdrawnRun]:
-    """All of them, by name."""
-    return sorted(_run(row) for row in connection.execute(_query()))
+    """All that are withdrawn now, by name."""
+    return _runs(connection, _IN_FORCE)
 
 
-def _withdrawn(connection: Connection, name: str) -> list[WithdrawnRun]:
-    return [_run(row) for row in connection.execute(_query().where(_NAME.in_([storable_text(name)])))]
+def taken_back_runs(connection: Connection) -> list[WithdrawnRun]:
+    """One for every time that a run was withdrawn and taken back, by name; it may be withdrawn again now."""
+    return _runs(connection, ~_IN_FORCE)
+
+
+_IN_FORCE = Withdrawal.taken_back_at.is_(None)
+
+
+def _runs(connection: Connection, which: ColumnElement[bool]) -> list[WithdrawnRun]:
+    found = [WithdrawnRun(*row) for row in connection.execute(_query().where(which))]
+    return sorted(found, key=lambda run: (run.name, run.withdrawn_at))
+
+
+def _in_force(connection: Connection, name: str) -> WithdrawnRun | None:
+    row = connection.execute(_query().where(_IN_FORCE, _NAME.in_([storable_text(name)]))).first()
+    return None if row is None else WithdrawnRun(*row)
 
 
 _NAME: ColumnElement[str] = Source.name.concat("/").concat(Trajectory.external_id)
@@ -78,18 +103,15 @@ def _find(connection: Connection, name: str) -> tuple[int, str]:
     return source_id, external_id
 
 
-def _query() -> Select[tuple[str, str, str, datetime.datetime, int]]:
-    """One row per withdrawn run. All versions of a run are of one split."""
+def _query() -> Select[tuple[str, str, str, datetime.datetime, int, datetime.datetime | None]]:
+    """One row per withdrawal. All versions of a run are of one split."""
     joined = (Withdrawal.source_id == Trajectory.source_id) & (Withdrawal.external_id == Trajectory.external_id)
+    when = (Withdrawal.withdrawn_at, func.count(DecisionState.id), Withdrawal.taken_back_at)
     return (
-        select(_NAME, Trajectory.split, Withdrawal.reason, Withdrawal.withdrawn_at, func.count(DecisionState.id))
+        select(_NAME, Trajectory.split, Withdrawal.reason, *when)
         .select_from(Withdrawal)
         .join(Trajectory, joined)
         .join(Source, Source.id == Trajectory.source_id)
         .outerjoin(DecisionState, DecisionState.trajectory_id == Trajectory.id)
-        .group_by(Source.name, Trajectory.external_id, Trajectory.split, Withdrawal.reason, Withdrawal.withdrawn_at)
+        .group_by(Withdrawal.id, Source.name, Trajectory.external_id, Trajectory.split)
     )
-
-
-def _run(row: Row[tuple[str, str, str, datetime.datetime, int]]) -> WithdrawnRun:
-    return WithdrawnRun(*row)

@@ -93,6 +93,9 @@ def _text(status: Status, backbone: str) -> str:
     lines = [table(headers, rows)]
     if status.splits:
         lines.append("splits: " + ", ".join(f"{count:,} {split}" for split, count in status.splits.items()))
+    if status.withdrawn:
+        taken_out = ", ".join(f"{count:,} {split}" for split, count in status.withdrawn.items())
+        lines.append(f"withdrawn runs: {taken_out} (drsr withdraw --list)")
     for reason, count in status.without_states.items():
         lines.append(f"without an eligible decision: {count:,} {reason}")
     if status.labels is None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.offline.catalog.withdrawals import WithdrawnRun
 
 _EXAMPLES = """\
 examples:
@@ -19,14 +23,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="take a recorded run out of everything that is made from now on",
         description="The run takes part in nothing any more: no stage reads it, no rule about the data looks at it, "
         "also if it is ingested again. What was made from it before can still be traced. The audit of a policy "
-        "shows what was withdrawn, and why.",
+        "shows what was withdrawn, and why, also where it was taken back since.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("run_name", nargs="?", metavar="SOURCE/ID", help="the run, as rules and audit name it")
-    which.add_argument("--list", action="store_true", help="show what is withdrawn")
-    which.add_argument("--undo", metavar="SOURCE/ID", help="let a withdrawn run take part again")
+    which.add_argument("--list", action="store_true", help="show what is withdrawn, and apart from it what was")
+    which.add_argument(
+        "--undo", metavar="SOURCE/ID", help="let a withdrawn run take part again; that it was withdrawn stays on record"
+    )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed, and shown by every audit")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -34,31 +40,44 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.catalog.withdrawals import take_back, withdraw, withdrawn_runs
+    from drsr.offline.catalog.withdrawals import take_back, taken_back_runs, withdraw, withdrawn_runs
     from drsr.settings import load_settings
-    from drsr.tables import table
 
     with open_catalog(load_settings().catalog_url) as catalog:
         if options.list:
             with catalog.reading() as connection:
-                found = withdrawn_runs(connection)
-        else:
-            with catalog.writing() as connection:
-                if options.undo:
-                    found = [take_back(connection, options.undo)]
-                else:
-                    found = [withdraw(connection, options.run_name, options.reason)]
+                _list(withdrawn_runs(connection), taken_back_runs(connection), as_json=options.json)
+            return 0
+        with catalog.writing() as connection:
+            if options.undo:
+                found = take_back(connection, options.undo)
+            else:
+                found = withdraw(connection, options.run_name, options.reason)
     if options.json:
-        shown = [each._asdict() | {"withdrawn_at": each.withdrawn_at.isoformat(timespec="seconds")} for each in found]
-        print(json.dumps({"withdrawn": shown} if options.list else shown[0]))
-    elif options.list:
-        rows = [(each.name, each.split, each.states, f"{each.withdrawn_at:%Y-%m-%d}", each.reason) for each in found]
-        heads = ("run", "split", "states", "withdrawn", "reason")
-        print(table(heads, rows) if rows else "nothing is withdrawn")
+        print(json.dumps(found.to_json()))
     elif options.undo:
-        print(f"{found[0].name} takes part again; it was withdrawn for: {found[0].reason}")
+        print(f"{found.name} takes part again; it was withdrawn for: {found.reason}")
+        print("  what was made meanwhile was made without it, and the audit says so")
     else:
-        print(f"{found[0].name} ({found[0].split}, {found[0].states} states) takes part in nothing from now on")
+        print(f"{found.name} ({found.split}, {found.states} states) takes part in nothing from now on")
         print("  a policy without it: drsr run, or drsr train, drsr calibrate, drsr publish")
-        print(f"  to take it back: drsr withdraw --undo {found[0].name}")
+        print(f"  to take it back: drsr withdraw --undo {found.name}")
     return 0
+
+
+def _list(withdrawn: list[WithdrawnRun], taken_back: list[WithdrawnRun], *, as_json: bool) -> None:
+    """What is withdrawn now, and apart from it what was withdrawn once."""
+    from drsr.tables import table
+
+    if as_json:
+        found = {"withdrawn": withdrawn, "taken_back": taken_back}
+        print(json.dumps({which: [run.to_json() for run in runs] for which, runs in found.items()}))
+        return
+    rows = [(run.name, run.split, run.states, f"{run.withdrawn_at:%Y-%m-%d}", run.reason) for run in withdrawn]
+    print(table(("run", "split", "states", "withdrawn", "reason"), rows) if rows else "nothing is withdrawn")
+    if taken_back:
+        past = [
+            (run.name, run.split, f"{run.withdrawn_at:%Y-%m-%d}", f"{run.taken_back_at:%Y-%m-%d}", run.reason)
+            for run in taken_back
+        ]
+        print("\n" + table(("taken back", "split", "from", "to", "reason"), past))

@@ -13,6 +13,7 @@ import pytest
 from drsr.errors import ArtifactCorrupt
 from drsr.offline.artifacts import ArtifactStore
 from expectations.frames.feature_reading import FeatureReading
+from expectations.frames.frozen_candidates import FROZEN_COLUMNS
 
 NAMES = ["a", "b"]
 
@@ -47,6 +48,23 @@ def test_a_good_file(artifacts: ArtifactStore) -> None:
     assert reading.non_finite.tolist() == [0, 0]
     assert reading.sampled == [("k1", 0), ("k1", 1), ("k2", 0), ("k2", 1)]
     np.testing.assert_array_equal(reading.sample, np.array([[1, 5], [2, 6], [3, 7], [4, 8]], dtype=np.float32))
+
+
+def test_rows_of_other_candidates_than_were_frozen_are_counted(artifacts: ArtifactStore) -> None:
+    """Those of place, size and saving that differ, that nobody froze, and that are not there to be compared."""
+    names = [*FROZEN_COLUMNS, "b"]
+    columns: dict[str, list[Any]] = {name: [1.0, 2.0, 3.0, 4.0] for name in FROZEN_COLUMNS}
+    file = stored(artifacts, a=[], **columns)
+    frozen = {"k1": np.array([[1.0] * 3, [2.0] * 3]), "k2": np.array([[3.0, 3.0, 3.00001], [4.0] * 3])}
+
+    def others(names: list[str], frozen: dict[str, Any]) -> dict[str, int]:
+        reading = FeatureReading(names, frozen)
+        reading.add(artifacts, file, {"k1", "k2"})
+        return reading.other_candidates
+
+    assert others(names, frozen) == {"k1": 0, "k2": 1}
+    assert others(names, {"k1": frozen["k1"][:1]}) == {"k1": 1, "k2": 2}
+    assert others(names[1:], frozen) == {"k1": 2, "k2": 2}
 
 
 def test_only_the_states_that_belong_to_the_file_are_looked_at(artifacts: ArtifactStore) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from drsr.offline.audit import splits, withdrawals
-from drsr.offline.catalog.withdrawals import withdraw
+from drsr.offline.audit.running import run_audit
+from drsr.offline.audit.subject import AuditSubject, Order
+from drsr.offline.audit.verdicts import AuditVerdict
+from drsr.offline.catalog.withdrawals import take_back, withdraw
 from drsr.offline.ingest import ingest
 from drsr.offline.trajectories import Trajectory
 from expectations.judging import RuleVerdict, judge
@@ -17,6 +20,11 @@ from tests.offline.small_pipeline import Pipeline
 def taken_out(pipeline: Pipeline, name: str, reason: str) -> None:
     with pipeline.catalog.writing() as connection:
         withdraw(connection, name, reason)
+
+
+def let_in_again(pipeline: Pipeline, name: str) -> None:
+    with pipeline.catalog.writing() as connection:
+        take_back(connection, name)
 
 
 def of_split(pipeline: Pipeline, split: str) -> str:
@@ -48,6 +56,63 @@ def test_a_policy_without_it_is_made_and_one_with_it_is_caught(release: Publishe
     assert "was withdrawn before the scorer was trained, and the policy was made from it all the same" in str(caught)
     by_hand(pipeline, "UPDATE withdrawal SET reason = ''")
     assert "was withdrawn without a reason" in str(failures(audited(forged, [withdrawals.CHECK])))
+
+
+def test_a_run_that_is_taken_back_once_the_policy_is_out_is_named(release: PublishedPipeline, tmp_path: Path) -> None:
+    """Whoever withdraws what is inconvenient, trains, publishes and undoes it leaves a trace."""
+    pipeline = release.pipeline
+    name, tested = of_split(pipeline, "validation"), of_split(pipeline, "test")
+    taken_out(pipeline, name, "too hard")
+    taken_out(pipeline, tested, "too hard, too")
+    forged = trained_again(pipeline, tmp_path / "without")
+    let_in_again(pipeline, name)
+    let_in_again(pipeline, tested)
+    said = withdrawals_of(forged)
+    assert said.detail.startswith("no run is withdrawn; made without these, which were taken back: ")
+    assert f"{name} (validation, withdrawn 2" in said.detail
+    assert f"{tested} (test, withdrawn 2" in said.detail
+    assert [[run, reason] for run, _, reason, *_ in said.evidence["taken back"]] == [
+        [tested, "too hard, too"],
+        [name, "too hard"],
+    ]
+    assert withdrawals_of(release).evidence["taken back"] == [], "the policy before was published before that"
+    # Withdrawn again it is listed among what is withdrawn.
+    taken_out(pipeline, name, "really")
+    assert f"{name} (" not in withdrawals_of(forged).detail
+    assert "1 of train and validation (1 x 'really')" in withdrawals_of(forged).detail
+
+
+def test_a_run_that_is_taken_back_while_the_scorer_is_trained_is_named(
+    release: PublishedPipeline, tmp_path: Path
+) -> None:
+    """Training has read its data when it begins, and says at its end when it was."""
+    pipeline = release.pipeline
+    name = of_split(pipeline, "train")
+    taken_out(pipeline, name, "too hard")
+    forged = trained_again(pipeline, tmp_path / "without")
+    let_in_again(pipeline, name)
+    by_hand(pipeline, "UPDATE withdrawal SET taken_back_at = withdrawn_at")
+    assert f"made without these, which were taken back: {name} (train, " in withdrawals_of(forged).detail
+    # Taken back before training, it is in the policy, and nothing is to be told.
+    assert withdrawals_of(trained_again(pipeline, tmp_path / "with")).detail == "no run is withdrawn"
+
+
+def test_a_calibration_that_is_not_published_yet(pipeline: Pipeline) -> None:
+    name = of_split(pipeline, "train")
+    taken_out(pipeline, name, "too hard")
+    let_in_again(pipeline, name)
+    subject = AuditSubject(pipeline.catalog, pipeline.artifacts, Order())
+    assert run_audit(subject, [withdrawals.CHECK]).verdicts[0].detail == "no run is withdrawn"
+    by_hand(pipeline, "UPDATE withdrawal SET withdrawn_at = datetime(withdrawn_at, '-1 day')")
+    (verdict,) = run_audit(subject, [withdrawals.CHECK]).verdicts
+    assert verdict.passed
+    assert f"made without these, which were taken back: {name} (train, " in verdict.detail
+
+
+def withdrawals_of(release: PublishedPipeline) -> AuditVerdict:
+    (verdict,) = audited(release, [withdrawals.CHECK]).verdicts
+    assert verdict.passed
+    return verdict
 
 
 def test_a_near_duplicate_stops_nothing_once_it_is_withdrawn(release: PublishedPipeline, tmp_path: Path) -> None:

@@ -39,6 +39,26 @@ def test_an_exception_rolls_back(catalog: Catalog) -> None:
     assert names(catalog) == []
 
 
+def test_a_reader_sees_one_state_whatever_is_written_beside_it(catalog: Catalog) -> None:
+    query = select(Source.name).order_by(Source.name)
+    with catalog.reading() as connection:
+        assert connection.execute(query).all() == []
+        with catalog.writing() as beside:
+            beside.execute(insert(Source).values(name="a"))
+        assert names(catalog) == ["a"], "it is committed, and a new block sees it"
+        assert connection.execute(query).all() == []
+    assert names(catalog) == ["a"]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_reader_writes_nothing(catalog: Catalog) -> None:
+    with pytest.raises(CatalogUnreachable, match="read-only transaction"), catalog.reading() as connection:
+        connection.execute(insert(Source).values(name="a"))
+    with catalog.writing() as connection:
+        connection.execute(insert(Source).values(name="b"))  # on the same connection of the pool
+    assert names(catalog) == ["b"]
+
+
 def test_foreign_keys_hold(catalog: Catalog) -> None:
     with pytest.raises(IntegrityError), catalog.writing() as connection:
         connection.execute(insert(TrajectoryReward).values(trajectory_id=7, reward=1.0))

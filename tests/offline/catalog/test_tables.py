@@ -24,6 +24,7 @@ from drsr.offline.catalog.tables import (
     Trajectory,
     TrajectoryFile,
     TrajectoryReward,
+    Withdrawal,
 )
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -61,6 +62,14 @@ ROWS: dict[type[Table], dict[str, Any]] = {
         "created_at": NOW,
     },
     TrajectoryFile: {"trajectory_id": 1, "source_file_id": 1},
+    Withdrawal: {
+        "id": 1,
+        "source_id": 1,
+        "external_id": "r",
+        "reason": "why",
+        "withdrawn_at": NOW,
+        "taken_back_at": None,
+    },
     TrajectoryReward: {"trajectory_id": 1, "reward": 1.0},
     QuarantinedItem: {"id": 1, "source_file_id": 1, "location": "f:1", "reason": "binary", "detail": "no text"},
     FrozenTrajectory: {
@@ -193,7 +202,7 @@ def test_references_into_nowhere_are_refused(catalog: Catalog) -> None:
 
 def test_the_same_thing_twice_is_refused(catalog: Catalog) -> None:
     insert_rows(catalog, {})
-    for table in (DecisionState, FrozenTrajectory, Candidate, QuarantinedItem, SourceFile, Source):
+    for table in (DecisionState, FrozenTrajectory, Candidate, QuarantinedItem, SourceFile, Source, Withdrawal):
         again = ROWS[table] | ({"position": 1} if table is Candidate else {"id": 2})
         with pytest.raises(IntegrityError), catalog.writing() as connection:
             connection.execute(insert(table).values(again))

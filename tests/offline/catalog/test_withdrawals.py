@@ -17,7 +17,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.frozen import count_current
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.catalog.withdrawals import take_back, withdraw, withdrawn_runs
+from drsr.offline.catalog.withdrawals import take_back, taken_back_runs, withdraw, withdrawn_runs
 from drsr.offline.freeze import freeze
 from drsr.offline.ingest import ingest
 from drsr.view import Caps
@@ -46,9 +46,32 @@ def test_withdrawn_listed_and_taken_back(catalog: Catalog, runs: Path) -> None:
     assert current(catalog) == 1
     with catalog.reading() as connection:
         assert withdrawn_runs(connection) == [found]
+        assert taken_back_runs(connection) == []
     with catalog.writing() as connection:
-        assert take_back(connection, NAME) == found
+        back = take_back(connection, NAME)
         assert withdrawn_runs(connection) == []
+    assert back._replace(taken_back_at=None) == found
+    assert back.taken_back_at is not None
+    assert back.taken_back_at >= back.withdrawn_at
+    assert current(catalog) == 2
+
+
+def test_what_is_taken_back_stays_on_record_and_may_be_withdrawn_again(catalog: Catalog, runs: Path) -> None:
+    with catalog.writing() as connection:
+        withdraw(connection, NAME, "inconvenient")
+        first = take_back(connection, NAME)
+        second = withdraw(connection, NAME, "a copy after all")
+        with pytest.raises(InputError, match="withdrawn already: a copy after all"):
+            withdraw(connection, NAME, "another")
+    assert current(catalog) == 1
+    with catalog.reading() as connection:
+        assert (withdrawn_runs(connection), taken_back_runs(connection)) == ([second], [first])
+    with catalog.writing() as connection:
+        again = take_back(connection, NAME)
+        with pytest.raises(InputError, match="is not withdrawn"):
+            take_back(connection, NAME)
+    with catalog.reading() as connection:
+        assert (withdrawn_runs(connection), taken_back_runs(connection)) == ([], [first, again])
     assert current(catalog) == 2
 
 
@@ -127,10 +150,15 @@ def test_the_command(
     assert "a copy" in capsys.readouterr().out
     assert main(["withdraw", "--list", "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)["withdrawn"]
-    assert (shown["name"], shown["reason"]) == (NAME, "a copy")
+    assert (shown["name"], shown["reason"], shown["taken_back_at"]) == (NAME, "a copy", None)
     assert main(["withdraw", "--undo", NAME]) == 0
     assert "takes part again" in capsys.readouterr().out
     assert main(["withdraw", "--list"]) == 0
-    assert "nothing is withdrawn" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert re.search(rf"^nothing is withdrawn\n\n *taken back +split(.|\n)+{NAME} .+ a copy\n", listed)
+    assert main(["withdraw", "--list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["withdrawn"], [run["name"] for run in found["taken_back"]]) == ([], [NAME])
+    assert found["taken_back"][0]["taken_back_at"] >= shown["withdrawn_at"]
     with pytest.raises(SystemExit):
         main(["withdraw"])

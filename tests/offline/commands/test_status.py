@@ -50,6 +50,17 @@ def test_reasons_and_other_labelers_are_shown(filled: Drsr, tmp_path: Path) -> N
     assert "\n  1 states excluded: target_too_long\n" in shown
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_withdrawn_runs_are_counted(filled: Drsr) -> None:
+    assert "withdrawn" not in filled("status").out
+    ((split, _),) = filled("status", "--json").json["splits"].items()
+    filled("withdraw", "runs/a.json#run-1", "--reason", "a copy")
+    assert f"withdrawn runs: 1 {split} (drsr withdraw --list)" in filled("status").out
+    assert filled("status", "--json").json["withdrawn"] == {split: 1}
+    filled("withdraw", "--undo", "runs/a.json#run-1")
+    assert "withdrawn" not in filled("status").out
+
+
 def test_what_could_not_be_read_is_listed(filled: Drsr, tmp_path: Path) -> None:
     (item,) = filled("status", "--quarantined", "--json").json["quarantined_items"]
     assert (item["where"], item["reason"]) == (f"{tmp_path}/runs/b.json", "empty")
