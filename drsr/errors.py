@@ -7,6 +7,7 @@ Our exception hierarchy:
     + RequestError            not a readable OpenAI or Anthropic request
       . RequestTooLarge       larger than any language model's window could take
     + SettingsError           an environment variable, drsr.toml or command-line value is wrong
+    + NothingThere            the place to read runs from does not exist, or no file is there
     + FrameError              labelled examples that nothing may be fitted on or judged by
       . SplitRefused          rows of the test split, or of another split than the one asked for
       . FeaturesMissing       a labelled state without features
@@ -90,6 +91,10 @@ class RequestTooLarge(RequestError):
 
 class SettingsError(InputError):
     """An environment variable, drsr.toml or command-line value is wrong."""
+
+
+class NothingThere(InputError):
+    """The place to read runs from does not exist, or no file is there."""
 
 
 class FrameError(InputError):

@@ -1,8 +1,11 @@
 """The flow `backfill`: catch up on a range of days, of one source or of all.
 
 With a location that has `{date}` in it, what lies there for each of the days is read first, and everything that waits
-of the source is then frozen, labelled and featurized. Without one nothing is read: what came into the catalog on those
-days is frozen, labelled and featurized, for instance under a new labeler. The rest is left to the next night.
+of the source is then frozen, labelled and featurized. A day may have nothing there, but not every day.
+
+Without a location nothing is read: what came into the catalog on those days is labelled and featurized, for instance
+under a new labeler, and the rest is left to the next night. Freezing costs little and knows no days: all of the source
+is frozen.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ def backfill(
     if location is not None:
         named = location if source is None else location.model_copy(update={"source": source})
         places = [of_day(named, day) for day in days.each()]
-        done["ingest"] = in_time("ingest", lambda: ingest(places))
+        done["ingest"] = in_time("ingest", lambda: ingest(places, gaps=True))
         part = Part(source=named.source)
     else:
         part = Part(source=source, days=days)

@@ -8,7 +8,8 @@ from typing import Any
 from prefect import task
 from prefect.artifacts import create_table_artifact
 
-from expectations.judging import AFTER, judge, present, require
+from drsr.errors import ExpectationFailed
+from expectations.judging import AFTER, find, judge, present, require, verdict, write_pages
 from flows.places import Place, opened
 from flows.stage_tasks import BETWEEN_STAGES
 
@@ -33,12 +34,13 @@ def write_docs(docs: str) -> None:
 
 def judged(place: Place, stage: str, docs: str | None) -> tuple[list[dict[str, Any]], Exception | None]:
     """A row per rule, and the error if one is broken; then the pages show it, where pages are wanted."""
-    verdicts = judge(place.catalog, place.artifacts, AFTER[stage])
-    rows = [verdict._asdict() for verdict in verdicts]
+    findings = find(place.catalog, place.artifacts, AFTER[stage])
+    verdicts = [verdict(finding) for finding in findings]
+    rows = [found._asdict() for found in verdicts]
     try:
         require(verdicts)
-    except Exception as failure:
+    except ExpectationFailed as failure:
         if docs is not None:
-            judge(place.catalog, place.artifacts, AFTER[stage], Path(docs))
+            write_pages(Path(docs), findings, place.catalog.location)
         return rows, failure
     return rows, None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow, task
+from prefect.logging import get_run_logger
 
+from drsr.errors import NothingThere
 from drsr.offline import samples
 from drsr.offline.ingest import ingest as read_location
 from flows.faults import RETRIES
@@ -18,20 +20,41 @@ SAMPLE = Location(uri=str(samples.CORPUS), source="sandbox")
 
 
 @task(name="ingest-location", task_run_name="ingest {location.uri}", **RETRIES)
-def ingest_location(location: Location) -> dict[str, Any]:
-    """Read one location."""
+def ingest_location(location: Location, may_be_missing: bool = False) -> dict[str, Any] | None:
+    """Read one location. None where nothing is there, if it may be missing."""
     with opened(create=True) as place:
-        summary = read_location(
-            place.catalog, place.artifacts, location.uri, source=location.source, reader=location.format
-        )
+        try:
+            summary = read_location(
+                place.catalog,
+                place.artifacts,
+                location.uri,
+                source=location.source,
+                reader=location.format,
+                day=None if location.day is None else location.day.isoformat(),
+            )
+        except NothingThere as nothing:
+            if not may_be_missing:
+                raise
+            get_run_logger().info("%s: %s", nothing.where, nothing.what)
+            return None
     return summary.to_json()
 
 
 @flow(name="ingest", timeout_seconds=TIMEOUTS["ingest"])
-def ingest(locations: list[Location] | None = None) -> dict[str, Any]:
-    """Read every location, by default the sample corpus. What did not change is not read again."""
-    done = [ingest_location(location) for location in (locations or [SAMPLE])]
-    return added_up(done)
+def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[str, Any]:
+    """Read every location, by default the sample corpus. What did not change is not read again.
+
+    `gaps`: some of the locations may be missing, but not all.
+    """
+    places = locations or [SAMPLE]
+    done = [ingest_location(place, gaps) for place in places]
+    found = [summary for summary in done if summary is not None]
+    if not found:
+        first, last = places[0].uri, places[-1].uri
+        raise NothingThere(
+            "nothing is there, at none of the places", where=f"{first} to {last}", hint="check the spelling"
+        )
+    return added_up(found)
 
 
 def added_up(summaries: list[dict[str, Any]]) -> dict[str, Any]:

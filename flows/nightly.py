@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,11 @@ from flows.label import label
 from flows.parameters import EVERYTHING, HERE, FanOut, Location, Name
 from flows.places import opened
 from flows.publish import publish
+from flows.recording import record, require_repository
 from flows.stage_tasks import BETWEEN_STAGES, in_time
 from flows.summaries import leave_summary, said
 from flows.train import train
+from flows.wishes import Wishes
 
 ORDER = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
 """The order of dvc.yaml."""
@@ -60,7 +61,9 @@ def nightly(
     """
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
-    refreshed, wishes = Refreshed(view, labeler, certified), Wishes(index, docs, dvc)
+    if dvc:
+        require_repository(Path.cwd())
+    refreshed, wishes = Refreshed(view, labeler, certified), Wishes(index, docs, dvc, ablations)
     chosen: dict[str, dict[str, Any]] = {}
     run: dict[str, Callable[[], Mapping[str, Any]]] = {
         "ingest": lambda: ingest(locations),
@@ -74,6 +77,7 @@ def nightly(
     }
     before: dict[str, Any] | None = None
     mark: str | None = None
+    recorded: dict[str, str] = {}
 
     def check(stage: str, result: Mapping[str, Any]) -> bool:
         nonlocal before, mark
@@ -87,14 +91,14 @@ def nightly(
         if result.get("published", True):
             judge_after(stage, docs)
         if dvc:
-            record_stage(stage, labeler, view)
+            recorded.update(record_stage(stage, labeler, view))
         return True
 
     results, seconds = in_order(run, check)
     if before is not None:
         return _end(results, seconds, NOTHING_NEW, before, docs, recorded=False)
     outcome = dict(results["publish"])
-    note_end(refreshed, mark, outcome | {"recorded": dvc})
+    note_end(refreshed, mark, outcome | {"recorded": recorded, "ablations": ablations})
     if docs is not None:
         write_docs(docs)
     return _end(results, seconds, said("publish", outcome), outcome, docs, recorded=dvc)
@@ -113,27 +117,6 @@ def in_order(
         if not check(stage, results[stage]):
             break
     return results, seconds
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What a refresh is to leave behind."""
-
-    index: str
-    docs: str | None
-    dvc: bool
-
-    def are_met(self, outcome: Mapping[str, Any]) -> bool:
-        """Whether the refresh that ended so has left all of it, and it is still there."""
-        if outcome["published"] and not _is_in(self.index, outcome):
-            return False
-        if self.docs is not None and not (Path(self.docs) / "index.html").exists():
-            return False
-        return not self.dvc or bool(outcome.get("recorded"))
-
-
-def _is_in(index: str, outcome: Mapping[str, Any]) -> bool:
-    return bool(outcome["index"] == str(Path(index).absolute()) and Path(outcome["wheel"]).exists())
 
 
 @task(name="look-for-news", **BETWEEN_STAGES)
@@ -182,8 +165,6 @@ def published_from(mark: str | None, refreshed: Refreshed, index: str, calibrati
 @task(name="record-with-dvc", task_run_name="record {stage}", **BETWEEN_STAGES)
 def record_stage(stage: str, labeler: str, view: str) -> dict[str, str]:
     """Export what a stage made, and name it in dvc.lock."""
-    from flows.recording import record  # dvc takes a second to import
-
     return record(stage, labeler, view).outputs
 
 

@@ -32,6 +32,8 @@ class Location(_Parameters):
     """Name of the origin; by default the first folder below the location."""
     format: str | None = None
     """By default every file's format is detected."""
+    day: datetime.date | None = None
+    """Of a place that holds the runs of one day, and has the day in its URI: other days have files of the same name."""
 
     @field_validator("format")
     @classmethod
@@ -111,4 +113,4 @@ def of_day(location: Location, day: datetime.date) -> Location:
     """The location of one day; its URI must have a place for it."""
     if DATE not in location.uri:
         raise ValueError(f"{location.uri!r} has no {DATE} in it, so every day would be read at the same place")
-    return location.model_copy(update={"uri": location.uri.replace(DATE, day.isoformat())})
+    return location.model_copy(update={"uri": location.uri.replace(DATE, day.isoformat()), "day": day})

@@ -7,6 +7,7 @@ A commit certifies whatever lies in the folder, so the export is made here, from
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,8 +51,17 @@ def record(stage: str, labeler: str = "default", view: str = DEFAULT_VIEW) -> Re
         )
         export = exporter.export(stage)
     committed = with_dvc(repository, lambda repo: repo.commit(stage, force=True))
-    outs = [out for found in committed for out in found.outs]
-    return Recorded(export, {out.def_path: str(out.hash_info.value) for out in outs})
+    return Recorded(export, _hashes(committed))
+
+
+def locked() -> dict[str, str]:
+    """What dvc.lock says here: DVC's hash of every output by its path."""
+    require_repository(Path.cwd())
+    return with_dvc(Path.cwd(), lambda repo: _hashes(repo.index.stages))
+
+
+def _hashes(stages: Iterable[Any]) -> dict[str, str]:
+    return {out.def_path: str(out.hash_info.value) for stage in stages for out in stage.outs}
 
 
 def changed() -> dict[str, Any]:

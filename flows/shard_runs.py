@@ -7,6 +7,7 @@ A lost shard gets a new flow run. The old one is never scheduled again: its work
 from __future__ import annotations
 
 import datetime
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from prefect.states import Cancelling, Crashed
 
 from drsr.errors import CatalogUnreachable, DrsrError
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.claims import Claims, drop_claim, holder_lives
+from drsr.offline.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives
 from flows.faults import patiently
 from flows.parameters import FanOut
 from flows.shards import Sight, Step, next_step
@@ -67,6 +68,59 @@ class _Watched:
     taken: bool = field(default=False)
 
 
+class _ClaimsSeen:
+    """The claims of flow runs as this process sees them, and for how long it has seen them without a break.
+
+    While the catalog is away nobody can renew a claim, and once it answers again this process may well look before the
+    holder's next heartbeat. So for a whole lease after a break nobody is given up because his claim is old.
+    """
+
+    def __init__(self, catalog: Catalog, poll_seconds: float) -> None:
+        self._catalog = catalog
+        # A longer pause is a break too: Prefect's server may use the same database, and whoever waits for that server
+        # does not see that the catalog is away.
+        self._longest_pause = poll_seconds + LEASE_SECONDS / 2
+        self._heard = time.monotonic()
+        self._answers_since: float | None = -math.inf
+
+    @property
+    def answering(self) -> float:
+        """Seconds for which the catalog has answered; 0 while it does not."""
+        return 0.0 if self._answers_since is None else time.monotonic() - self._answers_since
+
+    def holder_lives(self, flow_run_id: UUID) -> bool | None:
+        """As in `claims`. True where it cannot be known at this moment: nobody is given up for that."""
+        try:
+            lives = self._ask(flow_run_id)
+            late = lives is False and self.answering < LEASE_SECONDS
+            return self._ask(flow_run_id, by_age=False) if late else lives
+        except CatalogUnreachable as error:
+            if not error.passing:
+                raise
+            return True
+
+    def _ask(self, flow_run_id: UUID, *, by_age: bool = True) -> bool | None:
+        with self._listening(), self._catalog.reading() as connection:
+            return holder_lives(connection, CLAIM, str(flow_run_id), by_age=by_age)
+
+    def drop(self, flow_run_id: UUID) -> None:
+        """Forget the claim of a flow run that is given up."""
+        with self._listening(), self._catalog.writing() as connection:
+            drop_claim(connection, CLAIM, str(flow_run_id))
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._answers_since = None
+            raise
+        now = time.monotonic()
+        if self._answers_since is None or now - self._heard > self._longest_pause:
+            self._answers_since = now
+        self._heard = now
+
+
 def run_shards(
     catalog: Catalog, deployment: str, shards: Sequence[tuple[str, Mapping[str, Any]]], choice: FanOut
 ) -> int:
@@ -75,11 +129,12 @@ def run_shards(
     ShardFailed if one failed; the others were waited for, and what they did is recorded.
     """
     watched: list[_Watched] = []
+    claims = _ClaimsSeen(catalog, choice.poll_seconds)
     with get_client(sync_client=True) as client:
         try:
             for name, parameters in shards:
                 watched.append(_Watched(name, parameters, _start(deployment, name, parameters, 1)))
-            lost = _watch(client, catalog, deployment, watched, choice)
+            lost = _watch(client, claims, deployment, watched, choice)
         except BaseException:  # the stage ran out of time, or somebody cancelled it
             _call_off(client, watched)
             raise
@@ -94,7 +149,7 @@ def run_shards(
 
 
 def _watch(
-    client: SyncPrefectClient, catalog: Catalog, deployment: str, watched: Sequence[_Watched], choice: FanOut
+    client: SyncPrefectClient, claims: _ClaimsSeen, deployment: str, watched: Sequence[_Watched], choice: FanOut
 ) -> int:
     """Until nothing has to be waited for any more."""
     logger = get_run_logger()
@@ -104,11 +159,11 @@ def _watch(
         for shard in watched:
             if shard.step is not Step.WAIT:
                 continue
-            shard.step = _look(client, catalog, shard)
+            shard.step = _look(client, claims, shard)
             if shard.step is Step.RESTART:
                 lost += 1
                 logger.warning("%s: its worker is lost (attempt %d)", shard.name, shard.attempt)
-                _give_up(client, catalog, shard.run)
+                _give_up(client, claims, shard.run)
                 _restart(deployment, shard, choice.attempts)
         if not warned and time.monotonic() - began > PATIENCE_SECONDS and not any(one.taken for one in watched):
             warned = True
@@ -126,35 +181,22 @@ def _call_off(client: SyncPrefectClient, watched: Sequence[_Watched]) -> None:
                 get_run_logger().warning("%s could not be cancelled: %s", shard.name, type(error).__name__)
 
 
-def _look(client: SyncPrefectClient, catalog: Catalog, shard: _Watched) -> Step:
+def _look(client: SyncPrefectClient, claims: _ClaimsSeen, shard: _Watched) -> Step:
     shard.run = client.read_flow_run(shard.run.id)
     state = shard.run.state
     if state is None:
         return Step.WAIT
     shard.taken = shard.taken or state.type.value != "SCHEDULED"
     seconds = (datetime.datetime.now(datetime.UTC) - state.timestamp).total_seconds()
-    step = next_step(Sight(state.type.value, seconds, _holder_lives(catalog, shard.run.id)))
+    lives = claims.holder_lives(shard.run.id)
+    step = next_step(Sight(state.type.value, seconds, lives, claims.answering))
     if step is Step.FAILED:
         shard.why = state.message or f"the flow run is {state.name}"
     return step
 
 
-def _holder_lives(catalog: Catalog, flow_run_id: UUID) -> bool | None:
-    try:
-        with catalog.reading() as connection:
-            return holder_lives(connection, CLAIM, str(flow_run_id))
-    except CatalogUnreachable as error:
-        if not error.passing:
-            raise
-        return True  # not known at this moment: nobody is given up for that
-
-
-def _give_up(client: SyncPrefectClient, catalog: Catalog, run: FlowRun) -> None:
-    def forget() -> None:
-        with catalog.writing() as connection:
-            drop_claim(connection, CLAIM, str(run.id))
-
-    patiently(forget)
+def _give_up(client: SyncPrefectClient, claims: _ClaimsSeen, run: FlowRun) -> None:
+    patiently(lambda: claims.drop(run.id))
     if run.state is None or not run.state.is_final():
         # Lets go of its place in the pool, and says to everybody what became of it.
         client.set_flow_run_state(run.id, Crashed(message="its worker is lost"), force=True)

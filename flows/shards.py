@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import NamedTuple
 
 from drsr.offline.labels import Shard
 
-STARTING_SECONDS = 300.0
-"""A flow run that says it runs, but has not shown itself in the catalog for so long, is taken for lost."""
+STARTING_SECONDS = 420.0
+"""A flow run that says it runs, but has not shown itself in the catalog for so long, is taken for lost.
+
+Longer than the longest pause of one that waits for the catalog (`DELAYS` in flows/faults.py)."""
 SUBMITTED_SECONDS = 600.0
 """A worker that took a flow run and has not begun it after so long is taken for lost."""
 
@@ -30,6 +33,8 @@ class Sight(NamedTuple):
     """Since it has been in that state."""
     holder_lives: bool | None
     """Whether the process that works on it renews its claim in the catalog; None: there is no claim."""
+    answering: float = math.inf
+    """Seconds for which the catalog has answered without a break: before, nobody could show himself there."""
 
 
 def shards_for(states: int, states_per_shard: int, most: int) -> list[Shard]:
@@ -51,7 +56,7 @@ def next_step(sight: Sight) -> Step:
     if sight.state in ("FAILED", "CANCELLED", "CANCELLING"):
         return Step.FAILED
     if sight.state == "RUNNING":
-        silent = sight.holder_lives is None and sight.seconds > STARTING_SECONDS
+        silent = sight.holder_lives is None and min(sight.seconds, sight.answering) > STARTING_SECONDS
         return Step.RESTART if silent or sight.holder_lives is False else Step.WAIT
     if sight.state == "PENDING" and sight.seconds > SUBMITTED_SECONDS:
         return Step.RESTART

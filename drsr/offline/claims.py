@@ -72,10 +72,16 @@ def _this_host() -> str:
         return socket.gethostname()
 
 
-def holder_lives(connection: Connection, stage: str, item: str) -> bool | None:
-    """Whether the worker that has claimed an item is alive as far as one can tell; None where nobody has claimed it."""
+def holder_lives(connection: Connection, stage: str, item: str, *, by_age: bool = True) -> bool | None:
+    """Whether the worker that has claimed an item is alive as far as one can tell; None where nobody has claimed it.
+
+    Without `by_age` an old claim is no sign of death: nobody can renew one while the catalog is away.
+    """
     row = connection.execute(_HOLDER, {"of_stage": stage, "of_item": item}).one_or_none()
-    return None if row is None else _lives(*row)
+    if row is None:
+        return None
+    worker, heartbeat_at = row
+    return _lives(worker, heartbeat_at) if by_age else not is_gone(worker)
 
 
 def drop_claim(connection: Connection, stage: str, item: str) -> None:

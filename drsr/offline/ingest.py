@@ -48,12 +48,14 @@ def ingest(
     *,
     source: str | None = None,
     reader: str | None = None,
+    day: str | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
     """Read everything at a location that is new or changed.
 
     `source` names the origin; by default it is the first folder below the location, or the location's own folder.
-    `reader` names the format; by default it is detected.
+    `reader` names the format; by default it is detected. `day` is the part of the location that other locations of the
+    same source have another one for: a file of the same name holds other runs there.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -62,7 +64,7 @@ def ingest(
     started = time.monotonic()
     as_format = None if reader is None else sources.reader_named(reader)
     readers = _readers_stamp(as_format)
-    chunks = _chunks(_files(uri, source, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
+    chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
     with catalog.writing() as connection:
         run_id = records.start_run(connection, "ingest", redact(uri), drsr.__version__)
@@ -117,9 +119,19 @@ def _is_own(location: str, places: tuple[str, ...]) -> bool:
     return False
 
 
-def _files(uri: str, source: str | None, own: tuple[str, ...]) -> Iterator[SourceFile]:
+def _files(uri: str, source: str | None, day: str | None, own: tuple[str, ...]) -> Iterator[SourceFile]:
     files = (file for file in open_location(uri) if not _is_own(file.location, own))
+    if day is not None:
+        files = (_of_day(file, day) for file in files)
     return sources.gather(files if source is None else (replace(file, source=source) for file in files))
+
+
+def _of_day(file: SourceFile, day: str) -> SourceFile:
+    """The file with the path that it has below the folder of all days: its runs are named as if that one were read."""
+    before, found, behind = file.location.removesuffix(file.relative).rpartition(day)
+    if found:
+        return replace(file, relative=f"{before.rpartition('/')[2]}{day}{behind}{file.relative}")
+    return file if day in file.relative else replace(file, relative=f"{day}/{file.relative}")
 
 
 def _readers_stamp(reader: Reader | None) -> str:

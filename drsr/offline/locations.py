@@ -25,7 +25,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import known_implementations
 
-from drsr.errors import InputError, MissingExtra, SourceUnreachable
+from drsr.errors import InputError, MissingExtra, NothingThere, SourceUnreachable
 from drsr.offline.source_files import Refusal, SourceFile, storage_errors
 from drsr.redaction import redact, without_userinfo
 
@@ -41,7 +41,7 @@ _READ_BUFFER = 1 << 20
 def open_location(uri: str, *, storage_options: Mapping[str, Any] | None = None) -> Iterator[SourceFile]:
     """Every file at a URI: a file, a folder, a glob, on any filesystem that fsspec knows.
 
-    Raises InputError where nothing is found, MissingExtra where the filesystem's package is not installed.
+    Raises NothingThere where nothing is found, MissingExtra where the filesystem's package is not installed.
     """
     with storage_errors(uri):
         filesystem, path = _filesystem(uri, dict(storage_options or {}))
@@ -360,6 +360,6 @@ def _hidden(relative: str) -> bool:
 # --- failures ----------------------------------------------------------------------------------------------------
 
 
-def _nothing_found(uri: str) -> InputError:
+def _nothing_found(uri: str) -> NothingThere:
     hint = "check the spelling; a folder, a file, a glob in quotes, or a URI such as s3://bucket/prefix/"
-    return InputError("nothing is there", where=redact(uri), hint=hint)
+    return NothingThere("nothing is there", where=redact(uri), hint=hint)

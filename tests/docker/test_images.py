@@ -266,14 +266,36 @@ def test_what_is_mounted_is_a_volume_of_the_image() -> None:
 
 
 def test_a_night_publishes_to_a_volume() -> None:
+    """Its index, and the pages about the data."""
     worker = FOLDER / "worker.Dockerfile"
-    index = Path(of(worker, "WORKDIR")[-1]) / inspect.signature(nightly.fn).parameters["index"].default
+    (deployed,) = [
+        one for one in yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"] if one["name"] == "nightly"
+    ]
     home = re.search(r"DRSR_HOME=(\S+)", " ".join(of(worker, "ENV")))
     assert home is not None
-    assert index.is_relative_to(home[1])
-    assert any(index.is_relative_to(volume) for volume in volumes(worker))
     mounted = [volume.split(":") for volume in SERVICES["worker-cpu"]["volumes"]]
-    assert [source for source, place in mounted if index.is_relative_to(place)] == ["results"]
+    for folder in (inspect.signature(nightly.fn).parameters["index"].default, deployed["parameters"]["docs"]):
+        left = Path(of(worker, "WORKDIR")[-1]) / folder
+        assert left.is_relative_to(home[1])
+        assert any(left.is_relative_to(volume) for volume in volumes(worker))
+        assert [source for source, place in mounted if left.is_relative_to(place)] == ["results"]
+
+
+def pool(service: dict[str, Any]) -> str | None:
+    """The pool that a worker polls: the one it is told, or its image's."""
+    if "worker.Dockerfile" not in service.get("build", {}).get("dockerfile", "") or "command" in service:
+        return None
+    told = service["environment"].get("DRSR_POOL")
+    return str(told) if told else {"cpu": "cpu", "cuda": "gpu"}[service["build"]["target"]]
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_every_pool_has_one_kind_of_worker(profile: str) -> None:
+    """A CPU that polls the pool beside a GPU would take shards from it."""
+    started = [one for one in SERVICES.values() if profile in one.get("profiles", [profile])]
+    assert sorted(filter(None, map(pool, started))) == ["cpu", "gpu"]
+    assert f"--profile {profile} up" in (FOLDER / "compose.yaml").read_text()
+    assert f"--profile {profile} up" in (ROOT / "docs" / "guides" / "nightly.md").read_text()
 
 
 def test_what_prepares_the_installation_are_commands() -> None:

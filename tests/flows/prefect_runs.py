@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 from prefect.client.orchestration import get_client
@@ -12,26 +13,41 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.logging.handlers import APILogWorker
 
 from drsr.errors import DrsrError
+from tests.flows.background import wait_for
 
 
 class Ended(NamedTuple):
     """A flow run at its end."""
 
+    id: UUID
     state: str
     said: str
-    attempts: dict[str, int]
-    """How often each of its own tasks was tried, by the task's name."""
 
 
 def last_run(flow: str) -> Ended:
-    """The run of a flow that began last."""
+    """The run of a flow that began last, and ended."""
     with get_client(sync_client=True) as client:
         named = FlowFilter(name=FlowFilterName(any_=[flow]))
         (run,) = client.read_flow_runs(flow_filter=named, sort=FlowRunSort.START_TIME_DESC, limit=1)
-        mine = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
-        tasks = client.read_task_runs(flow_run_filter=mine)
     assert run.state is not None
-    return Ended(run.state.name or "", run.state.message or "", {task.name: task.run_count for task in tasks})
+    return Ended(run.id, run.state.name or "", run.state.message or "")
+
+
+def attempts_of(flow: str) -> dict[str, int]:
+    """How often each task of its last run was tried, by the task's name.
+
+    Prefect's server hears of tasks by events, some time after the flow has ended.
+    """
+    mine = FlowRunFilter(id=FlowRunFilterId(any_=[last_run(flow).id]))
+
+    def ended() -> dict[str, int] | None:
+        with get_client(sync_client=True) as client:
+            tasks = client.read_task_runs(flow_run_filter=mine)
+        if not all(task.state is not None and task.state.is_final() for task in tasks):
+            return None
+        return {task.name: task.run_count for task in tasks}
+
+    return wait_for("the ends of its tasks", ended)
 
 
 def refused(flow: str, call: Callable[[], object]) -> DrsrError:

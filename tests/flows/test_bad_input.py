@@ -34,7 +34,7 @@ from flows.nightly import nightly
 from flows.publish import publish
 from flows.train import train
 from tests.flows.made_up_runs import write_params
-from tests.flows.prefect_runs import last_run, refused
+from tests.flows.prefect_runs import attempts_of, last_run, refused
 from tests.flows.sites import RUNS, settle
 from tests.offline.small_pipeline import Pipeline
 
@@ -90,7 +90,7 @@ def test_a_catalog_at_another_migration(site: Path) -> None:
     error = refused("nightly", lambda: nightly(RUNS))
     assert isinstance(error, CatalogRevisionMismatch)
     assert "drsr catalog upgrade" in str(error.hint)
-    assert last_run("ingest").attempts == {"ingest runs": 1}, "it is not tried again"
+    assert attempts_of("ingest") == {"ingest runs": 1}, "it is not tried again"
     upgrade_catalog("sqlite:///catalog.sqlite")
     assert ingest(RUNS)["added"] == 4, "the other four are there"
 
@@ -105,7 +105,7 @@ def test_storage_that_is_full(site: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(error, CatalogUnreachable)
     assert (error.where, error.what) == (str(site / "artifacts"), "cannot be used: No space left on device")
     assert "make room" in str(error.hint)
-    assert last_run("ingest").attempts == {"ingest runs": 1}, "it is not tried again"
+    assert attempts_of("ingest") == {"ingest runs": 1}, "it is not tried again"
     assert released() == []
     assert ingest(RUNS)["added"] == 8
 
@@ -122,7 +122,7 @@ def test_storage_that_is_read_only(site: Path, monkeypatch: pytest.MonkeyPatch) 
         error = refused("nightly", lambda: nightly(RUNS))
         assert error.where == "/sys/drsr"
         assert "right to write" in str(error.hint)
-    assert last_run("ingest").attempts == {"ingest runs": 1}, "it is not tried again"
+    assert attempts_of("ingest") == {"ingest runs": 1}, "it is not tried again"
     assert released() == []
     assert ingest(RUNS)["added"] == 4
 
@@ -153,7 +153,7 @@ def test_an_expectation_that_fails_half_way(
     assert isinstance(error, ExpectationFailed)
     assert error.where == "dataset labels"
     assert "unsafe" in error.what
-    assert set(last_run("nightly").attempts.values()) == {1}, "nothing is tried again"
+    assert set(attempts_of("nightly").values()) == {1}, "nothing is tried again"
     assert released() == []
     with pipeline.catalog.writing() as connection:
         connection.execute(update(Label).values(unsafe=False).where(harmless))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from drsr.offline.catalog.label_tables import Label
 from drsr.settings import Settings
 from flows import nightly
 from flows.expecting import judged
-from flows.nightly import ORDER, Wishes, in_order
+from flows.nightly import ORDER, in_order
 from flows.places import Place
 from flows.publish import HELD_BACK, held_back, superseded
 from flows.stage_tasks import StageTimedOut
@@ -180,8 +181,18 @@ def test_what_was_calibrated_tonight_is_what_is_published(monkeypatch: pytest.Mo
     nightly.nightly.fn(index="packages", certified=True)
     assert asked == [("packages", "feed")]
     ((refreshed, mark, outcome),) = noted
-    assert (refreshed.certified, outcome["published"], outcome["recorded"]) == (True, False, False)
+    assert (refreshed.certified, outcome["published"], outcome["recorded"]) == (True, False, {})
     assert mark == "look 0", "as the data were before anything was fitted: what came later is news for the next night"
+
+
+def test_a_night_that_cannot_be_recorded_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRSR_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.sqlite")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nightly, "get_run_logger", logging.getLogger)
+    with pytest.raises(InputError, match="has no .dvc"):
+        nightly.nightly.fn(dvc=True)
+    assert not (tmp_path / "catalog.sqlite").exists()
 
 
 def test_data_that_changed_meanwhile_are_the_reason_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,25 +206,6 @@ def test_data_that_changed_meanwhile_are_the_reason_that_is_told(monkeypatch: py
     with pytest.raises(ReleaseRefused):
         nightly.nightly.fn()
     assert noted == []
-
-
-def test_a_refresh_that_left_less_than_is_wished_has_something_to_do(tmp_path: Path) -> None:
-    wheel, docs = tmp_path / "index" / "policy.whl", tmp_path / "docs"
-    wheel.parent.mkdir()
-    wheel.touch()
-    index = str(wheel.parent)
-    outcome = {"published": True, "wheel": str(wheel), "index": index, "recorded": False}
-    assert Wishes(index, None, False).are_met(outcome)
-    assert not Wishes(str(tmp_path / "packages"), None, False).are_met(outcome), "another index"
-    assert not Wishes(index, str(docs), False).are_met(outcome)
-    docs.mkdir()
-    (docs / "index.html").touch()
-    assert Wishes(index, str(docs), False).are_met(outcome)
-    assert not Wishes(index, None, True).are_met(outcome)
-    assert Wishes(index, None, True).are_met(outcome | {"recorded": True})
-    wheel.unlink()
-    assert not Wishes(index, None, False).are_met(outcome), "somebody removed it"
-    assert Wishes(index, None, False).are_met({"published": False, "reason": "worse"})
 
 
 def test_a_policy_that_others_followed_is_not_called_published() -> None:

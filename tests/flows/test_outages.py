@@ -25,12 +25,12 @@ from flows.ingest import ingest
 from flows.label import label
 from flows.parameters import Days, Location
 from flows.stage_tasks import StageTimedOut
-from tests.flows.prefect_runs import last_run, refused
+from tests.flows.prefect_runs import attempts_of, last_run, refused
 from tests.flows.sites import RUNS
 from tests.offline.conftest import StorageServer
 
-SECONDS = 4.0
-"""A limit that a busy machine reaches only by what hangs."""
+SECONDS = 20.0
+"""A limit that a busy machine reaches only by what hangs: its way there asks a server, which may be busy too."""
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
@@ -68,8 +68,8 @@ def test_storage_that_is_away_for_a_moment(
     storage_server.stop()
     with when_a_task_waits(storage_server.start_again):
         assert ingest(locations)["added"] == 8
-    run = last_run("ingest")
-    assert (run.state, run.attempts) == ("Completed", {f"ingest {locations[0].uri}": 2})
+    assert last_run("ingest").state == "Completed"
+    assert attempts_of("ingest") == {f"ingest {locations[0].uri}": 2}
 
 
 @pytest.mark.timeout(300, method="thread")  # by a signal is how Prefect ends what hangs

@@ -63,7 +63,7 @@ def test_days_are_each_day_once(first: datetime.date, more: int) -> None:
 
 def test_the_location_of_a_day() -> None:
     location = Location(uri=f"s3://bucket/{DATE}/runs", source="agents")
-    assert of_day(location, MONDAY) == Location(uri="s3://bucket/2026-11-16/runs", source="agents")
+    assert of_day(location, MONDAY) == Location(uri="s3://bucket/2026-11-16/runs", source="agents", day=MONDAY)
     with pytest.raises(ValueError, match="no {date}"):
         of_day(Location(uri="s3://bucket/runs"), MONDAY)
 

@@ -63,6 +63,16 @@ def test_the_night_is_scheduled_alone_and_fans_out_over_the_pool() -> None:
     assert nightly["parameters"]["fan_out"]["over"] == "work-pool"
 
 
+def test_the_night_leaves_pages_beside_its_index_and_records_only_where_a_team_says_so() -> None:
+    """A worker's folder need not be a DVC repository: the image of docker/ is none."""
+    nightly = DEPLOYMENTS["nightly"]
+    defaults = {name: one.default for name, one in inspect.signature(flow_of(nightly).fn).parameters.items()}
+    left = defaults | nightly["parameters"]
+    assert (left["index"], left["docs"], left["dvc"]) == ("var/index", "var/docs", False)
+    guide = (ROOT / "docs" / "guides" / "nightly.md").read_text()
+    assert all(f"`{named}`" in guide for named in (left["index"], left["docs"], "dvc: true"))
+
+
 def test_no_secret_is_a_parameter() -> None:
     words = ("password", "secret", "token", "key", "url")
     for deployment in DEPLOYMENTS.values():

@@ -31,6 +31,7 @@ from flows import dvc_calls
 from flows.dvc_calls import with_dvc
 from flows.recording import changed, record
 from flows.sample import main as sample_command
+from flows.wishes import Wishes
 from scripts.code_map import ROOT
 from tests.flows.dvc_repositories import commit, git, new_repository
 from tests.offline.conftest import bucket as bucket  # noqa: PLC0414 - a fixture
@@ -112,6 +113,22 @@ def test_the_commands_of_dvc_yaml_are_commands(monkeypatch: pytest.MonkeyPatch) 
                 assert (module, arguments) == ("flows.sample", ["--if-it-fits"])
                 monkeypatch.setenv("DRSR_CATALOG_URL", "sqlite:////nowhere/catalog.sqlite")
                 assert sample_command(arguments) == 2  # the option is known; the catalog is not
+
+
+def test_a_refresh_looks_whether_its_recording_is_still_here(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at what another clone has, nor at an older revision, nor at files that somebody removed."""
+    monkeypatch.chdir(nights.repository)
+    wishes, (first, second) = Wishes("index", dvc=True), nights.outputs
+    assert wishes.are_met({"published": False, "recorded": second})
+    assert not wishes.are_met({"published": False, "recorded": first}), "clean, and of another night"
+    summary = nights.repository / "exports" / "publish" / "summary.json"
+    kept = summary.read_bytes()
+    summary.unlink()
+    try:
+        assert not wishes.are_met({"published": False, "recorded": second})
+    finally:
+        summary.write_bytes(kept)
+    assert wishes.are_met({"published": False, "recorded": second})
 
 
 def test_dvc_lock_names_what_was_exported(nights: Nights) -> None:

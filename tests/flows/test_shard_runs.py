@@ -5,23 +5,25 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.claims import holder_lives
+from drsr.offline.claims import LEASE_SECONDS, holder_lives, this_worker
 from flows import fan_out, faults, shard_runs
 from flows.parameters import EVERYTHING, FanOut
 from flows.shard_runs import CLAIM, ShardFailed, run_shards, shown_alive
+from flows.shards import STARTING_SECONDS
 
 LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 CHOICE = FanOut(over="work-pool", poll_seconds=0.001, attempts=2)
@@ -35,6 +37,8 @@ class DoubleOfPrefect:
         self.names: dict[UUID, str] = {}
         self.crashed: list[str] = []
         self.cancelled: list[str] = []
+        self.began: datetime.datetime | None = None
+        """When every flow run came into its state; by default just now."""
 
     def run_deployment(self, deployment: str, *, parameters: Any, timeout: float, flow_run_name: str) -> FlowRun:
         assert (deployment, timeout) == ("label-shard/label-shard", 0)
@@ -44,7 +48,9 @@ class DoubleOfPrefect:
 
     def read_flow_run(self, flow_run_id: UUID) -> FlowRun:
         left = self.scripts[self.names[flow_run_id]]
-        state: State[Any] = State(type=left.pop(0) if len(left) > 1 else left[0], message="said by the shard")
+        began = self.began or datetime.datetime.now(datetime.UTC)
+        kind = left.pop(0) if len(left) > 1 else left[0]
+        state: State[Any] = State(type=kind, message="said by the shard", timestamp=began)
         return FlowRun(id=flow_run_id, flow_id=uuid4(), name=self.names[flow_run_id], state=state)
 
     def set_flow_run_state(self, flow_run_id: UUID, state: State[Any], *, force: bool = False) -> None:
@@ -169,12 +175,121 @@ def test_a_shard_that_cannot_be_started_calls_the_others_off(catalog: Catalog) -
 
 
 def test_a_catalog_that_does_not_answer_gives_nobody_up(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*given: Any) -> None:
+    def unreachable(*given: Any, by_age: bool) -> None:
         raise CatalogUnreachable("no answer", passing=True)
 
     monkeypatch.setattr(shard_runs, "holder_lives", unreachable)
     with playing({"a": [*WAITING, StateType.COMPLETED]}):
         assert run(catalog, "a") == 0
+
+
+class Clock:
+    """In place of `time` where shards are watched: a pause is over at once, and things happen at their moments."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.happens: dict[float, Callable[[], object]] = {}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for moment in sorted(moment for moment in self.happens if moment <= self.now):
+            self.happens.pop(moment)()
+
+
+class Outage:
+    """A shard `a` that runs and whose catalog is away from the first look on; `shows` says who claims it and when."""
+
+    BACK, DONE = 603.0, 2000.0
+    """When the catalog answers again, between two looks; and when the shard is done, if nobody gives it up."""
+
+    def __init__(self, catalog: Catalog, shows: dict[float, tuple[str, datetime.datetime]]) -> None:
+        clock = Clock()
+        with playing({"a": [StateType.RUNNING], "a, attempt 2": [StateType.COMPLETED]}) as double:
+            double.began = LONG_AGO
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(shard_runs, "time", clock)
+                reading = catalog.reading
+                clock.happens = {
+                    1.0: lambda: patch.setattr(catalog, "reading", unanswered),
+                    self.BACK: lambda: patch.setattr(catalog, "reading", reading),
+                    self.DONE: lambda: double.scripts.update(a=[StateType.COMPLETED]),
+                }
+                for moment, (worker, heartbeat_at) in shows.items():
+                    clock.happens[moment] = partial(show, catalog, double, worker, heartbeat_at)
+                choice = FanOut(over="work-pool", poll_seconds=5.0, attempts=2)
+                self.lost = run_shards(catalog, "label-shard/label-shard", shards_of("a"), choice)
+        self.crashed, self.ended = double.crashed, clock.now
+
+    @property
+    def was_patient_for(self) -> float:
+        """Seconds from the first answer to the end of the shard, which a second attempt reaches at its first look."""
+        return self.ended - self.BACK
+
+
+def unanswered() -> None:
+    raise CatalogUnreachable("no answer", passing=True)
+
+
+def show(catalog: Catalog, double: DoubleOfPrefect, worker: str, heartbeat_at: datetime.datetime) -> None:
+    claim(catalog, next(iter(double.names)), worker, heartbeat_at)
+
+
+def claim(catalog: Catalog, flow_run_id: UUID, worker: str, heartbeat_at: datetime.datetime) -> None:
+    with catalog.writing() as connection:
+        connection.execute(delete(Claim))
+        values = {"item": str(flow_run_id), "worker": worker, "heartbeat_at": heartbeat_at}
+        connection.execute(insert(Claim).values(stage=CLAIM, **values))
+
+
+def test_an_outage_longer_than_the_lease_gives_no_living_one_up(catalog: Catalog) -> None:
+    """Its claim is old at the first look, for its heartbeat comes after that."""
+    now = datetime.datetime.now(datetime.UTC)
+    outage = Outage(catalog, {2.0: ("elsewhere/1/1", LONG_AGO), Outage.BACK + 10: ("elsewhere/1/1", now)})
+    assert (outage.lost, outage.crashed) == (0, [])
+
+
+def test_an_outage_in_which_one_starts_gives_it_not_up(catalog: Catalog) -> None:
+    """It has no claim yet, and waits for the catalog with pauses of up to six minutes."""
+    now = datetime.datetime.now(datetime.UTC)
+    outage = Outage(catalog, {Outage.BACK + max(faults.DELAYS) * (1 + faults.JITTER): ("elsewhere/1/1", now)})
+    assert (outage.lost, outage.crashed) == (0, [])
+
+
+def test_after_an_outage_a_dead_one_is_given_up_all_the_same(catalog: Catalog) -> None:
+    outage = Outage(catalog, {2.0: ("elsewhere/1/1", LONG_AGO)})
+    assert (outage.lost, outage.crashed) == (1, ["a"])
+    assert LEASE_SECONDS <= outage.was_patient_for <= LEASE_SECONDS + 15
+    never_shown = Outage(catalog, {})
+    assert (never_shown.lost, never_shown.crashed) == (1, ["a"])
+    assert STARTING_SECONDS <= never_shown.was_patient_for <= STARTING_SECONDS + 15
+
+
+def test_after_an_outage_one_whose_process_is_gone_from_here_is_given_up_at_once(catalog: Catalog) -> None:
+    here = this_worker().rsplit("/", 2)[0]
+    outage = Outage(catalog, {2.0: (f"{here}/1/never", LONG_AGO)})
+    assert (outage.lost, outage.crashed) == (1, ["a"])
+    assert outage.was_patient_for <= 10
+
+
+def test_an_outage_that_was_missed_while_prefect_did_not_answer(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server may use the same database. Then the claim is old, and nobody has seen why."""
+    clock = Clock()
+    monkeypatch.setattr(shard_runs, "time", clock)
+    claims = shard_runs._ClaimsSeen(catalog, 5.0)
+    run = uuid4()
+    claim(catalog, run, "elsewhere/1/1", LONG_AGO)
+    assert claims.holder_lives(run) is False
+    clock.now += LEASE_SECONDS
+    assert claims.holder_lives(run) is True
+    clock.now += LEASE_SECONDS / 2
+    assert claims.holder_lives(run) is True
+    clock.now += LEASE_SECONDS / 2
+    assert claims.holder_lives(run) is False
 
 
 def test_a_flow_run_shows_itself_while_it_works(catalog: Catalog) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.faults import DELAYS, JITTER
 from flows.shards import STARTING_SECONDS, SUBMITTED_SECONDS, Sight, Step, next_step, shards_for
 
 
@@ -29,6 +30,9 @@ def test_shards_are_as_many_as_needed(states: int, each: int, most: int) -> None
         (Sight("RUNNING", 1e6, True), Step.WAIT),
         (Sight("RUNNING", 1.0, False), Step.RESTART),
         (Sight("RUNNING", STARTING_SECONDS + 1, None), Step.RESTART),
+        (Sight("RUNNING", 1e6, None, answering=STARTING_SECONDS - 1), Step.WAIT),
+        (Sight("RUNNING", 1e6, None, answering=STARTING_SECONDS + 1), Step.RESTART),
+        (Sight("PENDING", SUBMITTED_SECONDS + 1, None, answering=0.0), Step.RESTART),
         (Sight("PAUSED", 1e6, None), Step.WAIT),
         (Sight("COMPLETED", 0.0, None), Step.DONE),
         (Sight("COMPLETED", 0.0, False), Step.DONE),
@@ -39,3 +43,7 @@ def test_shards_are_as_many_as_needed(states: int, each: int, most: int) -> None
 )
 def test_what_is_done_about_a_shard(sight: Sight, step: Step) -> None:
     assert next_step(sight) is step
+
+
+def test_one_that_waits_for_the_catalog_before_its_start_is_waited_for() -> None:
+    assert max(DELAYS) * (1 + JITTER) < STARTING_SECONDS

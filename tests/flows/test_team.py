@@ -32,7 +32,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.audit import labels as audited_labels
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
-from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.engine import LOCK_SECONDS, Catalog
 from drsr.offline.catalog.label_tables import Claim, Label, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.releases import latest_releases
@@ -97,7 +97,11 @@ class Team:
         return done.stdout
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Of the server's API: GET, or POST with a body.
+        """The answer of the server's API: GET, or POST with a body."""
+        return json.loads(self.tell(path, body))
+
+    def tell(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """The same where the answer may be empty.
 
         While its SQLite database is locked the server answers 503, having done nothing; like Prefect's own clients, ask
         again then.
@@ -107,8 +111,9 @@ class Team:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    return json.load(answer)
+                with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+                    said: bytes = answer.read()
+                    return said
             except urllib.error.HTTPError as refused:
                 if refused.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
                     raise
@@ -236,6 +241,7 @@ def test_a_night_in_which_the_database_is_away_and_a_worker_is_lost(
         assert {run["state_type"] for run in planned} == {"SCHEDULED"}
         assert all(run["auto_scheduled"] for run in planned)
         assert {start_of(run) for run in planned} == {(2, 15)}, "at 02:15 UTC"
+        team.tell(f"/deployments/{planned[0]['deployment_id']}/pause_deployment", {})  # this may well be that moment
 
         run = start_night(team, runs, states)
         workers = [team.start(stack, on_gpu, f"gpu-{number}") for number in range(2)]
@@ -269,14 +275,14 @@ def test_a_night_in_which_the_database_is_away_and_a_worker_is_lost(
         artifacts = ArtifactStore(team.environment["DRSR_ARTIFACT_ROOT"])
         audit = run_audit(AuditSubject(catalog, artifacts, Order(sample=1)), [*WITHOUT_MODEL, audited_labels.CHECK])
         assert failures(audit) == {}
-        ends_with_its_shards(team)
+        ends_with_its_shards(team, catalog, states)
         for worker in workers:
             worker.stop()
         for command in commands("Catch up"):
             assert "Created flow run" in team.run(command)
 
 
-def ends_with_its_shards(team: Team) -> None:
+def ends_with_its_shards(team: Team, catalog: Catalog, states: int) -> None:
     """A stage that somebody cancels while its shards are at work."""
     before = {shard["id"] for shard in team.flow_runs("label-shard")}
     run = team.create("label/label", {"labeler": "another", "fan_out": {"over": "work-pool", "poll_seconds": 0.5}})
@@ -285,9 +291,11 @@ def ends_with_its_shards(team: Team) -> None:
         found = [shard for shard in team.flow_runs("label-shard") if shard["id"] not in before]
         return [shard for shard in found if shard["state_type"] == state]
 
-    wait_for("a shard that runs", lambda: shards("RUNNING"))
-    team.run(Command(("prefect", "flow-run", "cancel", run), ""))
-    wait_for("the end of the shard", lambda: shards("CANCELLED"))
+    def cancel(at_work: set[int]) -> list[dict[str, Any]]:
+        team.tell(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+        return wait_for("the end of the shard", lambda: shards("CANCELLED"), seconds=LOCK_SECONDS)
+
+    in_the_middle(catalog, 2 * states, lambda: ended_run(team, run), cancel, after=states)
     assert shards("RUNNING") == []
     assert wait_for("the end of the stage", lambda: ended_run(team, run))["state_type"] == "CANCELLED"
 

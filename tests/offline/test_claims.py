@@ -151,9 +151,11 @@ def test_whether_the_holder_of_an_item_lives(catalog: Catalog) -> None:
         silent = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=LEASE_SECONDS + 1)
         connection.execute(update(Claim).values(heartbeat_at=silent))
         assert holder_lives(connection, "shard", "a") is False
+        assert holder_lives(connection, "shard", "a", by_age=False) is True
         now = datetime.datetime.now(datetime.UTC)
         gone = this_worker().rpartition("/")[0] + "/1"
         connection.execute(update(Claim).values(heartbeat_at=now, worker=gone))
         assert holder_lives(connection, "shard", "a") is False
+        assert holder_lives(connection, "shard", "a", by_age=False) is False
         drop_claim(connection, "shard", "a")
         assert holder_lives(connection, "shard", "a") is None

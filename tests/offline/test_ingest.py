@@ -18,7 +18,7 @@ import fsspec
 import pytest
 from sqlalchemy import select
 
-from drsr.errors import DrsrError, InputError
+from drsr.errors import DrsrError, InputError, NothingThere
 from drsr.offline import ingest as stage
 from drsr.offline import recording, sources
 from drsr.offline.artifacts import ArtifactStore
@@ -331,6 +331,28 @@ def test_the_same_folder_under_two_names_is_two_sources(
     assert len(list((tmp_path / "artifacts").rglob("??/*"))) == 1  # the bytes are kept once
 
 
+@pytest.mark.parametrize(
+    ("place", "files"),
+    [("{}", 2), ("{}/", 2), ("{}/a.json", 1), ("{}/*.json", 1), ("{}/deep", 1), ("of-{}.json", 1), ("of-{}*", 1)],
+)
+def test_the_same_names_on_another_day_are_other_runs(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, place: str, files: int
+) -> None:
+    """They are called as they are where the folder of all days is read."""
+    folder, days = tmp_path / "runs", ("2026-11-15", "2026-11-16")
+    for number, day in enumerate(days):
+        for seed, name in enumerate((f"{day}/a.json", f"{day}/deep/a.json", f"of-{day}.json")):
+            write_json(folder / name, chat(10 * number + seed) | {"id": "one"})
+    ingest(catalog, artifacts, str(folder), source="all")
+    for day in days:
+        done = ingest(catalog, artifacts, f"{folder}/{place.format(day)}", source="each", day=day)
+        assert (done.added, done.quarantined) == (files, {})
+    query = select(Trajectory.external_id).join(Source, Source.id == Trajectory.source_id)
+    with catalog.reading() as connection:
+        names = {of: set(connection.execute(query.where(Source.name == of)).scalars()) for of in ("all", "each")}
+    assert names["each"] < names["all"]
+
+
 def test_a_run_is_noted_with_what_it_did(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
     write_json(tmp_path / "runs" / "a.json", chat(1))
     summary = ingest(catalog, artifacts, str(tmp_path / "runs"))
@@ -345,7 +367,7 @@ def test_a_run_is_noted_with_what_it_did(catalog: Catalog, artifacts: ArtifactSt
 def test_an_unknown_reader_or_place_is_refused(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no reader is called 'telepathy'"):
         ingest(catalog, artifacts, str(tmp_path), reader="telepathy")
-    with pytest.raises(InputError, match="nothing is there"):
+    with pytest.raises(NothingThere, match="nothing is there"):
         ingest(catalog, artifacts, str(tmp_path / "nowhere"))
     assert status(catalog).runs == []
 

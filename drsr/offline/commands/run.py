@@ -26,12 +26,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes for label and featurize")
     parser.add_argument("--limit", type=int, metavar="N", help="label about N states only")
     parser.add_argument("--until", choices=STAGES, default=STAGES[-1], help="the last stage to run (default: publish)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object with what every stage did")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object: what every stage did, and what failed"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit code is that of the stage that failed."""
+    """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
     from drsr.cli import build_parser
     from drsr.errors import SettingsError
 
@@ -49,8 +51,14 @@ def run(options: argparse.Namespace) -> int:
         started = time.monotonic()
         chosen = parser.parse_args(arguments)
         said = StringIO()
-        with redirect_stdout(said if options.json else sys.stdout):
-            code = chosen.run(chosen)
+        try:
+            with redirect_stdout(said if options.json else sys.stdout):
+                code = chosen.run(chosen)
+        except BaseException as error:
+            if options.json:  # the stages before may have taken hours, and nobody else says what they did
+                seconds = round(time.monotonic() - started, 3)
+                print(json.dumps({**done, stage: {"seconds": seconds, **_failure(error)}}), flush=True)
+            raise
         done[stage] = {"seconds": round(time.monotonic() - started, 3), "code": code}
         if options.json and said.getvalue():
             done[stage] |= {"did": json.loads(said.getvalue())}
@@ -59,6 +67,18 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(done))
     return code
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """What ended a stage, with the exit code that `drsr` gives it."""
+    from drsr.errors import DrsrError
+
+    if isinstance(error, KeyboardInterrupt):
+        return {"code": 130, "error": "interrupted"}
+    if isinstance(error, DrsrError):
+        return {"code": 2, "error": str(error)}
+    code = 2 if isinstance(error, ModuleNotFoundError) else 3
+    return {"code": code, "error": f"{type(error).__name__}: {error}"}
 
 
 def _arguments(stage: str, options: argparse.Namespace) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,36 @@ def test_a_stage_that_fails_is_the_last(place: Path, capsys: pytest.CaptureFixtu
     assert headings[:4] == ["ingest:", "freeze:", "label:", "featurize:"]
     assert headings[-1] in ("train:", "calibrate:")
     assert "hint" in captured.err
+    code, done = ran(capsys, "runs")
+    assert (code, [f"{stage}:" for stage in done]) == (2, headings)
+    *before, failed = done.values()
+    assert all(stage["code"] == 0 and "did" in stage for stage in before)
+    assert (failed["code"], "did" in failed) == (2, False)
+    assert captured.err == f"drsr: {failed['error']}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (OSError("no space left"), 3, "OSError: no space left"),
+        (ModuleNotFoundError("No module named 'scipy'", name="scipy"), 2, "No module named 'scipy'"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_whatever_ends_a_stage_the_stages_before_are_told(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    told: str,
+) -> None:
+    def freeze(options: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr("drsr.offline.commands.freeze.run", freeze)
+    ended, done = ran(capsys, "runs")
+    assert (ended, list(done)) == (code, ["ingest", "freeze"])
+    assert done["ingest"]["did"]["added"] == 8
+    assert done["freeze"]["code"] == code
+    assert told in done["freeze"]["error"]

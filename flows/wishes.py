@@ -1,0 +1,44 @@
+"""What a refresh is to leave behind, beside the catalog: a wheel in an index, pages, a recording, ablations.
+
+A refresh that finds nothing new still has something to do where the last one left less, or where it is gone since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.recording import changed, locked
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """As the parameters of `nightly` say them."""
+
+    index: str
+    docs: str | None = None
+    dvc: bool = False
+    ablations: bool = False
+
+    def are_met(self, outcome: Mapping[str, Any]) -> bool:
+        """Whether the refresh that ended so has left all of it, and it is still there."""
+        if outcome["published"] and not _is_in(self.index, outcome):
+            return False
+        if self.docs is not None and not (Path(self.docs) / "index.html").exists():
+            return False
+        if self.ablations and not outcome.get("ablations"):
+            return False
+        return not self.dvc or _is_recorded_here(outcome)
+
+
+def _is_in(index: str, outcome: Mapping[str, Any]) -> bool:
+    return bool(outcome["index"] == str(Path(index).absolute()) and Path(outcome["wheel"]).exists())
+
+
+def _is_recorded_here(outcome: Mapping[str, Any]) -> bool:
+    """Whether this repository's files are those that the refresh recorded: another clone, or an older revision that was
+    checked out, has others."""
+    recorded = outcome.get("recorded")
+    return bool(recorded) and locked() == recorded and changed() == {}
