@@ -17,6 +17,7 @@ from drsr.contracts import TokenIds
 from drsr.deletion_sets import deletion_sets
 from drsr.features.geometry import geometry_of
 from drsr.features.spans import prefix_hash
+from drsr.features.structural import structural_features
 from drsr.features.vectors import CandidateFeatures, layout_of
 from drsr.offline import featurize, label
 from drsr.offline.feature_records import FeaturizedState, featurized
@@ -98,17 +99,19 @@ class StubOfFeaturizeStates:
         for row in rows:
             state = row.frozen.state
             with CLOCK.stopped():
-                matrix = self._drawn(row.id, len(state.candidates))
+                matrix = self._drawn(row.id, structural_features(state))
             features = CandidateFeatures(matrix, layout.hash, prefix_hash(state))
             sets = deletion_sets(state, len(state.candidates))
             results.append(featurized(row.id, row.state_key, state, sets, features))
         return results
 
-    def _drawn(self, seed: int, candidates: int) -> FloatMatrix:
+    def _drawn(self, seed: int, structural: NDArray[np.float64]) -> FloatMatrix:
+        """What needs no language model is real: the expectations compare it with what was frozen."""
         draw = np.random.default_rng(seed)
         like = self.known[seed % len(self.known)]
-        like = like[draw.integers(0, len(like), size=candidates)]
-        return (like * draw.normal(1.0, 0.2, size=like.shape)).astype(np.float32)
+        like = like[draw.integers(0, len(like), size=len(structural))]
+        drawn = like * draw.normal(1.0, 0.2, size=like.shape)
+        return np.hstack([structural, drawn[:, structural.shape[1] :]]).astype(np.float32)
 
 
 class StubOfCollectingWatch:
