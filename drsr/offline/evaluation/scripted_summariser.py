@@ -16,6 +16,8 @@ from drsr.offline.evaluation.summariser import Ask, Completion
 SCRIPTED = "scripted"
 """Its name."""
 _IDENTIFIER = re.compile(r"[\w.#/:-]*\d[\w.#/:-]*|\w+[_/.-]\w[\w/.-]*")
+_QUOTED = 60
+"""Characters of a quotation: six of them fit into a verdict's tokens, whatever they say."""
 _INDEXED = re.compile(r"^\[(?P<id>\w+)\] (?P<kind>\w+), (?P<tokens>\d+) tokens", re.MULTILINE)
 
 
@@ -53,15 +55,16 @@ def _extract(ask: Ask) -> str:
 
 
 def _verdict(ask: Ask) -> str:
-    """Yes to every item, each with the beginning of the longest line as evidence; no where the last paragraph speaks of
-    an error."""
+    """Yes to every item, each with the beginnings of the longest lines as evidence, three where it asks for three; no
+    where the last paragraph speaks of an error."""
     paragraphs = [part for part in ask.material.split("\n\n") if part.strip()] or [""]
-    line = max(ask.material.splitlines(), key=len, default="").strip()[:80].strip()
+    lines = sorted(ask.material.splitlines(), key=len, reverse=True)
+    quotations = list(dict.fromkeys(line.strip()[:_QUOTED].strip() for line in lines))
     answer: dict[str, Any] = {
-        item: {"holds": "error" not in paragraphs[-1].lower(), "evidence": line}
-        for item in re.findall(r"^- (\w+):", ask.instructions, re.MULTILINE)
+        item: {"holds": "error" not in paragraphs[-1].lower(), "evidence": quotations[: 3 if three else 1]}
+        for item, three in re.findall(r"^- (\w+): (three )?", ask.instructions, re.MULTILINE)
     }
-    return json.dumps(answer)
+    return json.dumps(answer, ensure_ascii=False)
 
 
 def _plan(ask: Ask) -> str:

@@ -5,7 +5,8 @@ answers from the archive.
 
 Assumptions. The source trains the agent to call them; here rules stand for it (untrained): `manage_context` is called
 when more than 32K of 128K tokens have come since the previous summary, `query_memory` by the rule of `recall.py`. All
-summaries stand at the end of the task, the latest last.
+summaries stand at the end of the task, the latest last. What the agent's turns with the tools take is counted
+(`tool_turns.py`), besides what the summariser does for them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from drsr.offline.evaluation.comparators.contract import WHOLE_STEPS, Keep, Ledg
 from drsr.offline.evaluation.comparators.edits import cut, with_section
 from drsr.offline.evaluation.comparators.recall import SCRIPTED_RECALL, newest_turn, visible_before, wanted_page
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
+from drsr.offline.evaluation.comparators.tool_turns import TOOL_TURNS, ToolCall, tool_turn
 from drsr.offline.evaluation.comparators.transcript import transcript
 from drsr.offline.evaluation.summariser import Ask, Summariser
 from drsr.request import Request
@@ -71,6 +73,7 @@ class Acm:
         "Rules stand for the trained agent's tool calls: a summary is due after a quarter of the window.",
         "The calls themselves are not written into the conversation; their outcome stands at the end of the task.",
         SCRIPTED_RECALL,
+        TOOL_TURNS,
         KEEPS_UNFINISHED,
         WHOLE_STEPS,
         SCALED,
@@ -89,12 +92,17 @@ class Acm:
         history, ledger = read_history(request), Ledger()
         first, end = state.until or history.prefix_length, end_of_finished(history)
         if sum(self._counts.messages(request)[first:end]) > self._counts.share(SINCE_SUMMARY):
+            shown = _view(history, state) if state.until else request
+            ledger.paid(tool_turn(self._counts, shown, ToolCall("manage_context", {})))
             state.manage_context(history, end, summariser, ledger)
         if not state.until:
             return Rewrite(request)
-        query, visible = newest_turn(history), visible_before(_view(history, state), history, state.until)
+        present = _view(history, state)
+        query, visible = newest_turn(history), visible_before(present, history, state.until)
         found = wanted_page(query, visible, [entry.text for entry in state.entries])
         if found is not None and found[1] not in state.answers:
+            call = ToolCall("query_memory", {"id": found[0], "query": ", ".join(sorted(found[1]))})
+            ledger.paid(tool_turn(self._counts, present, call))
             state.answers[found[1]] = state.query_memory(query, found[0], summariser, ledger)
         return ledger.rewrite(_view(history, state))
 

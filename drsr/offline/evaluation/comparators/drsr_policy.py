@@ -5,12 +5,17 @@ Assumptions. None beyond the policy's own; a session that respects the prompt ca
 
 from __future__ import annotations
 
+import hashlib
+
+from drsr.contracts import SetScorer
 from drsr.decision import decide
 from drsr.offline.evaluation.comparators.contract import Event, Keep, Rewrite, Trained
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.policy import Policy
 from drsr.representation import FeatureSource
 from drsr.request import Request
+from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.weights import scorer_bytes
 
 ALONE = "Every request is decided on its own, as in the paper, not in a session."
 STORED = "Features come from the store: its time is without the language model's pass."
@@ -32,14 +37,17 @@ class DrsrPolicy:
         title: str = "DRSR",
         source: FeatureSource | None = None,
         depends_on: str = "",
+        training: str | None = None,
     ) -> None:
-        """`depends_on`: what its decisions depend on besides the policy itself."""
+        """`depends_on`: what its decisions depend on besides the policy itself. `training`: of an ablation that of the
+        full scorer that was trained with it, by `training_of`."""
         self.policy = policy
         self._depends_on = depends_on
         self.name = name
         self.title = title
         self.assumptions = (ALONE,) if source is None else (ALONE, STORED)
         self._source = source
+        self.training = training_of(policy.frozen.scorer) if training is None else training
 
     @property
     def identity(self) -> str:
@@ -55,3 +63,8 @@ class DrsrPolicy:
             return Rewrite(request, events=(Event("abstained", f"{outcome.reason}: {outcome.detail}"),))
         names = ", ".join(block.name for block in outcome.removed)
         return Rewrite(outcome.evidence.returned.request, events=(Event("deleted", names),))
+
+
+def training_of(scorer: SetScorer) -> str:
+    """Which training a full scorer came from: the hash of its weights; empty of a double, which has none."""
+    return hashlib.sha256(scorer_bytes(scorer)).hexdigest() if isinstance(scorer, Ensemble) else ""

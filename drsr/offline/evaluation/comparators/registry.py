@@ -21,6 +21,7 @@ from drsr.offline.evaluation.comparators.llmlingua2 import LlmLingua2
 from drsr.offline.evaluation.comparators.lre import Lre, LreModel
 from drsr.offline.evaluation.comparators.observation_masking import ObservationMasking
 from drsr.offline.evaluation.comparators.openai_agents_trimmer import OpenAiAgentsTrimmer
+from drsr.offline.evaluation.comparators.openhands_condenser import OpenHandsCondenser
 from drsr.offline.evaluation.comparators.pace import Pace
 from drsr.offline.evaluation.comparators.periodic_summary import PeriodicSummary
 from drsr.offline.evaluation.comparators.sam import Sam
@@ -33,7 +34,8 @@ from drsr.offline.evaluation.comparators.swe_pruner import SwePruner
 from drsr.offline.evaluation.comparators.token_counts import SOURCE_WINDOW, TokenCounts
 from drsr.policy import Policy
 
-OPENHANDS = "openhands-sdk"
+OPENHANDS_PYTHON = (3, 12)
+"""The oldest Python that OpenHands' package can be installed on."""
 
 
 class NotAvailable(NamedTuple):
@@ -75,12 +77,16 @@ def comparators(
         every.append(TokenCounts(tokenizer, window))
         return every[-1]
 
-    peers = (
+    def tried(peer: Peer) -> bool:
+        return wanted is None or peer.name in wanted
+
+    peers: tuple[Peer, ...] = (
         LangChainClearToolUses(counts()),
         LangChainTrimMessages(counts()),
         LangChainTrimMessages(counts(), as_advised=True),
         LiteLlmTrimMessages(counts()),
         OpenAiAgentsTrimmer(),
+        OpenHandsCondenser(counts()),
     )
     rows: list[Comparator | NotAvailable] = [
         Baseline(),
@@ -99,8 +105,7 @@ def comparators(
         Sculptor(counts()),
         Acm(counts()),
         ObservationMasking(),
-        *(peer if wanted is not None and peer.name not in wanted else usable(peer) for peer in peers),
-        NotAvailable("openhands_condenser", "OpenHands condenser", why_not_openhands(sys.version_info[:2])),
+        *(too_old_for(peer, sys.version_info[:2]) or (usable(peer) if tried(peer) else peer) for peer in peers),
         DrsrPolicy(policy) if policy else NotAvailable("drsr", "DRSR", "no policy was handed in"),
     ]
     missing = {row.name: row for row in rows if isinstance(row, NotAvailable)}
@@ -120,13 +125,12 @@ def usable(peer: Peer) -> Comparator | NotAvailable:
     return peer
 
 
-def why_not_openhands(python: tuple[int, int]) -> str:
-    """There is no row that runs it: where that could be tried, this says what is missing."""
-    if python < (3, 12):
-        return f"its package needs Python 3.12 or newer, and this is {python[0]}.{python[1]}"
-    if _version(OPENHANDS) is None:
-        return f"the package {OPENHANDS} is not installed"
-    return f"{OPENHANDS} is installed, but nothing here runs it: on Python 3.11, which this must support, it cannot be"
+def too_old_for(peer: Peer, python: tuple[int, int]) -> NotAvailable | None:
+    """The reason where the package cannot even be installed on this Python."""
+    if not isinstance(peer, OpenHandsCondenser) or python >= OPENHANDS_PYTHON:
+        return None
+    said = f"its package needs Python 3.12 or newer, and this is {python[0]}.{python[1]}"
+    return NotAvailable(peer.name, peer.title, said)
 
 
 def _version(package: str) -> str | None:

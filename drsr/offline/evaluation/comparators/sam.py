@@ -5,7 +5,8 @@ and replaced by one cue per page (established / excluded / unresolved / maybe la
 for a stated intent and leaves its answer in the context.
 
 Assumptions. The source trains its memory model; an ordinary summariser takes its place (untrained). A page holds whole
-Steps. Cues and recalled answers stand at the end of the task. When to recall is a rule (`recall.py`).
+Steps. Cues and recalled answers stand at the end of the task. When to recall is a rule (`recall.py`), and what the
+agent's turn with that tool takes is counted (`tool_turns.py`). Paging is the method's own doing and no turn.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from drsr.offline.evaluation.comparators.contract import WHOLE_STEPS, Keep, Ledg
 from drsr.offline.evaluation.comparators.edits import cut, with_section
 from drsr.offline.evaluation.comparators.recall import SCRIPTED_RECALL, newest_turn, visible_before, wanted_page
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
+from drsr.offline.evaluation.comparators.tool_turns import TOOL_TURNS, ToolCall, tool_turn
 from drsr.offline.evaluation.comparators.transcript import transcript
 from drsr.offline.evaluation.summariser import Ask, Summariser
 from drsr.request import Request
@@ -59,6 +61,7 @@ class Sam:
         "An ordinary summariser takes the place of the trained memory model; cues have at most 160 tokens.",
         "A page holds whole Steps, so one long Step may make a longer page.",
         SCRIPTED_RECALL,
+        TOOL_TURNS,
         KEEPS_UNFINISHED,
         WHOLE_STEPS,
         SCALED,
@@ -80,8 +83,11 @@ class Sam:
         if end > max(state.until, history.prefix_length) and self._counts.request(present) > self._counts.share(
             SOFT_BUDGET
         ):
-            for text in self._pages(history, state.until or history.prefix_length, end):
-                state.pages.append(Page(text, ledger.paid(summariser.complete(Ask("summary", _CUE, text, 160)))))
+            # All or none: where one cue is refused, the same Steps are paged again at the next decision.
+            state.pages += [
+                Page(text, ledger.paid(summariser.complete(Ask("summary", _CUE, text, 160))))
+                for text in self._pages(history, state.until or history.prefix_length, end)
+            ]
             state.until = end
             ledger.note("paged", f"{len(state.pages)} pages so far")
             present = _view(history, state)
@@ -112,6 +118,8 @@ class Sam:
         if found is None or found[1] in state.recalled:
             return
         number, names = found
+        call = ToolCall("recall", {"page": number, "intent": ", ".join(sorted(names))})
+        ledger.paid(tool_turn(self._counts, present, call))
         material = f"Intent:\n{intent}\n\nPage:\n{state.pages[number].text}"
         state.recalled[names] = ledger.paid(summariser.complete(Ask("recall", _RECALL, material, 200)))
         ledger.note("recalled", f"page {number}")

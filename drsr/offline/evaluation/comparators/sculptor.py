@@ -7,7 +7,9 @@ change can be taken back.
 Assumptions. The source's agent calls the tools itself, zero-shot or after RL. A scripted policy stands for it: tool
 results before Recent2 of more than 200 tokens are fragmented by lines into pieces of about 100 tokens, and all but the
 first are folded; over half of the window the first is summarised too; what the newest turn names and only hidden
-pieces hold is searched for and restored.
+pieces hold is searched for and restored. Each tool takes a turn of the agent's, which is counted (`tool_turns.py`):
+one per result to fragment it and one to fold its pieces, one per summary, and per name one to search for it and one to
+restore what was found.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from drsr.offline.evaluation.comparators.edits import with_texts
 from drsr.offline.evaluation.comparators.identifiers import identifiers
 from drsr.offline.evaluation.comparators.recall import newest_turn
 from drsr.offline.evaluation.comparators.token_counts import SCALED, TokenCounts
+from drsr.offline.evaluation.comparators.tool_turns import TOOL_TURNS, ToolCall, tool_turn
 from drsr.offline.evaluation.comparators.transcript import conversation
 from drsr.offline.evaluation.summariser import Ask, Summariser
 from drsr.parts import PartRef, Result
@@ -98,6 +101,8 @@ class Sculptor:
         "into fragments of about 100 tokens, of which all but the first are folded.",
         "Over half of the window the first fragment is summarised; what the newest turn names is restored.",
         "The tool turns themselves are not written into the conversation.",
+        TOOL_TURNS,
+        "Pieces of one result are folded in one turn, and what one search found is restored in one.",
         SCALED,
     )
     trained: Trained = "stand-in"
@@ -114,28 +119,45 @@ class Sculptor:
         history, ledger = read_history(request), Ledger()
         for ref, text in self._long_results(history).items():
             if ref not in state.fragments:
-                for one in state.fragment(ref, self._pieces(text))[1:]:
-                    if len(one.text) > LONGEST_MARK:
-                        state.fold(one)
-                ledger.note("folded", f"message {ref.message}")
+                self._fold(request, state, ref, text, ledger)
         present = _written(request, state)
         if self._counts.request(present) > self._counts.share(PRESSURE):
             for pieces in state.fragments.values():
                 if pieces[0].state == "shown" and not pieces[0].summary:
+                    self._turn(request, state, ledger, ToolCall("summarise", {"id": pieces[0].id}))
                     ask = Ask("summary", _SUMMARISE, pieces[0].text, 48)
                     state.summarise(pieces[0], ledger.paid(summariser.complete(ask)))
                     ledger.note("summarised", pieces[0].id)
         self._restore(history, state, ledger)
         return ledger.rewrite(_written(request, state))
 
+    def _turn(self, request: Request, state: ContextTools, ledger: Ledger, *calls: ToolCall) -> None:
+        ledger.paid(tool_turn(self._counts, _written(request, state), *calls))
+
+    def _fold(self, request: Request, state: ContextTools, ref: PartRef, text: str, ledger: Ledger) -> None:
+        self._turn(request, state, ledger, ToolCall("fragment", {"message": ref.message}))
+        pieces = state.fragment(ref, self._pieces(text))
+        ledger.note("fragmented", f"message {ref.message}")
+        folded = [one for one in pieces[1:] if len(one.text) > LONGEST_MARK]
+        if folded:
+            self._turn(request, state, ledger, *(ToolCall("fold", {"id": one.id}) for one in folded))
+            for one in folded:
+                state.fold(one)
+            ledger.note("folded", f"message {ref.message}")
+
     def _restore(self, history: History, state: ContextTools, ledger: Ledger) -> None:
         last = history.steps[-1].message if history.steps else len(history.request.messages)
         shown = _written(history.request, state)
         visible = conversation(shown.with_messages(shown.messages[:last]))
         for name in sorted(identifiers(newest_turn(history)) - identifiers(visible)):
-            for one in state.search(name):
-                state.restore(one)
-                ledger.note("restored", one.id)
+            found = state.search(name)
+            if found:
+                self._turn(history.request, state, ledger, ToolCall("search", {"text": name}))
+                ledger.note("searched", f"found in {len(found)} pieces")
+                self._turn(history.request, state, ledger, *(ToolCall("restore", {"id": one.id}) for one in found))
+                for one in found:
+                    state.restore(one)
+                ledger.note("restored", ", ".join(one.id for one in found))
 
     def _long_results(self, history: History) -> dict[PartRef, str]:
         found: dict[PartRef, str] = {}

@@ -1,11 +1,13 @@
 """SelfCompact: the acting model itself says when a unit of work is closed, and then starts over from a summary.
 
 On the full prefix it is asked a rubric: the unit is closed, three to five facts can be cited, progress was made, it is
-not stuck; each with a quotation. Only where all hold and every quotation is really there, the conversation is reset to
-system, task, summary, "continue". Gates: iteration >= 3, prompt >= 40K tokens, two rounds since the last probe.
+not stuck; each with a quotation, the facts with three to five. Only where all hold and every quotation is really there,
+the conversation is reset to system, task, summary, "continue". Gates: iteration >= 3, prompt >= 40K tokens, two rounds
+since the last probe.
 
-Assumptions. Probe and summary go to the summariser, which stands for the acting model. The summary is an assistant
-message, "continue" the user's. The two latest Steps are not protected: the source resets everything.
+Assumptions. Probe and summary go to the summariser, which stands for the acting model. A fact counts as cited where its
+quotation occurs in the conversation, once however often it is given. The summary is an assistant message, "continue"
+the user's. The two latest Steps are not protected: the source resets everything.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from drsr.request import Request
 FIRST_ITERATION = 3
 PROMPT_TOKENS = 40_000
 ROUNDS_BETWEEN = 2
+FACTS = range(3, 6)
+"""How many different facts are to be quoted: three to five. Every other item needs one quotation or more."""
 CONTINUE = "Continue."
 """In the user's name, so that roles stay valid."""
 RUBRIC = {
@@ -36,7 +40,8 @@ RUBRIC = {
 }
 _PROBE = (
     "Judge whether this is a good moment to replace the conversation by a summary. Answer with one JSON object that "
-    'has for each item {"holds": true or false, "evidence": "a literal quotation from the conversation"}:\n'
+    'has for each item {"holds": true or false, "evidence": ["a literal quotation from the conversation"]}, with one '
+    "quotation for an item and three to five different ones, one per fact, for facts_cited:\n"
     + "\n".join(f"- {item}: {meaning}" for item, meaning in RUBRIC.items())
 )
 _SUMMARY = (
@@ -63,7 +68,8 @@ class SelfCompact:
     title = "SelfCompact"
     assumptions = (
         "The summariser stands for the acting model; rubric and prompts are worded by us.",
-        "A verdict counts only where each quotation occurs in the conversation.",
+        "A verdict counts only where each quotation occurs in the conversation, and three to five different ones stand "
+        "for the facts.",
         "The summary is a message of the assistant, `Continue.` one of the user's; the two latest Steps go too.",
         KEEPS_UNFINISHED,
         WHOLE_STEPS,
@@ -110,20 +116,27 @@ class SelfCompact:
 
 
 def holds(verdict: str, text: str) -> bool:
-    """Whether every item of the rubric is said to hold, with a quotation that is really there."""
+    """Whether every item of the rubric is said to hold, with quotations that are really there, as many as it needs."""
     try:
         answer: Any = json.loads(verdict[verdict.index("{") : verdict.rindex("}") + 1])
     except ValueError:
         return False
-    items = [answer.get(item) for item in RUBRIC]
-    return all(
-        isinstance(item, dict)
-        and item.get("holds") is True
-        and isinstance(item.get("evidence"), str)
-        and bool(item["evidence"].strip())
-        and item["evidence"].strip() in text
-        for item in items
-    )
+    for name in RUBRIC:
+        item = answer.get(name)
+        if not isinstance(item, dict) or item.get("holds") is not True:
+            return False
+        quoted = _quotations(item.get("evidence"))
+        if not quoted or not all(one and one in text for one in quoted):
+            return False
+        if name == "facts_cited" and len(quoted) not in FACTS:
+            return False
+    return True
+
+
+def _quotations(evidence: Any) -> set[str]:
+    """The different ones; one alone may stand without a list. Empty where anything is no text."""
+    given = evidence if isinstance(evidence, list) else [evidence]
+    return {one.strip() for one in given} if all(isinstance(one, str) for one in given) else set()
 
 
 def _reset(history: History, state: Compaction) -> Request:

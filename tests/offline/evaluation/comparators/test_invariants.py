@@ -15,6 +15,7 @@ from drsr.offline.evaluation.checked import Checked, CountedSummariser, added_vi
 from drsr.offline.evaluation.comparators.contract import Comparator, Keep
 from drsr.offline.evaluation.comparators.lre import LreModel
 from drsr.offline.evaluation.comparators.registry import comparators
+from drsr.offline.evaluation.comparators.tool_turns import TOOL_TURNS
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.rendering import render
 from drsr.request import Protocol, Request, read_request
@@ -53,8 +54,12 @@ def run(comparator: Comparator, requests: list[Request]) -> list[Checked]:
     summariser = CountedSummariser(ScriptedSummariser(TOKENIZER))
     found = [checked_rewrite(comparator, request, state, summariser) for request in requests]
     counted = [(one.rewrite.auxiliary_input_tokens, one.rewrite.auxiliary_output_tokens) for one in found]
-    assert sum(read for read, _ in counted) == summariser.input_tokens, f"{comparator.name} does not count all it asks"
-    assert sum(written for _, written in counted) == summariser.output_tokens
+    # What counts beyond the summariser's tokens are the agent's own turns with tools: see test_tool_turns.py.
+    turns_read = sum(read for read, _ in counted) - summariser.input_tokens
+    turns_written = sum(written for _, written in counted) - summariser.output_tokens
+    assert min(turns_read, turns_written) >= 0, f"{comparator.name} does not count all it asks"
+    assert (turns_read > 0) == (turns_written > 0)
+    assert turns_read == 0 or TOOL_TURNS in comparator.assumptions, f"{comparator.name} counts more than it asks"
     return found
 
 
@@ -64,7 +69,7 @@ def check(comparator: Comparator, requests: list[Request]) -> list[Checked]:
     first, second = run(comparator, requests), run(comparator, requests)
     assert [json.dumps(request.to_wire()) for request in requests] == before, f"{comparator.name} changed its input"
     for request, one, other in zip(requests, first, second, strict=True):
-        assert one == other, f"{comparator.name} is not deterministic"
+        assert one[:-1] == other[:-1], f"{comparator.name} is not deterministic"  # but for its time
         assert one.failure is None or Keep.PAIRS not in comparator.keeps, f"{comparator.name}: {one.failure}"
         broken = one.lost & comparator.keeps
         assert not broken, f"{comparator.name} lost {broken}"
@@ -83,7 +88,7 @@ def test_names_are_unique_and_rows_speak_for_themselves() -> None:
         assert comparator.title
         assert name == "baseline" or comparator.assumptions
         assert all(sentence.endswith(".") for sentence in comparator.assumptions)
-    assert set(REGISTRY.not_available) == {"openhands_condenser"}
+    assert set(REGISTRY.not_available) <= {"openhands_condenser"}  # which needs Python 3.12
 
 
 @pytest.mark.parametrize("comparator", ALL.values(), ids=ALL)

@@ -21,7 +21,7 @@ from drsr.offline.evaluation.comparators.langchain_trim_messages import LangChai
 from drsr.offline.evaluation.comparators.litellm_trim_messages import LiteLlmTrimMessages
 from drsr.offline.evaluation.comparators.openai_agents_trimmer import OpenAiAgentsTrimmer
 from drsr.offline.evaluation.comparators.peer_messages import Left, carry_back, tell
-from drsr.offline.evaluation.comparators.registry import NotAvailable, usable, why_not_openhands
+from drsr.offline.evaluation.comparators.registry import NotAvailable, usable
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.parts import Result
@@ -228,8 +228,3 @@ def test_whatever_a_package_raises_is_counted(comparator: Any, monkeypatch: pyte
     found = look(comparator, request)
     assert found.reason == f"{comparator.package} raised ZeroDivisionError"
     assert found.request is request
-
-
-def test_why_there_is_no_row_of_openhands() -> None:
-    assert why_not_openhands((3, 11)) == "its package needs Python 3.12 or newer, and this is 3.11"
-    assert why_not_openhands((3, 12)) == "the package openhands-sdk is not installed"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
+from drsr.errors import SummariserRefused
+from drsr.offline.evaluation.checked import checked_rewrite
 from drsr.offline.evaluation.comparators.acm import Acm
 from drsr.offline.evaluation.comparators.acon_core import HISTORY_TOKENS, AconCore
 from drsr.offline.evaluation.comparators.comem import CoMem
@@ -13,6 +15,7 @@ from drsr.offline.evaluation.comparators.periodic_summary import PeriodicSummary
 from drsr.offline.evaluation.comparators.sam import Sam
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 from drsr.offline.evaluation.comparators.transcript import conversation
+from drsr.offline.evaluation.summariser import Ask
 from drsr.parts import Result, Text
 from drsr.request import Protocol, Request, read_request
 from tests.conversations import Conversation, Exchange, Turn
@@ -122,6 +125,31 @@ def test_sam_cuts_the_past_into_pages_and_recalls_what_is_named_again(protocol: 
     asked = [ask for ask in summariser.asked if ask.purpose == "recall"]
     assert len(asked) == len(recalls)
     assert all("Intent:" in ask.material for ask in asked)
+
+
+def test_sam_stores_no_page_twice_where_a_cue_is_refused() -> None:
+    """The second of several cues is refused once: that decision goes out as it came, the next one pages everything."""
+    request, method = ending_at(long_run("openai", 15), 13), Sam(COUNTS)
+    refused: list[Ask] = []
+
+    def refusing_once(ask: Ask) -> str:
+        if len(refusing.asked) == 2:
+            refused.append(ask)
+            raise SummariserRefused("not this one")
+        return "in short"
+
+    refusing, state = RecordingSummariser(refusing_once), method.begin()
+    first = checked_rewrite(method, request, state, refusing)
+    assert (first.request, first.failure) == (request, "not this one")
+    assert len(refused) == 1
+    assert first.rewrite.auxiliary_input_tokens == 100  # the first cue was paid for
+    assert (state.pages, state.until) == ([], 0)
+
+    second = checked_rewrite(method, request, state, refusing)
+    untroubled = method.begin()
+    assert second.request == method.rewrite(request, untroubled, RecordingSummariser()).request
+    assert len(state.pages) > 2
+    assert (state.pages, state.until) == (untroubled.pages, untroubled.until)
 
 
 def test_acm_archives_all_since_the_previous_summary() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.offline.evaluation.comparators.selfcompact import RUBRIC, SelfCompact, holds
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
+from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.offline.evaluation.summariser import Ask
 from drsr.request import Protocol, Request, read_request
 from tests.offline.evaluation.long_run import long_run
@@ -18,8 +20,12 @@ from tests.strategies import PROTOCOLS
 COUNTS = TokenCounts(ScriptedTokenizer(), window=2_000)
 
 
-def verdict(holding: bool = True, evidence: str = "charged twice") -> str:
-    return json.dumps({item: {"holds": holding, "evidence": evidence} for item in RUBRIC})
+FACTS = ("order_0_a", "order_0_b", "order_0_c", "order_0_d", "order_0_e", "order_0_f")
+
+
+def verdict(holding: bool = True, evidence: str = "charged twice", facts: Sequence[object] = FACTS[:3]) -> str:
+    items = {item: {"holds": holding, "evidence": [evidence]} for item in RUBRIC}
+    return json.dumps(items | {"facts_cited": {"holds": holding, "evidence": list(facts)}})
 
 
 def answering(rubric: str) -> RecordingSummariser:
@@ -57,6 +63,13 @@ def test_reset_to_task_summary_and_continue(protocol: Protocol) -> None:
         verdict(holding=False),
         verdict(evidence="this was never said"),
         verdict(evidence="  "),
+        verdict(facts=FACTS[:2]),
+        verdict(facts=FACTS[:6]),
+        verdict(facts=[*FACTS[:2], FACTS[0], f" {FACTS[1]}"]),
+        verdict(facts=[*FACTS[:3], "this was never said"]),
+        verdict(facts=[*FACTS[:3], ""]),
+        verdict(facts=[*FACTS[:3], 7]),
+        verdict(facts=[]),
         "yes",
         "{not json}",
         json.dumps({"unit_closed": {"holds": True, "evidence": "charged twice"}}),
@@ -72,8 +85,42 @@ def test_no_reset_without_evidence_for_every_item(said: str) -> None:
     assert found.auxiliary_input_tokens == 100
 
 
-def test_a_verdict_may_stand_in_other_words() -> None:
-    assert holds(f"Here is my answer:\n```json\n{verdict()}\n```", "it was charged twice, so")
+@pytest.mark.parametrize("number", [3, 4, 5])
+def test_three_to_five_facts_are_quoted(number: int) -> None:
+    request, summariser = long_run("openai", 8), answering(verdict(facts=FACTS[:number]))
+    method = SelfCompact(COUNTS)
+    found = method.rewrite(request, method.begin(), summariser)
+    assert [event.kind for event in found.events] == ["compacted"]
+
+
+def test_the_probe_says_how_many_quotations_it_wants() -> None:
+    summariser = answering(verdict())
+    SelfCompact(COUNTS).rewrite(long_run("openai", 8), SelfCompact(COUNTS).begin(), summariser)
+    assert "three to five different ones, one per fact, for facts_cited:\n- unit_closed:" in (
+        summariser.asked[0].instructions
+    )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_scripted_double_can_say_yes(protocol: Protocol) -> None:
+    method = SelfCompact(COUNTS)
+    found = method.rewrite(long_run(protocol, 8), method.begin(), ScriptedSummariser(ScriptedTokenizer()))
+    assert [event.kind for event in found.events] == ["compacted"]
+
+
+def test_the_doubles_verdict_fits_its_tokens_whatever_it_quotes() -> None:
+    """Every digit is a token of its own, and the verdict would be no JSON where it was cut."""
+    text = "\n\n".join(str(number) * 200 for number in range(1, 9))
+    probe = Ask("rubric", "\n".join(f"- {item}: {meaning}" for item, meaning in RUBRIC.items()), text, 512)
+    answer = ScriptedSummariser(ScriptedTokenizer()).complete(probe)
+    assert holds(answer.text, text)
+    assert 360 < answer.output_tokens < 512
+
+
+def test_a_verdict_may_stand_in_other_words_and_one_quotation_without_a_list() -> None:
+    text = "it was charged twice, so order_0_a, order_0_b and order_0_c"
+    assert holds(f"Here is my answer:\n```json\n{verdict()}\n```", text)
+    assert holds(verdict().replace('["charged twice"]', '"charged twice"'), text)
 
 
 def test_what_the_user_has_just_said_is_not_summarised_away() -> None:
