@@ -2,7 +2,7 @@
 
 Four tables. How well each configuration orders harms and tells unsafe sets (with what it gains on the full scorer, both
 drawn together). What singleton rules make of sets of two or more, from measured and from predicted singleton harms,
-beside the scorer on the same sets. Whether the relation to the right decision carries the signal. And what each
+beside the scorer on the same sets. What the scorer does with another decision's relations. And what each
 configuration's policy, calibrated on validation, does here. All intervals resample whole tasks.
 """
 
@@ -116,7 +116,7 @@ class Study(NamedTuple):
     """The full scorer first."""
     singletons: list[SingletonRow]
     matching: list[ScorerRow]
-    """Matched states, mismatched ones when scoring only, and mismatched ones in training too."""
+    """Own relations, another decision's when scoring only, and another's in training too (`EXCHANGED_SAYS`)."""
     policies: list[PolicyRow]
     missing: list[Missing]
 

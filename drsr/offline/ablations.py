@@ -2,7 +2,7 @@
 
 A part of the set representation is zero (the dimension stays); a feature group alone means that the normaliser ignores
 all other columns; without abstention the risk gate is open; with a mismatched state the columns that relate a candidate
-to the decision come from another decision.
+to the decision are those of another candidate to another decision.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from drsr.offline.examples import FrameKind
 from drsr.scorer.set_representation import ALL_PARTS, Parts
 
 MISMATCH_SEED = 4_096
-"""Which states are exchanged: the same in every run."""
+"""Which decisions are exchanged: the same in every run."""
+EXCHANGED_SAYS = (
+    "Another decision's relations: attention, hidden relations and decision state of each candidate are those of the "
+    "candidate at the same place of another run's decision. Block and state are both exchanged, so what is lost is not "
+    "the state's alone; only the Block's own projection and its structural features stay."
+)
+"""For whoever reads a table of it. It is not the paper's control, which keeps the Block."""
 STATE_GROUPS = ("attention", "hidden", "projection")
 """Feature groups that relate a candidate to the pre-action state, or describe that state."""
 BLOCK_PROJECTION = "projection.block"
@@ -39,7 +45,7 @@ class Ablation:
     abstains: bool = True
     """Whether selection has a risk gate."""
     mismatched_state: bool = False
-    """Whether `prepare_frame` exchanges the state-related columns."""
+    """Whether `prepare_frame` takes the state-related columns from another decision."""
 
 
 FULL = Ablation("full", "everything")
@@ -54,7 +60,7 @@ ABLATIONS = {
         Ablation("attention-only", "attention features only", feature_groups=("attention",)),
         Ablation("hidden-only", "hidden-state relations only", feature_groups=("hidden",)),
         Ablation("projection-only", "projections only", feature_groups=("projection",)),
-        Ablation("mismatched-state", "relations to another decision's state", mismatched_state=True),
+        Ablation("mismatched-state", "another decision's relations at the same place", mismatched_state=True),
     )
 }
 
@@ -103,12 +109,12 @@ def prepare_frame(frame: FrameKind, ablation: Ablation, column_groups: Sequence[
 
 
 def mismatch_states(frame: FrameKind, column_groups: Sequence[str], seed: int) -> FrameKind:
-    """The same candidates and labels, the state-related columns taken from a state of another trajectory.
+    """The same candidates and labels, the state-related columns taken from a decision of another trajectory.
 
-    The candidate at the same place of the partner gives them; the projection of the candidate itself stays. Comparing
-    this with the frame itself shows whether the relation to the right decision carries the signal. To hold even the
-    candidate's own tokens fixed, compute features against the partner's pre-action state (`mismatched_partners` says
-    which) and put them in by `with_features`.
+    The candidate at the same place there gives them, so they relate another Block to another state; the projection of
+    the candidate itself stays. This is what a scorer has left without its relations, not the paper's control, which
+    keeps the Block and exchanges the state alone: `evaluation.analyses.state_relations` does that, where it can be
+    done without a forward.
     """
     columns = np.flatnonzero(np.isin(np.asarray(column_groups), STATE_GROUPS))
     if len(columns) == 0:

@@ -103,12 +103,12 @@ def test_singleton_rules_measured_and_predicted_beside_the_scorer(inputs: StudyI
     assert supports == {int((inputs.examples.cardinality > 1).sum())}  # all on the same sets
 
 
-def test_matched_against_mismatched_state(inputs: StudyInputs) -> None:
+def test_own_relations_against_those_of_another_decision(inputs: StudyInputs) -> None:
     matched, scored_only, both = study(inputs).matching
     assert (matched.name, scored_only.name, both.name) == ("full", SCORED_MISMATCHED, "mismatched-state")
     assert matched.metrics.state_pairs.value > 0.85
     for row in (scored_only, both):
-        assert gains(row).state_pairs.high < 0  # column 0 is a relation to the state; another state's says nothing
+        assert gains(row).state_pairs.high < 0  # column 0 makes the harm; that of another candidate says nothing
 
 
 def test_policies_do_what_selecting_one_by_one_does(inputs: StudyInputs) -> None:

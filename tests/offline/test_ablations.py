@@ -115,8 +115,8 @@ def test_a_mismatched_state_changes_state_columns_only() -> None:
         mismatch_states(frame, ["structural"] * 6, seed=3)
 
 
-def test_training_exchanges_the_states_itself() -> None:
-    """The signal stands in column 0: as a state-related column it is lost by exchanging states."""
+def test_training_exchanges_the_decisions_itself() -> None:
+    """The signal stands in column 0: as a state-related column it is lost with its candidate, whatever the state."""
     train, validation = make_frame("train", 24), make_frame("validation", 12)
     few = replace(params().train, max_epochs=30, seeds=(11,))
     ablation, groups = find_ablation("mismatched-state"), ["attention"] + ["structural"] * 5

@@ -104,7 +104,7 @@ def _text(study: Study, meaningful_gap: float) -> str:
     ]
     if study.matching:
         parts.append(
-            "the relation to the right decision: matched against mismatched state\n"
+            "the scorer with another decision's relations, Block and state both exchanged\n"
             + table(
                 ("state", "pairs in a state", "unsafe AUROC", "gain in pairs", "gain in AUROC"),
                 [

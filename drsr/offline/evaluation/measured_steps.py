@@ -31,7 +31,8 @@ class MeasuredRun(NamedTuple):
     steps: tuple[StepHarm, ...]
 
     def to_json(self) -> Json:
-        return {**self._asdict(), "steps": [list(step) for step in self.steps]}
+        steps = [[step.state, step.position, step.harm, step.block_harms] for step in self.steps]
+        return {**self._asdict(), "steps": steps}
 
     @classmethod
     def from_json(cls, value: Json) -> MeasuredRun:
@@ -69,7 +70,7 @@ def measured_steps(
             if measured is None:
                 measured = MeasuredRun(row.name, states, _measure(catalog, artifacts, tools, row))
                 file.append([measured.to_json()])
-            found += measured.steps
+            found += [step._replace(task=row.task_name) for step in measured.steps]
             done += len(states)
     return found
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.errors import FrameError
+from drsr.offline.ablations import EXCHANGED_SAYS
 from drsr.offline.calibrate import frozen_rule
 from drsr.offline.evaluation.analyses.analysis import Analysis, Section
 from drsr.offline.evaluation.analyses.attention_cases import attention_cases
@@ -18,12 +19,14 @@ from drsr.offline.evaluation.analyses.margin_sweep import margin_sweep
 from drsr.offline.evaluation.analyses.non_compositionality import non_compositionality, non_compositionality_by_domain
 from drsr.offline.evaluation.analyses.reconstruction import reconstruction
 from drsr.offline.evaluation.analyses.risk_scores import beta_sensitivity, gate_curve, score_distributions
+from drsr.offline.evaluation.analyses.state_relations import relation_margins, state_relations
 from drsr.offline.evaluation.report_inputs import ReportInputs
 from drsr.offline.harm import HARM_TOLERANCE
 from drsr.offline.operating_curve import operating_curve, uncertainty_sensitivity
 from drsr.offline.selection_path import selection_path
 from drsr.offline.singletons import aggregate, singleton_harms
 
+EXCHANGED = "the scorer, given another decision's relations"
 NO_STEPS = "no Steps were measured: drsr report --steps N measures those of about N states"
 
 
@@ -31,20 +34,24 @@ def paper_analyses(given: ReportInputs, steps: Sequence[StepHarm] | None) -> Sec
     """`steps` were measured beside the labels, or were not."""
     record, bootstrap = given.calibrated.record, given.bootstrap
     train, judged, columns = given.frames["train"], given.frames[given.judged], given.columns
+    gap = given.params.train.meaningful_gap
     predictions = {
         "the scorer": given.scored[given.judged].predicted_harm,
+        **({} if given.exchanged is None else {EXCHANGED: given.exchanged.predicted_harm}),
         "sum of measured single harms": aggregate(judged, singleton_harms(judged, judged.harm), "sum"),
     }
     made: dict[str, Callable[[], Analysis]] = {
         "non_compositionality": lambda: non_compositionality(train, bootstrap),
         "non_compositionality_by_domain": lambda: non_compositionality_by_domain(train, given.domains, bootstrap),
         "reconstruction": lambda: reconstruction(train, bootstrap),
-        "granularity": lambda: granularity(_measured(steps), HARM_TOLERANCE),
+        "granularity": lambda: granularity(_measured(steps), HARM_TOLERANCE, bootstrap),
         "interaction_properties": lambda: interaction_properties(train, columns, bootstrap),
-        "layer_relations": lambda: layer_relations(
-            train, judged, columns, given.inputs.column_groups, given.params.train.meaningful_gap
+        "state_relations": lambda: state_relations(train, judged, columns, gap, bootstrap),
+        "relation_margins": lambda: relation_margins(train, judged, columns, gap, bootstrap),
+        "layer_relations": lambda: layer_relations(train, judged, columns, given.inputs.column_groups, gap, bootstrap),
+        "margin_sweep": lambda: margin_sweep(
+            judged, predictions, bootstrap, "" if given.exchanged is None else EXCHANGED_SAYS
         ),
-        "margin_sweep": lambda: margin_sweep(judged, predictions, bootstrap),
         "score_distributions": lambda: score_distributions(
             given.scored, record.uncertainty_coefficient, record.risk_threshold
         ),

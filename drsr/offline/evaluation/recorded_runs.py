@@ -104,15 +104,13 @@ def spread(rows: Sequence[RunRow]) -> list[RunRow]:
     """The first run of every task, then the second, and so on; tasks of different domains by turns. Trials of one task
     say nothing about others, so the first N runs should not be of one task."""
     trials: dict[str, int] = {}
-    tasks: dict[str, list[str]] = {}
+    tasks: dict[str, dict[str, int]] = {}
     places: list[tuple[int, int, RunRow]] = []
     for row in sorted(rows, key=lambda row: (row.source, row.external_id)):
         trial = trials.setdefault(row.task_name, 0)
         trials[row.task_name] += 1
-        known = tasks.setdefault(row.domain_name, [])
-        if row.task_name not in known:
-            known.append(row.task_name)
-        places.append((trial, known.index(row.task_name), row))
+        known = tasks.setdefault(row.domain_name, {})
+        places.append((trial, known.setdefault(row.task_name, len(known)), row))
     return [row for _, _, row in sorted(places, key=lambda place: place[:2])]
 
 

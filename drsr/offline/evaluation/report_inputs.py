@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, select
 
-from drsr.errors import InputError
-from drsr.offline.ablations import FULL
+from drsr.errors import FrameError, InputError
+from drsr.offline.ablations import FULL, MISMATCH_SEED, mismatch_states
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.calibrate import Calibrated, calibrate, plain_search
 from drsr.offline.calibration import SearchTable
@@ -25,6 +25,7 @@ from drsr.offline.scored_sets import ScoredSets, score_frame
 from drsr.offline.scorer_evaluation import Evaluated, evaluate_ablations
 from drsr.offline.splits import Split
 from drsr.offline.train import Progress, TrainingInputs, load_trained, read_inputs
+from drsr.scorer.ensemble import Ensemble
 
 
 class Asked(NamedTuple):
@@ -60,6 +61,8 @@ class ReportInputs(NamedTuple):
     """By split."""
     scored: Mapping[str, ScoredSets[ExampleFrame]]
     """Validation and what is judged, by the full scorer."""
+    exchanged: ScoredSets[ExampleFrame] | None
+    """What is judged, by the same scorer given another decision's relations; None where there are too few decisions."""
     judged: Split
     domains: Mapping[str, str]
     """Of the trajectories that have one, named as in the frames."""
@@ -134,10 +137,18 @@ def read_report_inputs(
         search=plain_search(artifacts, inputs, calibrated, params.calibrate),
         frames=frames,
         scored={split: score_frame(scorer, frames[split]) for split in dict.fromkeys(("validation", asked.split))},
+        exchanged=_exchanged(scorer, frames[asked.split], inputs.column_groups),
         judged=asked.split,
         domains=domains,
         released=releases[0].version if releases else None,
     )
+
+
+def _exchanged(scorer: Ensemble, frame: ExampleFrame, column_groups: Sequence[str]) -> ScoredSets[ExampleFrame] | None:
+    try:
+        return score_frame(scorer, mismatch_states(frame, column_groups, MISMATCH_SEED))
+    except FrameError:
+        return None
 
 
 def _domains() -> Select[Any]:

@@ -7,13 +7,16 @@ In the paper: "Offline supervision and benchmark task counts", "Set-level superv
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from drsr.errors import FrameError
 from drsr.offline.ablation_study import Study
 from drsr.offline.catalog.trained import CalibrationRecord
 from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
+from drsr.offline.evaluation.analyses.grouped_means import GroupedMeans
+from drsr.offline.evaluation.analyses.state_relations import Related, best_in_training, layers_of
 from drsr.offline.evaluation.paper_tables import SOURCE, analyses, calibration, supervision
 from drsr.offline.evaluation.report_inputs import ReportInputs
 from drsr.offline.examples import ExampleFrame
@@ -30,7 +33,7 @@ def side_by_side(given: ReportInputs) -> Section:
         [
             data(given.frames),
             chosen_values(given.calibrated.record, given.params.calibrate),
-            representations(given.evaluated.study),
+            representations(given.evaluated.study, best_relation(given)),
         ],
         {},
     )
@@ -107,13 +110,15 @@ class _Counterpart(NamedTuple):
     what: str
     scorer: str | None = None
     """The configuration of the study that it is, if one is."""
+    relation: Literal["own", "others"] | None = None
+    """Or which cosine of a Block with a decision state it is, if one is."""
 
 
 COUNTERPARTS = {
     "current_state_only": _Counterpart("0.5 by definition: the state is the same for all Blocks of a state"),
     "surface_features": _Counterpart("a scorer of structural features only", "structural-only"),
-    "matched_state": _Counterpart("the full scorer", "full"),
-    "mismatched_state": _Counterpart("the scorer, fitted and judged with another state", "mismatched-state"),
+    "matched_state": _Counterpart("cosine of a Block with its own decision's state", relation="own"),
+    "mismatched_state": _Counterpart("cosine of the same Block with states of other tasks", relation="others"),
     "full_context": _Counterpart(
         "not measured here: no feature relates a Block to the context as a whole, only to the pre-action position"
     ),
@@ -122,22 +127,43 @@ COUNTERPARTS = {
 }
 
 
-def representations(study: Study) -> Analysis:
+class BestRelation(NamedTuple):
+    """The cosine with the own state at the layer that is best in training, and with other states there."""
+
+    layer: int
+    found: Related
+
+
+def best_relation(given: ReportInputs) -> BestRelation | str:
+    """Or why it cannot be had."""
+    train, judged, gap = given.frames["train"], given.frames[given.judged], given.params.train.meaningful_gap
+    try:
+        best = best_in_training(layers_of(train, judged, given.columns, gap))
+    except FrameError as error:
+        return error.what
+    return BestRelation(best.layer, best.at(gap, GroupedMeans(judged, given.bootstrap)))
+
+
+def representations(study: Study, relation: BestRelation | str) -> Analysis:
     """Pair accuracies of the paper's representations, and of what comes nearest here."""
     found = {row.name: cell(row.metrics.state_pairs) for row in study.scorers}
     missing = {row.name: row.why for row in study.missing}
 
     def here(one: _Counterpart) -> str:
+        if one.relation is not None:
+            return relation if isinstance(relation, str) else cell(getattr(relation.found, one.relation))
         if one.scorer is None:
             return "-"
         return found.get(one.scorer) or missing.get(one.scorer, "not judged: drsr report --ablations")
 
+    layer = "" if isinstance(relation, str) else f", at layer {relation.layer}, which is best in training"
     return Analysis(
         "representations",
         "Representations",
-        "Pairs that are ordered rightly at a harm margin of 0.02. Ours are sets of one state and cardinality on the "
-        f"{study.split} split, ordered by a trained scorer; the paper's are single relations, {SOURCE}. So the two "
-        "columns are neighbours, not the same measurement.",
+        "Pairs that are ordered rightly at a harm margin of 0.02. A cosine here orders single Blocks of one state of "
+        f"the {study.split} split{layer}; it is of projected directions. A scorer here is trained and orders sets of "
+        f"one state and cardinality. The paper's are single relations, {SOURCE}. So the two columns are neighbours, "
+        "not the same measurement.",
         ("in the paper", "pairs in the paper", "what comes nearest here", "pairs here"),
         tuple(
             (name.replace("_", " "), analyses()[f"representation.{name}"].value, one.what, here(one))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
+from drsr.offline.ablations import EXCHANGED_SAYS
 from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.evaluation.analyses.figures import OURS, figure
 from drsr.offline.evaluation.paper_tables import analyses
@@ -26,7 +27,7 @@ NO_ABLATIONS = "they were not asked for: drsr report --ablations trains and judg
 
 
 def study_section(study: Study, *, ablations: bool) -> Section:
-    """Scorers, singleton rules, the right decision state, and the policies."""
+    """Scorers, singleton rules, another decision's relations, and the policies."""
     few = FEW if study.trajectories < FEW_TRAJECTORIES else ""
     on = (
         f"On {study.sets:,} sets of {study.states:,} states of {study.trajectories:,} {study.split} trajectories, "
@@ -38,7 +39,7 @@ def study_section(study: Study, *, ablations: bool) -> Section:
         tables.insert(2, _matching(study.matching))
     left_out = {row.name: row.why for row in study.missing}
     if not ablations:
-        left_out["ablations, matched against mismatched state"] = NO_ABLATIONS
+        left_out["ablations, the scorer with another decision's relations"] = NO_ABLATIONS
     return Section("The scorer, and what its parts are worth", tables, left_out)
 
 
@@ -94,23 +95,17 @@ def _rules(study: Study) -> Analysis:
 
 
 def _matching(rows: Sequence[ScorerRow]) -> Analysis:
-    state = ("matched_state", "mismatched_state")
-    values = [*(analyses()[f"representation.{name}"].value for name in state), *[None] * len(rows)]
-
     def draw(axes: Axes) -> None:
         _whiskers(axes, [row.what for row in rows][::-1], [row.metrics.state_pairs for row in rows][::-1])
         axes.set(xlabel="pairs of sets of one state ordered rightly")
 
     return Analysis(
-        "matched_state",
-        "The relation to the right decision",
-        "The same candidates with the decision state of another trajectory. The paper judges one linear relation, not "
-        "the whole scorer.",
-        ("state", "pairs in a state", "unsafe AUROC", "pairs in the paper"),
-        tuple(
-            (row.what, cell(row.metrics.state_pairs), cell(row.metrics.unsafe_auroc), paper)
-            for row, paper in zip(rows, values, strict=False)
-        ),
+        "exchanged_relations",
+        "The scorer with another decision's relations",
+        f"{EXCHANGED_SAYS} The paper's control keeps the Block and changes the state alone: see the analysis of the "
+        "same Block beside its own decision and others.",
+        ("relations", "pairs in a state", "unsafe AUROC"),
+        tuple((row.what, cell(row.metrics.state_pairs), cell(row.metrics.unsafe_auroc)) for row in rows),
         figure(draw, width=6.5, height=1.9),
     )
 

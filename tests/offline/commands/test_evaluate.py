@@ -40,7 +40,15 @@ def test_everything_is_in_the_tables(filled: Drsr) -> None:
     assert "say little" not in outcome.out
     for name in ABLATIONS:
         assert f"\n  {name} " in outcome.out
-    for words in ("the scorer itself", "measured", "predicted", "mismatched when judged", "no gate", "left out"):
+    for words in (
+        "the scorer itself",
+        "measured",
+        "predicted",
+        "mismatched when judged",
+        "both exchanged",
+        "no gate",
+        "left out",
+    ):
         assert (words in outcome.out) == (words != "left out")
     found = filled(*QUICK, "--json").json
     assert (found["split"], found["states"], found["missing"]) == ("test", 24, [])
@@ -66,7 +74,7 @@ def test_what_the_examples_do_not_allow_is_left_out_with_the_reason(filled: Drsr
     assert outcome.code == 0
     assert "left out: mismatched-state: states with" in outcome.out
     assert "of so few trajectories they say little" in outcome.out
-    assert "matched against mismatched" not in outcome.out
+    assert "both exchanged" not in outcome.out
 
 
 def test_on_validation(filled: Drsr) -> None:

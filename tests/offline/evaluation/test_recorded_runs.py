@@ -71,3 +71,22 @@ def test_any_beginning_is_as_even_as_it_can_be(
         taken[row.task_name] += 1
         fewest = min(taken[task] for task in every if taken[task] < every[task] or task == row.task_name)
         assert taken[row.task_name] <= fewest + 1
+
+
+def slow_spread(rows: list[RunRow]) -> list[RunRow]:
+    """Looking through all tasks of a domain for every run."""
+    tasks: dict[str, list[str]] = {}
+    places: list[tuple[int, int, RunRow]] = []
+    for row in sorted(rows, key=lambda row: (row.source, row.external_id)):
+        trial = sum(row.task_name == earlier.task_name for _, _, earlier in places)
+        known = tasks.setdefault(row.domain_name, [])
+        if row.task_name not in known:
+            known.append(row.task_name)
+        places.append((trial, known.index(row.task_name), row))
+    return [row for _, _, row in sorted(places, key=lambda place: place[:2])]
+
+
+@given(runs)
+def test_the_order_is_that_of_its_slow_twin(values: list[tuple[int, str | None, str | None]]) -> None:
+    rows = [run(f"r{name}", task, domain) for name, task, domain in values]
+    assert spread(rows) == slow_spread(rows)

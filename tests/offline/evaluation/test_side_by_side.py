@@ -8,8 +8,10 @@ import numpy as np
 
 from drsr.offline.ablation_study import Missing, Study
 from drsr.offline.catalog.trained import CalibrationRecord
+from drsr.offline.evaluation.analyses.state_relations import Related
 from drsr.offline.evaluation.paper_tables import analyses
-from drsr.offline.evaluation.side_by_side import COUNTERPARTS, chosen_values, data, representations
+from drsr.offline.evaluation.side_by_side import COUNTERPARTS, BestRelation, chosen_values, data, representations
+from drsr.offline.metrics import Metric
 from tests.offline.frames import make_frame, make_test_frame, params
 
 
@@ -49,9 +51,24 @@ def test_every_representation_of_the_paper_has_a_row_and_what_is_not_measured_sa
     names = {name.partition(".")[2] for name in analyses() if name.startswith("representation.")}
     assert set(COUNTERPARTS) == names
     study = Study("test", 1, 1, 1, 1, [], [], [], [], [Missing("hidden-only", "too few")])
-    rows = {row[0]: row[1:] for row in representations(study).rows}
+    rows = {row[0]: row[1:] for row in representations(study, "one task only").rows}
     assert rows["full context"][0] == 0.6639
     assert str(rows["full context"][1]).startswith("not measured here: ")
     assert rows["combined layers 12 and 16"][2] == "too few"
     assert rows["surface features"][2] == "not judged: drsr report --ablations"
     assert np.isclose(float(str(rows["current state only"][0])), 0.5)
+    assert {rows[name][2] for name in ("matched state", "mismatched state")} == {"one task only"}
+
+
+def test_matched_and_mismatched_states_are_of_the_same_blocks() -> None:
+    """Not of the scorer whose candidates are exchanged with their states."""
+    own, others, rest = (
+        Metric("pair accuracy", "", "", value, value - 0.1, value + 0.1, 9, 3) for value in (0.7, 0.6, 0.5)
+    )
+    best = BestRelation(23, Related(own, others, rest, rest, rest))
+    found = representations(Study("test", 1, 1, 1, 1, [], [], [], [], []), best)
+    rows = {row[0]: row[1:] for row in found.rows}
+    assert rows["matched state"] == (0.7092, "cosine of a Block with its own decision's state", "0.700 [0.600, 0.800]")
+    assert rows["mismatched state"][2] == "0.600 [0.500, 0.700]"
+    assert "the same Block" in str(rows["mismatched state"][1])
+    assert "at layer 23, which is best in training" in found.says

@@ -16,7 +16,11 @@ from drsr.contracts import TokenIds
 from drsr.history import Block, delete, removal
 from drsr.offline.evaluation.analyses.analysis import Analysis
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
+from drsr.offline.evaluation.analyses.grouped_means import INTERVALS
+from drsr.offline.evaluation.analyses.grouped_medians import grouped_median
 from drsr.offline.evaluation.paper_tables import analyses
+from drsr.offline.metric_cells import cell
+from drsr.offline.metrics import Bootstrap, Floats, Metric, draw_trajectories, ratio_metric
 from drsr.offline.target_nll import Exclusion, Pair, TargetNll
 from drsr.protocol import new_violations
 
@@ -40,6 +44,8 @@ class StepHarm(NamedTuple):
     """Of deleting all of it."""
     block_harms: tuple[float, ...]
     """Of deleting each of its Blocks alone."""
+    task: str = ""
+    """Whose runs count as one draw of an interval; who knows the run fills it in."""
 
 
 def measure_steps(scorer: TargetNll, states: Sequence[tuple[str, DecisionState, TokenIds]]) -> list[StepHarm]:
@@ -73,22 +79,30 @@ def measure_steps(scorer: TargetNll, states: Sequence[tuple[str, DecisionState, 
     return harms
 
 
-def granularity(steps: Sequence[StepHarm], harm_tolerance: float) -> Analysis:
+def granularity(steps: Sequence[StepHarm], harm_tolerance: float, bootstrap: Bootstrap) -> Analysis:
     by_state: dict[str, list[StepHarm]] = {}
     for step in steps:
         by_state.setdefault(step.state, []).append(step)
     several = [group for group in by_state.values() if len(group) > 1]
-    step_ranges = [_range([step.harm for step in group]) for group in several]
-    block_ranges = [_range([harm for step in group for harm in step.block_harms]) for group in several]
     unsafe = [step for step in steps if step.harm > harm_tolerance]
-    with_safe = [step for step in unsafe if min(step.block_harms) <= harm_tolerance]
+    tasks = {task: number for number, task in enumerate(sorted({step.task for step in steps}))}
+    draws = draw_trajectories(np.arange(len(tasks)), bootstrap)
+
+    def median(ranges: Sequence[float]) -> Metric:
+        task = np.array([tasks[group[0].task] for group in several], dtype=np.int64)
+        return grouped_median(np.array(ranges), task, draws, bootstrap)
+
+    def by_task(some: Sequence[StepHarm]) -> Floats:
+        return np.bincount([tasks[step.task] for step in some], minlength=len(tasks)).astype(np.float64)
+
+    with_safe = by_task([step for step in unsafe if min(step.block_harms) <= harm_tolerance])
     values = (
-        (len(several), float(np.median(step_ranges)) if several else None),
-        (len(several), float(np.median(block_ranges)) if several else None),
-        (len(unsafe), len(with_safe) / len(unsafe) if unsafe else None),
+        median([_range([step.harm for step in group]) for group in several]),
+        median([_range([harm for step in group for harm in step.block_harms]) for group in several]),
+        ratio_metric("share", "Steps, pooled", "none", with_safe, by_task(unsafe), draws, bootstrap),
     )
     rows = [
-        (name, *value, analyses()[paper].value)
+        (name, value.support, cell(value), analyses()[paper].value)
         for (name, paper), value in zip(IN_THE_PAPER.items(), values, strict=True)
     ]
 
@@ -106,7 +120,7 @@ def granularity(steps: Sequence[StepHarm], harm_tolerance: float) -> Analysis:
         "Steps against Blocks",
         f"Measured beside the labels, in {len(by_state):,} states. How widely harms vary within one state when whole "
         "Steps or single Blocks are deleted, and how often a Step that must stay holds a Block that may go (right "
-        "figure: right of and below the dashed lines).",
+        f"figure: right of and below the dashed lines). {INTERVALS}",
         ("measured", "of", "value", "in the paper"),
         tuple(rows),
         figure(draw, panels=2),

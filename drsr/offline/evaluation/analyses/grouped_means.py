@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.offline.examples import ExampleFrame
-from drsr.offline.metrics import Bootstrap, Floats, Metric, PairCounts, draw_trajectories, pair_metrics, ratio_metric
+from drsr.offline.metrics import (
+    Bootstrap,
+    Floats,
+    Metric,
+    PairCounts,
+    draw_trajectories,
+    pair_gain,
+    pair_metrics,
+    ratio_metric,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +43,14 @@ class GroupedMeans:
 
     def accuracy(self, counts: PairCounts) -> Metric:
         """Of pairs, pooled."""
-        draws = self._draws[:, : len(counts.pairs)]  # trajectories after the last that has a pair are not counted
-        return pair_metrics(counts, "pairs", draws, self._bootstrap)[0]
+        return pair_metrics(counts, "pairs", self._counted(counts), self._bootstrap)[0]
+
+    def gain(self, counts: PairCounts, baseline: PairCounts) -> Metric:
+        """How much more often the same pairs are ordered rightly than by a baseline, drawn together."""
+        return pair_gain(counts, baseline, "pairs", self._counted(counts), self._bootstrap)
+
+    def _counted(self, counts: PairCounts) -> Floats:
+        return self._draws[:, : len(counts.pairs)]  # trajectories after the last that has a pair are not counted
 
 
 def draw_line(

@@ -7,6 +7,7 @@ masses), and how many Steps lie between them. The last three are cut into thirds
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 KIND, AGE = "structural_is_assistant_state", "structural_step_age"
+HEAD_MASS = re.compile(r"attention_l\d+_h\d+_mass")
+"""Of one head each: a layer's mean and maximum over its heads are no heads."""
 THIRDS = ("low", "middle", "high")
 
 
@@ -45,7 +48,7 @@ def interaction_properties(frame: ExampleFrame, columns: Sequence[str], bootstra
     groups = {
         "kinds": _kinds(pairs, columns),
         "semantic overlap": _thirds(_cosine(pairs, [n for n, name in enumerate(columns) if "_block_" in name])),
-        "head overlap": _thirds(_cosine(pairs, [n for n, name in enumerate(columns) if name.endswith("_mass")])),
+        "head overlap": _thirds(_cosine(pairs, [n for n, name in enumerate(columns) if HEAD_MASS.fullmatch(name)])),
         "Steps between": _thirds(np.abs(pairs.one[:, columns.index(AGE)] - pairs.other[:, columns.index(AGE)])),
     }
     rows: list[tuple[Cell, ...]] = []

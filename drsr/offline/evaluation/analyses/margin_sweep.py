@@ -1,4 +1,7 @@
-"""Pair accuracy as the harm margin of a pair varies (paper, figure "Decision-conditioned historical relevance", b).
+"""Pair accuracy of predicted set harms as the harm margin of a pair varies.
+
+The paper's sweep (figure "Decision-conditioned historical relevance", b) is of relations of single Blocks to decision
+states: that one is `relation_margins`. This is of whole scorers and rules.
 
 Only sets of two or more, as in the singleton rules: for one Block the sum of measured single harms is right by
 definition. And only sets of which every prediction has a value, so that all are judged on the same pairs.
@@ -25,8 +28,11 @@ MARGINS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 PRIMARY = 0.02
 
 
-def margin_sweep(frame: ExampleFrame, predictions: Mapping[str, Floats], bootstrap: Bootstrap) -> Analysis:
-    """`predictions` are harms of every set by some name: the scorer's, a rule's. NaN where there is none."""
+def margin_sweep(
+    frame: ExampleFrame, predictions: Mapping[str, Floats], bootstrap: Bootstrap, about: str = ""
+) -> Analysis:
+    """`predictions` are harms of every set by some name: the scorer's, a rule's. NaN where there is none. `about` says
+    more about them to the reader."""
     known = np.all([~np.isnan(predicted) for predicted in predictions.values()], axis=0)
     rows = np.flatnonzero(known & (frame.cardinality >= 2))
     group, trajectory, means = (
@@ -45,19 +51,21 @@ def margin_sweep(frame: ExampleFrame, predictions: Mapping[str, Floats], bootstr
             draw_line(axes, MARGINS, accuracies, "o-", colour, name)
         margin_line(axes, PRIMARY, "primary margin")
         axes.set(xlabel="harms differ by at least, nats", ylabel="pairs ordered rightly")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, fontsize=7)
 
     return Analysis(
         "margin_sweep",
         "Ordering harms, by margin",
         f"On {len(rows):,} sets of two or more Blocks of the {frame.split} split, those that every prediction has a "
         "value for. Of their pairs of one state and cardinality whose measured harms differ by the margin or more, the "
-        f"part that the predictions order rightly; equal predictions count one half. {INTERVALS}",
+        "part that the predictions order rightly; equal predictions count one half. The paper sweeps the margin for "
+        "relations of single Blocks: that is the table of the same Block by margin. "
+        + " ".join(filter(None, (about, INTERVALS))),
         ("prediction", "margin", "pairs", "pair accuracy"),
         tuple(
             (name, margin, one.support, cell(one))
             for name, accuracies in found.items()
             for margin, one in zip(MARGINS, accuracies, strict=True)
         ),
-        figure(draw),
+        figure(draw, width=5.0),
     )

@@ -12,10 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from drsr.errors import FrameError
+from drsr.features.geometry import Geometry
+from drsr.features.layout import Layout
+from drsr.offline.ablations import MISMATCH_SEED, mismatch_states, with_features
 from drsr.offline.calibration import calibrate
 from drsr.offline.evaluation.analyses.analysis import Analysis, Cell
 from drsr.offline.evaluation.analyses.attention_cases import attention_cases
-from drsr.offline.evaluation.analyses.interaction_properties import interaction_properties
+from drsr.offline.evaluation.analyses.interaction_properties import HEAD_MASS, interaction_properties
 from drsr.offline.evaluation.analyses.layer_relations import layer_relations
 from drsr.offline.evaluation.analyses.margin_sweep import MARGINS, margin_sweep
 from drsr.offline.evaluation.analyses.non_compositionality import (
@@ -174,6 +177,7 @@ def test_margins_are_of_sets_of_two_or_more_that_all_predictions_have(frame: Exa
     )
     assert {row[2] for row in found.rows if row[1] == 0.0} == {pairs}
     assert f"On {len(rows):,} sets of two or more Blocks" in found.says
+    assert "Who they are." in margin_sweep(frame, {"gaps": gaps}, QUICK, "Who they are.").says
 
 
 def test_interactions_by_property_count_every_pair_once(frame: ExampleFrame) -> None:
@@ -186,16 +190,45 @@ def test_interactions_by_property_count_every_pair_once(frame: ExampleFrame) -> 
     assert alike["high"] > alike["low"]  # by the rule, those that look the same way add harm
 
 
+def test_heads_are_compared_and_no_summaries_over_them(frame: ExampleFrame) -> None:
+    """A layer's mean and maximum are no heads: whatever they are, the overlap of heads is the same."""
+    found = interaction_properties(frame, COLUMNS, QUICK).rows
+    summary, head = COLUMNS.index("attention_l04_mean_mass"), COLUMNS.index("attention_l04_h01_mass")
+    for column, same in ((summary, True), (head, False)):
+        features = frame.features.copy()
+        features[:, ::2, column] *= -100
+        changed = interaction_properties(with_features(frame, features), COLUMNS, QUICK).rows
+        assert (changed == found) is same
+    layout = Layout(Geometry(layers=4, heads=3, full_attention=(1, 2, 4)))
+    heads = [name for name in layout.names if HEAD_MASS.fullmatch(name)]
+    assert heads == [f"attention_l{layer:02d}_h{head:02d}_mass" for layer in (1, 2, 4) for head in (1, 2, 3)]
+
+
 def test_the_column_that_makes_harm_orders_it_and_its_direction_comes_from_training(frame: ExampleFrame) -> None:
     train = make_frame("train", 12, columns=len(COLUMNS), draw=drawn, harm=pair_rule, noise=0.0)
-    found = layer_relations(train, frame, COLUMNS, GROUPS, 0.02)
+    found = layer_relations(train, frame, COLUMNS, GROUPS, 0.02, QUICK)
     readable(found)
     cosine = next(row for row in found.rows if row[0] == "cosine with the decision state")
-    assert cosine[3] == 1.0
-    assert float(str(cosine[4])) < 0.75  # another run's state says little
+    assert number(cosine[3]) == 1.0
+    exchanged = mismatch_states(frame, GROUPS, MISMATCH_SEED)
+    assert number(cosine[4]) == pytest.approx(share_ordered(exchanged, COSINE), abs=0.0005)
+    assert "[" in str(cosine[4])  # drawn by task
     turned = make_frame("train", 12, columns=len(COLUMNS), draw=drawn, harm=lambda f, m: -pair_rule(f, m), noise=0.0)
-    against = layer_relations(turned, frame, COLUMNS, GROUPS, 0.02)
-    assert next(row for row in against.rows if row[0] == cosine[0])[3] == 0.0
+    against = layer_relations(turned, frame, COLUMNS, GROUPS, 0.02, QUICK)
+    assert number(next(row for row in against.rows if row[0] == cosine[0])[3]) == 0.0
+
+
+def share_ordered(frame: ExampleFrame, column: int) -> float:
+    """Of the pairs of single Blocks whose harms differ by 0.02, those in which the larger value has the larger harm."""
+    credit = []
+    for state in range(len(frame.state_ids)):
+        harms = harms_of(frame, state)
+        for one, other in combinations(range(int(frame.candidate_counts[state])), 2):
+            difference = harms[1 << one] - harms[1 << other]
+            if abs(difference) >= 0.02:
+                values = frame.features[state, one, column] - frame.features[state, other, column]
+                credit.append(difference * values > 0)
+    return float(np.mean(credit))
 
 
 def test_scores_and_gate(frame: ExampleFrame) -> None:

@@ -6,11 +6,13 @@ import pytest
 
 from drsr.history import delete
 from drsr.offline.evaluation.analyses.granularity import StepHarm, granularity, measure_steps
+from drsr.offline.metrics import Bootstrap
 from drsr.offline.target_nll import TargetNll, direct_nll
 from drsr.rendering import render
 from tests.small_states import small_states
 from tests.tiny_backbones import tiny_backbone
 
+QUICK = Bootstrap(replicates=200)
 BACKBONE = tiny_backbone("llama")
 
 
@@ -30,13 +32,25 @@ def test_equals_one_forward_per_deletion() -> None:
 
 def test_the_table_by_hand() -> None:
     steps = [
-        StepHarm("a", 0.0, 0.5, (0.4, 0.01)),
-        StepHarm("a", 0.5, 0.1, (0.05, 0.06)),
-        StepHarm("b", 0.0, 0.0, (0.0,)),
-        StepHarm("b", 0.5, 0.2, (-0.1, 0.3)),
-        StepHarm("c", 0.0, 9.0, (9.0,)),  # alone in its state: no range
+        StepHarm("a", 0.0, 0.5, (0.4, 0.01), "one"),
+        StepHarm("a", 0.5, 0.1, (0.05, 0.06), "one"),
+        StepHarm("b", 0.0, 0.0, (0.0,), "two"),
+        StepHarm("b", 0.5, 0.2, (-0.1, 0.3), "two"),
+        StepHarm("c", 0.0, 9.0, (9.0,), "two"),  # alone in its state: no range
     ]
-    found = granularity(steps, 0.02)
+    found = granularity(steps, 0.02, QUICK)
     assert [row[1] for row in found.rows] == [2, 2, 4]
-    assert [row[2] for row in found.rows] == pytest.approx([(0.4 + 0.2) / 2, (0.39 + 0.4) / 2, 2 / 4])
-    assert granularity([], 0.02).rows[0][2] is None
+    # Of two tasks a replicate has the first alone, the second alone, or both.
+    assert [row[2] for row in found.rows] == [
+        "0.300 [0.200, 0.400]",
+        "0.395 [0.390, 0.400]",
+        "0.500 [0.500, 0.500]",
+    ]
+    alone = granularity(steps[-1:], 0.02, QUICK)
+    assert [row[1:3] for row in alone.rows] == [(0, "-"), (0, "-"), (1, "0.000")]  # one task: no interval
+
+
+def test_intervals_draw_tasks_and_not_states() -> None:
+    """Many states of two tasks: their shares can only be those of the first, of the second, or of both."""
+    steps = [StepHarm(f"{n}", 0.0, 1.0, (0.0 if n < 30 else 1.0,), "one" if n < 30 else "two") for n in range(40)]
+    assert granularity(steps, 0.02, QUICK).rows[2][2] == "0.750 [0.000, 1.000]"
