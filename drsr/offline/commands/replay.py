@@ -63,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.evaluation.recorded_runs import load_runs, measuring, open_runs
     from drsr.offline.evaluation.replay import replay
     from drsr.offline.evaluation.replay_file import MethodNote, ReplayFile, chosen_rows, note_of
+    from drsr.offline.evaluation.trainings import different_trainings
     from drsr.offline.progress import progress
     from drsr.policy import load_policy
     from drsr.settings import load_settings
@@ -110,8 +111,8 @@ def run(options: argparse.Namespace) -> int:
                     found.forget()
                     (recorded,) = load_runs(catalog, artifacts, [row], tools)
                     file.add(replay(recorded, [found.available[name] for name in missing], summariser, tools.scorer))
-    shown = chosen_rows(file.replayed, keys, versions)
-    print(_json(shown, left_out, options.replicates) if options.json else text(shown, left_out, options.replicates))
+    shown, apart = chosen_rows(file.replayed, keys, versions), different_trainings(notes)
+    print((_json if options.json else _text)(shown, left_out, apart, options.replicates))
     return 0
 
 
@@ -147,14 +148,14 @@ def _methods(
     options: argparse.Namespace, tools: Measuring, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
 ) -> Registry:
     """Those that are asked for, and why others cannot run. Ablations are trained where one of them is asked for."""
-    from drsr.offline.evaluation.chosen_methods import choose, lre_if_wanted, wanted_names
+    from drsr.offline.evaluation.chosen_methods import ablations_wanted, choose, lre_if_wanted, wanted_names
     from drsr.offline.evaluation.comparators.registry import comparators
     from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 
     tokenizer, wanted = tools.backbone.tokenizer, wanted_names(options.methods)
     lre = lre_if_wanted(wanted, catalog, artifacts, TokenCounts(tokenizer, options.window))
     registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
-    if options.ablations and (wanted is None or not set(wanted) <= registry.available.keys()):
+    if options.ablations and ablations_wanted(wanted):
         from drsr.offline.evaluation.ablation_methods import stored
 
         sources = stored(catalog, artifacts, view=options.view, labeler=options.labeler, split=options.split)
@@ -196,8 +197,8 @@ def with_ablations(
     )
 
 
-def text(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int) -> str:
-    """Tables for people."""
+def _text(rows: Sequence[Replayed], left_out: Mapping[str, str], apart: str, replicates: int) -> str:
+    """Tables for people. `apart` says of which trainings DRSR and its ablations are, where they are of several."""
     from drsr.offline.evaluation.replay_summary import by_domain, compare
     from drsr.offline.evaluation.replay_tables import NOTICE
     from drsr.offline.metrics import Bootstrap
@@ -206,7 +207,7 @@ def text(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int)
     bootstrap = Bootstrap(replicates)
     found = compare(rows, bootstrap)
     parts = [
-        f"{NOTICE}\n{found.population}",
+        "\n".join(filter(None, [NOTICE, found.population, apart])),
         "what the methods do, on the measured decisions; every task counts once, where it says domains every domain; "
         "95 % intervals in brackets resample whole tasks\n" + table(_EFFECTS, [_effects(one) for one in found.methods]),
         "what they cost, on all decisions\n" + table(_COSTS, [_costs(one) for one in found.methods]),
@@ -234,7 +235,10 @@ _EFFECTS = (
     *("method", "removed", "removed, domains", "tokens", "harm", "unsafe", "unsafe, domains"),
     *("unsafe of changed", "left alone"),
 )
-_COSTS = ("method", "removed", "auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost")
+_COSTS = (
+    *("method", "removed", "auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost"),
+    "claims broken",
+)
 
 
 def _effects(found: MethodSummary) -> list[object]:
@@ -252,7 +256,7 @@ def _costs(found: MethodSummary) -> list[object]:
 
     return [
         *(found.method, cell(found.removal_of_all), f"{found.auxiliary_tokens.value:,.1f}", cell(found.net_removal)),
-        *(f"{found.milliseconds:,.1f}", found.invalid, found.fell_back, found.lost_task),
+        *(f"{found.milliseconds:,.1f}", found.invalid, found.fell_back, found.lost_task, found.claims_broken),
     ]
 
 
@@ -266,7 +270,7 @@ def _by_domain(found: MethodSummary) -> list[object]:
     ]
 
 
-def _json(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int) -> str:
+def _json(rows: Sequence[Replayed], left_out: Mapping[str, str], apart: str, replicates: int) -> str:
     from drsr.offline.evaluation.replay_summary import by_domain, compare
     from drsr.offline.evaluation.replay_tables import NOTICE
     from drsr.offline.metrics import Bootstrap
@@ -274,4 +278,5 @@ def _json(rows: Sequence[Replayed], left_out: Mapping[str, str], replicates: int
     bootstrap = Bootstrap(replicates)
     domains = {domain: found.to_json() for domain, found in by_domain(rows, bootstrap).items()}
     found = compare(rows, bootstrap).to_json()
-    return json.dumps({"notice": NOTICE, **found, "left_out": dict(left_out), "by_domain": domains})
+    said = {"notice": NOTICE, "different_trainings": apart}
+    return json.dumps({**said, **found, "left_out": dict(left_out), "by_domain": domains})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from drsr.contracts import Tokenizer
     from drsr.offline.catalog.engine import Catalog
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from drsr.offline.evaluation.comparators.contract import Comparator
     from drsr.offline.evaluation.comparators.token_counts import TokenCounts
     from drsr.offline.evaluation.harness.agent import Agent
-    from drsr.offline.evaluation.harness.episode import Episode
     from drsr.offline.evaluation.harness.suite import Suite
+    from drsr.offline.evaluation.harness.summary import Summary
+    from drsr.offline.evaluation.recorded_runs import Measuring
+    from drsr.policy import Policy
     from drsr.settings import Settings
 
 SCRIPTED = "scripted"
@@ -49,20 +52,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what is missing, then show everything."""
-    from drsr.backbone.catalogue import load_backbone, load_tokenizer
+    from drsr.backbone.catalogue import load_tokenizer
     from drsr.errors import SettingsError
-    from drsr.offline.commands.replay import summariser_of
+    from drsr.offline.commands.replay import EMBEDDED, summariser_of
     from drsr.offline.evaluation.comparators.token_counts import TokenCounts
     from drsr.offline.evaluation.harness.bundled_manifests import find_manifest
     from drsr.offline.evaluation.harness.episode import Setting
     from drsr.offline.evaluation.harness.results_file import ResultsFile
     from drsr.offline.evaluation.harness.runs import about_run, run_tasks
     from drsr.offline.evaluation.harness.suite import find_suite
+    from drsr.offline.evaluation.harness.summary import summarise
     from drsr.offline.evaluation.harness.supervision import (
         catalog_supervision,
         refuse_supervised,
         sample_supervision,
     )
+    from drsr.offline.evaluation.harness.task_tables import task_tables
+    from drsr.offline.evaluation.method_version import version_of
+    from drsr.offline.metrics import Bootstrap
     from drsr.offline.progress import progress
     from drsr.settings import load_settings
 
@@ -77,22 +84,24 @@ def run(options: argparse.Namespace) -> int:
     suite = find_suite(manifest.suite)
     tokenizer = load_tokenizer(settings.backbone).tokenizer
     agent = _agent(options, manifest.suite, suite, tokenizer)
-    summariser = summariser_of(
-        options, tokenizer, lambda: load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
-    )
+    model = _loaded_once(settings)
+    summariser = summariser_of(options, tokenizer, lambda: model().backbone)
     counts = TokenCounts(tokenizer, options.window)
     setting = Setting(suite, agent, summariser, counts, options.step_limit, options.seed)
     with _catalog(settings) as catalog:
         supervised = sample_supervision() | (catalog_supervision(catalog) if catalog else set())
         refuse_supervised(manifest, supervised)
-        methods, left_out = _methods(options, settings, counts, tokenizer, catalog)
+        methods, left_out = _methods(options, settings, counts, tokenizer, catalog, model)
     path = options.output or Path("var") / "evaluation" / f"tasks-{manifest.name}.jsonl"
     about = about_run(manifest, setting, tokenizer.identity)
+    if options.summariser == EMBEDDED:  # its name alone says nothing about its weights
+        about["summariser_weights"] = f"{model().identity.backbone_identity} {settings.dtype}"
     with closing(agent), ResultsFile(path, about) as file, progress("tasks", "runs") as report:
-        file.tell(told(options))
+        file.tell(told(options), {name: version_of(method) for name, method in methods.items()})
         episodes = run_tasks(manifest.tasks[: options.limit], methods, setting, file, report)
-    tables = _tables(file.about, episodes, options.replicates)
-    found = _json(file.about, episodes, left_out, options.replicates)
+    summary = summarise(episodes, Bootstrap(options.replicates))
+    tables = task_tables(file.about, summary, drawn=False)
+    found = _json(file.about, summary, len({episode.task for episode in episodes}), left_out)
     folder = options.tables or path.with_suffix("")
     write_tables(folder, tables, found)
     print(json.dumps(found) if options.json else _text(tables, left_out, path, folder))
@@ -180,40 +189,60 @@ def _methods(
     counts: TokenCounts,
     tokenizer: Tokenizer,
     catalog: Catalog | None,
+    model: Callable[[], Measuring],
 ) -> tuple[dict[str, Comparator], dict[str, str]]:
     """Those that are asked for, the baseline always among them, and why others cannot run."""
     from drsr.errors import SettingsError
     from drsr.offline.artifacts import ArtifactStore
-    from drsr.offline.commands.replay import with_ablations
-    from drsr.offline.evaluation.chosen_methods import choose, lre_if_wanted, wanted_names
+    from drsr.offline.commands.replay import EMBEDDED, with_ablations
+    from drsr.offline.evaluation.chosen_methods import ablations_wanted, choose, lre_if_wanted, wanted_names
     from drsr.offline.evaluation.comparators.registry import comparators
     from drsr.offline.evaluation.harness.runs import BASELINE
-    from drsr.policy import load_policy
 
-    if options.ablations and catalog is None:
+    wanted = wanted_names(options.methods)
+    ablations = options.ablations and ablations_wanted(wanted)
+    if ablations and catalog is None:
         raise SettingsError(
             "ablations are trained from labels, and there is no catalog here",
             hint="drsr ingest, freeze, label, featurize; or leave --ablations out",
         )
-    wanted = wanted_names(options.methods)
     artifacts = ArtifactStore(settings.artifact_root)
     lre = lre_if_wanted(wanted, catalog, artifacts, counts) if catalog is not None else None
-    policy = load_policy(options.policy, device=settings.device) if options.policy else None
+    policy = _policy(options, settings, model if ablations or options.summariser == EMBEDDED else None)
     registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
-    if options.ablations and catalog is not None:
+    if ablations and catalog is not None:
         from drsr.offline.evaluation.ablation_methods import computed_now  # they bring the language model's libraries
-        from drsr.offline.evaluation.recorded_runs import measuring
 
-        registry = with_ablations(registry, options, measuring(settings), catalog, artifacts, computed_now)
+        registry = with_ablations(registry, options, model(), catalog, artifacts, computed_now)
     chosen = choose(registry, wanted, always=[BASELINE])
     return chosen.available, {name: row.reason for name, row in chosen.not_available.items()}
 
 
-def _tables(about: Mapping[str, Any], episodes: Sequence[Episode], replicates: int) -> list[Analysis]:
-    from drsr.offline.evaluation.harness.task_tables import task_tables
-    from drsr.offline.metrics import Bootstrap
+def _loaded_once(settings: Settings) -> Callable[[], Measuring]:
+    """The language model of the settings, for whoever needs it: loaded when the first asks, and then no more."""
 
-    return task_tables(about, episodes, Bootstrap(replicates), drawn=False)
+    @functools.cache
+    def model() -> Measuring:
+        from drsr.offline.evaluation.recorded_runs import measuring
+
+        return measuring(settings)
+
+    return model
+
+
+def _policy(options: argparse.Namespace, settings: Settings, model: Callable[[], Measuring] | None) -> Policy | None:
+    """The one that is asked for. `model` is loaded in any case: a policy of the same takes that. Without one it reads
+    its weights when a request needs them, which where everything was run before is never."""
+    from drsr.policy import load_policy
+
+    if not options.policy:
+        return None
+    policy = load_policy(options.policy, device=settings.device)
+    if model is None:
+        return policy
+    made_with, here = policy.numbers.backbone, model().identity
+    same = (made_with.identity, made_with.dtype) == (here.backbone_identity, here.dtype)
+    return load_policy(options.policy, backbone=model().backbone) if same else policy
 
 
 def _text(tables: Sequence[Analysis], left_out: Mapping[str, str], path: Path, folder: Path) -> str:
@@ -228,20 +257,14 @@ def _text(tables: Sequence[Analysis], left_out: Mapping[str, str], path: Path, f
     return "\n\n".join([*parts, f"every request: {path}\ntables: {folder}"])
 
 
-def _json(
-    about: Mapping[str, Any], episodes: Sequence[Episode], left_out: Mapping[str, str], replicates: int
-) -> dict[str, Any]:
-    from drsr.offline.evaluation.harness.summary import by_domain, summarise
+def _json(about: Mapping[str, Any], summary: Summary, tasks: int, left_out: Mapping[str, str]) -> dict[str, Any]:
     from drsr.offline.evaluation.harness.task_tables import notice
-    from drsr.offline.metrics import Bootstrap
 
-    bootstrap = Bootstrap(replicates)
-    domains = by_domain(episodes, bootstrap)
     return {
         "notice": notice(about),
         "about": dict(about),
-        "tasks": len({episode.task for episode in episodes}),
-        "methods": [found.to_json() for found in summarise(episodes, bootstrap)],
-        "domains": {domain: [found.to_json() for found in results] for domain, results in domains.items()},
+        "tasks": tasks,
+        "methods": [found.to_json() for found in summary.methods],
+        "domains": {domain: [found.to_json() for found in results] for domain, results in summary.domains.items()},
         "left_out": dict(left_out),
     }

@@ -1,7 +1,7 @@
 """DRSR's ablations as methods of a comparison: each decides with a scorer and an operating point of its own.
 
 In a replay features are taken from the store, so the time of these rows is without the language model's pass. A
-mismatched state can only be had this way: its columns are another state's. In whole tasks they are computed.
+mismatched state can only be had this way: its columns are another decision's. In whole tasks they are computed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drsr.offline.ablations import ABLATIONS, FULL, Ablation, method_name, prepa
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.trained import content_key
-from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
+from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy, training_of
 from drsr.offline.evaluation.recorded_runs import Measuring
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.feature_store import get_training_frame, get_view
@@ -80,7 +80,7 @@ def stored(catalog: Catalog, artifacts: ArtifactStore, *, view: str, labeler: st
         keys = {state.prefix_hash: state.state_key for state in stored_states(connection, get_view(connection, view))}
 
     def source(ablation: Ablation, groups: Sequence[str]) -> Source:
-        # With whom a state was exchanged goes by the states that there were.
+        # With which decision one was exchanged goes by the states that there were.
         others = content_key({"states": frame.state_ids}) if ablation.mismatched_state else ""
         return Source(StoredFeatures(prepare_frame(frame, ablation, groups), keys), others)
 
@@ -109,6 +109,7 @@ def ablation_methods(
     backbone, groups = _with_layers(tools), trained.inputs.column_groups
     validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
     ensembles = trained.ensembles(artifacts)
+    training = training_of(ensembles[FULL.name])
     found: dict[str, DrsrPolicy] = {}
     missing = {method_name(row.name): row.why for row in trained.missing}
     for ablation in ABLATIONS.values():
@@ -123,7 +124,9 @@ def ablation_methods(
         point = ablation_point(ablation, ensembles, validation, groups, params)
         policy = _policy(ablation, point, scorer, tools, backbone)
         title = f"DRSR, {ablation.what}"
-        found[name] = DrsrPolicy(policy, name=name, title=title, source=source.stored, depends_on=source.depends_on)
+        found[name] = DrsrPolicy(
+            policy, name=name, title=title, source=source.stored, depends_on=source.depends_on, training=training
+        )
     return AblationMethods(found, missing)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ class Checked(NamedTuple):
     """Why there is no rewrite, or none that anybody could send, besides violations; nothing of the request is in it."""
     lost: frozenset[Keep]
     """What of the request the rewrite no longer has as it was, of all that can be kept."""
+    seconds: float
+    """What the comparator took, model calls included and this check not."""
 
     @property
     def fell_back(self) -> bool:
@@ -63,6 +66,7 @@ def checked_rewrite(comparator: Comparator, request: Request, state: Any, summar
     """Rewrite, look, and fall back to the request as it came where the rewrite is not valid. SummariserFailed passes:
     whoever runs this stops."""
     counted = CountedSummariser(summariser)
+    started = time.perf_counter()
     try:
         rewrite = comparator.rewrite(request, state, counted)
     except SummariserFailed:  # no question would be answered: that says nothing about the comparator
@@ -70,11 +74,13 @@ def checked_rewrite(comparator: Comparator, request: Request, state: Any, summar
     except DrsrError as error:
         # Only a comparator's own complaints are known to quote nothing of the request.
         why = error.what if isinstance(error, ComparatorError) else type(error).__name__
-        return Checked(request, Rewrite(request, counted.input_tokens, counted.output_tokens), (), why, frozenset())
+        nothing = Rewrite(request, counted.input_tokens, counted.output_tokens)
+        return Checked(request, nothing, (), why, frozenset(), time.perf_counter() - started)
+    seconds = time.perf_counter() - started
     found = added_violations(request, rewrite.request)
     failure = None if _speaks(rewrite.request) or not _speaks(request) else "nothing of the conversation is left"
     lost = lost_by(request, rewrite.request, found)
-    return Checked(request if found or failure else rewrite.request, rewrite, found, failure, lost)
+    return Checked(request if found or failure else rewrite.request, rewrite, found, failure, lost, seconds)
 
 
 def added_violations(before: Request, after: Request) -> tuple[Violation, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from drsr.errors import OneClassOnly, SettingsError
+from drsr.offline.ablations import ABLATIONS, FULL, method_name
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.evaluation.comparators.lre import LreModel
@@ -16,6 +17,12 @@ from drsr.offline.evaluation.comparators.token_counts import TokenCounts
 def wanted_names(option: str | None) -> list[str] | None:
     """`a,b` as names; None where everything is wanted."""
     return None if option is None else [name.strip() for name in option.split(",") if name.strip()]
+
+
+def ablations_wanted(wanted: Collection[str] | None) -> bool:
+    """Whether one of DRSR's ablations is asked for: training them takes long."""
+    names = {method_name(name) for name in ABLATIONS if name != FULL.name}
+    return wanted is None or not names.isdisjoint(wanted)
 
 
 def lre_if_wanted(

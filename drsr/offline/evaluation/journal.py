@@ -1,6 +1,6 @@
 """Results on disk: JSON lines that are only ever appended, so that a run that was stopped goes on.
 
-    {"format": "drsr replay/3", ...}     what all other lines depend on
+    {"format": "drsr replay/4", ...}     what all other lines depend on
     {...}                                one line per result
 
 What depends on something else is refused, never mixed in. A killed run leaves the beginning of the file that it would

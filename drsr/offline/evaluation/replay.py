@@ -13,11 +13,11 @@ summaries is judged by an output that never saw one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from drsr.contracts import TokenIds, Tokenizer
+from drsr.errors import AlignmentError
 from drsr.offline.evaluation.checked import Checked, checked_rewrite
 from drsr.offline.evaluation.comparators.contract import Comparator
 from drsr.offline.evaluation.method_version import version_with
@@ -28,6 +28,8 @@ from drsr.offline.target_nll import Exclusion, ExclusionReason, Outcome, Pair, T
 from drsr.rendering import Rendering, render, render_output
 from drsr.request import Request
 from drsr.view import Caps, caps_for
+
+NOT_TOKENIZED = "the language model's tokenizer cannot represent the rewrite"
 
 
 class RecordedRun(NamedTuple):
@@ -78,6 +80,8 @@ class Replayed(NamedTuple):
     """Why the request went on as it was although the method meant to change it; empty where it did not fall back."""
     lost: tuple[str, ...]
     """What the rewrite no longer has as it was: prefix, task, recent2, user."""
+    claims_broken: tuple[str, ...]
+    """What of this the method claims to keep."""
     version: str
     """Of the method: which policy, fit or package, and who wrote summaries for it."""
 
@@ -159,21 +163,31 @@ def _rewrite(run: RecordedRun, method: Comparator, summariser: Summariser, token
     for decision, request in _requests(run):
         if memory is None and decision not in numbers:
             continue
-        started = time.perf_counter()
         checked = checked_rewrite(method, request, memory, summariser)
-        seconds += time.perf_counter() - started
         requests += 1
+        seconds += checked.seconds
         spent_in += checked.rewrite.auxiliary_input_tokens
         spent_out += checked.rewrite.auxiliary_output_tokens
         if decision in numbers:
             number = numbers[decision]
-            same = checked.request is request
-            rendering = run.states[number].frozen.state.rendering if same else render(checked.request, tokenizer)
+            checked, rendering = _rendered(checked, run.states[number], tokenizer)
             spent = (requests, spent_in, spent_out, seconds)
             found.append(_Rewritten(number, method, checked, rendering, *spent))
             requests = spent_in = spent_out = 0
             seconds = 0.0
     return found
+
+
+def _rendered(checked: Checked, row: StateRow, tokenizer: Tokenizer) -> tuple[Checked, Rendering]:
+    """The tokens of what goes on. A tokenizer may have none for what a method wrote: then the request goes on, as where
+    a rewrite is invalid."""
+    request, whole = row.frozen.state.history.request, row.frozen.state.rendering
+    if checked.request is request:
+        return checked, whole
+    try:
+        return checked, render(checked.request, tokenizer)
+    except AlignmentError:
+        return checked._replace(request=request, failure=NOT_TOKENIZED), whole
 
 
 def _requests(run: RecordedRun) -> Iterator[tuple[int, Request]]:
@@ -215,5 +229,6 @@ def _row(run: RecordedRun, found: _Rewritten, summariser: Summariser, intact: Ou
         violations=len(found.checked.violations),
         why_fell_back=found.checked.reason,
         lost=tuple(sorted(found.checked.lost)),
+        claims_broken=tuple(sorted(found.checked.lost & found.method.keeps)),
         version=version_with(found.method, summariser),
     )

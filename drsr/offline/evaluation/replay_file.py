@@ -1,6 +1,6 @@
 """A replay on disk, appended run by run.
 
-{"format": "drsr replay/3", "drsr": ..., "split": ..., "labeler": ..., "window": ...}
+{"format": "drsr replay/4", "drsr": ..., "split": ..., "labeler": ..., "window": ...}
 {"name": ..., "title": ..., "version": ..., "left_out": ""}     one per method; a later one replaces it
 {"decisions": [state key, ...]}                                 what the latest run was of; a later one replaces it
 {"run": ..., "state_key": ..., "method": ..., "version": ...}   one per decision, method and version of the method
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drsr.offline.evaluation.comparators.contract import Comparator
+from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
 from drsr.offline.evaluation.journal import Journal, Json, Kind, read_journal
 from drsr.offline.evaluation.method_version import version_with
 from drsr.offline.evaluation.replay import Replayed
@@ -40,6 +41,8 @@ class MethodNote(NamedTuple):
     """The one that counts now: rows of another are earlier ones."""
     summariser: str = ""
     """Who wrote summaries for it; empty where it asks for none."""
+    training: str = ""
+    """Of DRSR and its ablations: which one they come from."""
     left_out: str = ""
     """Why it has no rows; empty where it has."""
 
@@ -53,6 +56,7 @@ def note_of(method: Comparator, summariser: Summariser) -> MethodNote:
         tuple(method.assumptions),
         version_with(method, summariser),
         summariser.name if method.asks else "",
+        method.training if isinstance(method, DrsrPolicy) else "",
     )
 
 
@@ -77,9 +81,14 @@ class Replay(NamedTuple):
     """Of the latest run; None where nobody said."""
 
     @property
+    def described(self) -> list[MethodNote]:
+        """What is to be known about every method that was not left out."""
+        return [note for note in self.notes.values() if not note.left_out]
+
+    @property
     def present(self) -> dict[str, str]:
         """The version of every method that was not left out."""
-        return {note.name: note.version for note in self.notes.values() if not note.left_out}
+        return {note.name: note.version for note in self.described}
 
     @property
     def current(self) -> list[Replayed]:
@@ -89,21 +98,22 @@ class Replay(NamedTuple):
     @property
     def earlier(self) -> dict[str, int]:
         """How many rows there are of other versions, by title of the method."""
-        return dict(Counter(row.title for row in self.rows if row.version != self.present.get(row.method, row.version)))
+        present = self.present
+        return dict(Counter(row.title for row in self.rows if row.version != present.get(row.method, row.version)))
 
     @property
-    def summariser(self) -> str:
-        """Who wrote the summaries; empty where nobody did."""
-        return next((note.summariser for note in self.notes.values() if note.summariser), "")
+    def summarisers(self) -> dict[str, list[MethodNote]]:
+        """Who wrote summaries, and for which methods: a later run may have asked another for some of them."""
+        found: dict[str, list[MethodNote]] = {}
+        for note in self.described:
+            if note.summariser:
+                found.setdefault(note.summariser, []).append(note)
+        return found
 
     @property
     def policy(self) -> str:
         """Identity of the policy; empty where there was none."""
         return self.present.get("drsr", "")
-
-    @property
-    def ablations(self) -> bool:
-        return any(name.startswith("drsr_") for name in self.present)
 
 
 def chosen_rows(
@@ -121,13 +131,15 @@ def chosen_rows(
 
 def _line(value: Json) -> Line:
     if "state_key" in value:
-        return Replayed(**{**value, "lost": tuple(value["lost"])})
+        return Replayed(
+            **{**value, "lost": tuple(value["lost"]), "claims_broken": tuple(value["claims_broken"])},
+        )
     if "decisions" in value:
         return Decisions(tuple(value["decisions"]))
     return MethodNote(**{**value, "keeps": tuple(value["keeps"]), "assumptions": tuple(value["assumptions"])})
 
 
-REPLAY: Kind[Line] = Kind("drsr replay/3", "replayed decisions", "drsr evaluate --replay", _line)
+REPLAY: Kind[Line] = Kind("drsr replay/4", "replayed decisions", "drsr evaluate --replay", _line)
 
 
 class ReplayFile(Journal[Line]):

@@ -66,6 +66,8 @@ class MethodSummary(NamedTuple):
     """How many for which reason."""
     lost_task: int
     """Requests that went on without the task as the user put it."""
+    claims_broken: int
+    """Requests that went on without something that the method claims to keep."""
 
     def to_json(self) -> dict[str, Any]:
         """Without NaN, which JSON does not know."""
@@ -178,6 +180,7 @@ def _method(
         fell_back=len(rows) - len(sent),
         why_fell_back=dict(Counter(row.why_fell_back for row in rows if row.fell_back)),
         lost_task=sum("task" in row.lost for row in sent),
+        claims_broken=sum(bool(row.claims_broken) for row in sent),
     )
 
 

@@ -11,6 +11,7 @@ from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
 from drsr.offline.evaluation.replay_file import MethodNote, Replay
 from drsr.offline.evaluation.replay_summary import Comparison, MethodSummary, by_domain, compare
+from drsr.offline.evaluation.trainings import different_trainings
 from drsr.offline.metrics import Bootstrap
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ def replay_section(replay: Replay | None, bootstrap: Bootstrap) -> Section:
     if not found.decisions:
         why = f"no decision has a row of every method: {found.population} drsr evaluate --replay replays the others"
         return Section(title, [], {"replay": why})
-    analyses = [_effects(found, replay.earlier), _costs(found)]
+    analyses = [_effects(found, replay), _costs(found)]
     if failures := _failures(found):
         analyses.append(failures)
     if found.domains > 1:
         analyses.append(_domains(by_domain(rows, bootstrap)))
     left_out = {note.title: note.left_out for note in replay.notes.values() if note.left_out}
-    described = [note for note in replay.notes.values() if not note.left_out]
-    return Section(title, [*analyses, _methods(described)] if described else analyses, left_out)
+    described = [_methods(replay.described)] if replay.described else []
+    return Section(title, [*analyses, *described], left_out)
 
 
 def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool = False) -> list[Point]:
@@ -101,10 +102,11 @@ def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool =
     ]
 
 
-def _effects(found: Comparison, earlier: Mapping[str, int]) -> Analysis:
+def _effects(found: Comparison, replay: Replay) -> Analysis:
     several = found.domains > 1
     numbered = list(enumerate(found.methods, start=1))
-    older = ", ".join(f"{title} {number:,}" for title, number in earlier.items())
+    older = ", ".join(f"{title} {number:,}" for title, number in replay.earlier.items())
+    apart = different_trainings(replay.described)
 
     def draw(*panels: Axes) -> None:
         for axes, equal_domain in zip(panels, (False, True), strict=False):
@@ -119,6 +121,7 @@ def _effects(found: Comparison, earlier: Mapping[str, int]) -> Analysis:
         "share of the measured decisions, harm is in nats per token of the output. Every task counts once, in the "
         "columns named so every domain. 95 % intervals in brackets resample whole tasks. In the figure right and low "
         "is good; the line joins the methods that nobody beats in both, numbers are those of the table."
+        + (f" {apart}" if apart else "")
         + (f" Rows of earlier versions that are not shown: {older}." if older else ""),
         ("no", "method", *EFFECTS),
         tuple((number, one.title, *_effect_cells(one)) for number, one in numbered),
@@ -127,7 +130,7 @@ def _effects(found: Comparison, earlier: Mapping[str, int]) -> Analysis:
 
 
 def _costs(found: Comparison) -> Analysis:
-    columns = ("removed", "auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost")
+    columns = ("removed", "auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost", "claims broken")
     return Analysis(
         "replay_costs",
         "What each method costs, and what it breaks",
@@ -135,13 +138,13 @@ def _costs(found: Comparison) -> Analysis:
         "method's own model calls, per decision it was asked about; net removed takes them off. ms is the median time "
         "to rewrite a request on this machine. Invalid are rewrites that broke the protocol: they were not sent, the "
         "request went on as it was; that, and any other failure, is falling back. Task lost: requests that went on "
-        "without the user's task as it was put.",
+        "without the user's task as it was put; claims broken: without something that the method claims to keep.",
         ("no", "method", "trained", *columns),
         tuple(
             (
                 *(number, one.title, one.trained, one.removal_of_all),
                 *(round(one.auxiliary_tokens.value, 1), one.net_removal, round(one.milliseconds, 1)),
-                *(one.invalid, one.fell_back, one.lost_task),
+                *(one.invalid, one.fell_back, one.lost_task, one.claims_broken),
             )
             for number, one in enumerate(found.methods, start=1)
         ),
@@ -204,7 +207,8 @@ def _methods(notes: Sequence[MethodNote]) -> Analysis:
     return Analysis(
         "methods",
         "The methods, and what was assumed",
-        f"What a method claims to keep is checked on every output. {trained}; here: trained on our own train split.",
+        "What a method claims to keep is checked on every output; where it did not, the table of costs counts it as a "
+        f"broken claim. {trained}; here: trained on our own train split.",
         ("method", "trained", "version", "claims to keep", "assumptions"),
         tuple(
             (note.title, note.trained, _short(note.version), ", ".join(note.keeps), " ".join(note.assumptions))

@@ -91,17 +91,16 @@ def _facts(given: ReportInputs, measured: Measured) -> dict[str, str]:
             "labeler of the replay": _spoken(replay.about["labeler"]),
             "drsr in the replay": _version(replay.about["drsr"]),
             "split of the replay": replay.about["split"],
-            "summaries in the replay by": replay.summariser or "nobody",
+            "summaries in the replay by": _summarisers(replay) or "nobody",
             "window of the acting model in the replay": f"{replay.about['window']:,} tokens",
             "policy in the replay": replay.policy or "none",
         }
     if tasks is not None:
-        fits = {episode.method: episode.version for episode in tasks.episodes}
         facts |= {
             "tasks": f"{tasks.about['manifest']}, SHA-256 {tasks.about['manifest_sha256']}",
             "drsr on the tasks": _version(tasks.about["drsr"]),
             "agent on the tasks": str(tasks.about["agent"]),
-            "policy on the tasks": fits.get("drsr") or "none",
+            "policy on the tasks": tasks.versions.get("drsr") or "none",
         }
     return facts
 
@@ -121,8 +120,18 @@ def _differences(given: ReportInputs) -> list[str]:
         "run, are other tasks with another agent than the paper's.",
         "Feature columns beyond the paper's 512 projections, prompts and budgets of the comparators: decided here, as "
         "written in their assumptions.",
+        "The right decision state: with the Block held fixed, as in the paper, it is exchanged in the cosine of stored "
+        "projections alone, as attention and the other relations would need a pass of the language model. The ablation "
+        "mismatched-state is another comparison: it takes all relations of a candidate from another decision, so the "
+        "Block is exchanged with the state.",
         "Values of the paper stand beside ours for orientation; with another model and other runs they need not agree.",
     ]
+
+
+def _summarisers(replay: Replay) -> str:
+    """Each with the methods that asked it."""
+    found = replay.summarisers.items()
+    return "; ".join(f"{name} for {', '.join(note.title for note in notes)}" for name, notes in found)
 
 
 def _version(then: str) -> str:

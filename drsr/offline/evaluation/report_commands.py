@@ -20,6 +20,7 @@ from drsr.offline.evaluation.harness.results_file import TaskResults
 from drsr.offline.evaluation.replay_file import Replay
 from drsr.offline.evaluation.report_inputs import Asked
 from drsr.offline.evaluation.scripted_summariser import SCRIPTED
+from drsr.offline.evaluation.trainings import different_trainings
 from drsr.redaction import redact
 
 MOST_RELEASES = 1_000
@@ -60,7 +61,11 @@ def reproduce(
         latest = recorded.releases[0]
         lines.append(_line("drsr", "publish", "--index", latest.index_location, "--version", latest.version))
     if replay is not None:
-        lines.append(_line(*_replay_words(recorded, asked, judged_runs, replay), *frames))
+        apart = different_trainings(replay.described)
+        lines += [f"# {apart}"] if apart else []
+        runs = _which_runs({row.run for row in replay.current}, judged_runs)
+        output = [] if asked.replay is None else ["--output", str(asked.replay)]
+        lines += [_line(*words, *runs, *output, *frames) for words in _replays(recorded, replay)]
     if tasks is not None:
         output = [] if asked.tasks is None else ["--output", str(asked.tasks)]
         lines += [_line("drsr", "evaluate", *told, *output) for told in tasks.told]
@@ -93,15 +98,19 @@ def _start(place: str) -> str:
     return fixed if "://" in fixed else str(Path(fixed).absolute())
 
 
-def _replay_words(recorded: Recorded, asked: Asked, judged_runs: Collection[str], replay: Replay) -> list[str]:
+def _replays(recorded: Recorded, replay: Replay) -> list[list[str]]:
+    """One for each summariser; methods that ask nobody go with the first."""
     about = replay.about
-    words = ["drsr", "evaluate", "--replay", "--split", about["split"], "--window", str(about["window"])]
-    words += _summariser(replay.summariser)
-    words += ["--policy", recorded.wheel(replay.policy)] if replay.policy else []
-    words += ["--ablations"] if replay.ablations else []
-    words += ["--methods", ",".join(replay.present)]
-    words += _which_runs({row.run for row in replay.current}, judged_runs)
-    return words if asked.replay is None else [*words, "--output", str(asked.replay)]
+    summarisers = list(replay.summarisers) or [""]
+    found = []
+    for summariser in summarisers:
+        methods = [note.name for note in replay.described if (note.summariser or summarisers[0]) == summariser]
+        words = ["drsr", "evaluate", "--replay", "--split", about["split"], "--window", str(about["window"])]
+        words += _summariser(summariser)
+        words += ["--policy", recorded.wheel(replay.policy)] if "drsr" in methods else []
+        words += ["--ablations"] if any(name.startswith("drsr_") for name in methods) else []
+        found.append([*words, "--methods", ",".join(methods)])
+    return found
 
 
 def _which_runs(replayed: Collection[str], judged: Collection[str]) -> list[str]:

@@ -77,8 +77,8 @@ class TaskTokens:
 
     requests: tuple[Usage, ...]
     """Of the acting model."""
-    direct: tuple[int, ...]
-    """Of each request: the tokens that the method took out of it."""
+    direct: tuple[int | None, ...]
+    """Of each request: the tokens that the method took out of it; None where nobody can count them."""
     auxiliary: tuple[Usage, ...] = ()
     """Of the models that the method asked along the way."""
 
@@ -99,9 +99,10 @@ class TaskTokens:
         return self.usage.total
 
     @property
-    def direct_removal(self) -> int:
-        """D_direct,j. Negative where a method made requests longer."""
-        return sum(self.direct)
+    def direct_removal(self) -> int | None:
+        """D_direct,j. Negative where a method made requests longer; None where it cannot be counted of all of them."""
+        counted = [tokens for tokens in self.direct if tokens is not None]
+        return sum(counted) if len(counted) == len(self.direct) else None
 
 
 class Decomposition(NamedTuple):

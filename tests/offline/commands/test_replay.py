@@ -12,13 +12,16 @@ import math
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from drsr.backbone.frozen_lm import FrozenLM
 from drsr.cli import main
+from drsr.offline import scorer_evaluation
 from drsr.offline.ablations import ABLATIONS, FULL, method_name
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
@@ -28,9 +31,12 @@ from drsr.offline.evaluation.comparators.registry import Registry
 from drsr.offline.evaluation.harness.results_file import ResultsFile
 from drsr.offline.evaluation.replay import Replayed
 from drsr.offline.evaluation.replay_file import read_replay
+from drsr.offline.evaluation.trainings import different_trainings
 from drsr.offline.examples import ExampleFrame
 from drsr.offline.feature_store import get_training_frame
 from drsr.offline.target_nll import TargetNll
+from drsr.policy import Policy, load_policy
+from drsr.scorer.ensemble import Ensemble, HarmScale
 from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline, ask
 from tests.offline.evaluation.harness.settings import ORDER
@@ -198,6 +204,31 @@ def test_another_policy_is_measured_alone_and_rows_of_superseded_states_are_not_
     copy.unlink()
 
 
+def test_rows_of_another_training_than_the_policys_are_named(
+    replaying: Replaying, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The guide's own way to a new policy: the ablations of the training before stay beside it."""
+    file, policy = replaying.folder / "var" / "evaluation" / "apart.jsonl", load_policy(replaying.release.wheel)
+    file.write_bytes((file.parent / "replay-test.jsonl").read_bytes())
+    ablation = method_name("no-abstention")
+    both = ("--output", str(file), "--methods", f"drsr,{ablation}", "--ablations", "--json", "--policy")
+    assert main([*REPLAY, *both, str(replaying.release.wheel)]) == 0
+    assert json.loads(capsys.readouterr().out)["different_trainings"] == ""
+    scorer = policy.frozen.scorer
+    assert isinstance(scorer, Ensemble)
+    newer = replace(scorer, harm_scale=HarmScale(scorer.harm_scale.mean + 1, scorer.harm_scale.scale))
+    Policy(policy.numbers, newer, policy.frozen.representation).save(tmp_path / "newer")
+    assert main([*REPLAY, *both, str(tmp_path / "newer")]) == 0
+    said = json.loads(capsys.readouterr().out)["different_trainings"]
+    assert said.startswith("DRSR and its ablations are of different trainings")
+    assert main([*REPLAY, "--output", str(file), "--methods", "drsr", "--policy", str(tmp_path / "newer")]) == 0
+    out = capsys.readouterr().out
+    assert "different trainings" not in out  # of this run's one row
+    assert "claims broken" in out
+    assert "of different trainings" in different_trainings(read_replay(file).described)
+    file.unlink()
+
+
 def test_a_summariser_out_of_reach_stops_the_replay_and_keeps_what_is_done(
     replaying: Replaying, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +298,7 @@ def reported(replaying: Replaying) -> Path:
     with ResultsFile(replaying.folder / "tasks.jsonl", ABOUT) as tasks:
         for episode in EPISODES:
             tasks.add(episode)
-        tasks.tell(["--tasks", "sandbox", "--agent", "scripted", "--window", "2048", "--limit", "3"])
+        tasks.tell(["--tasks", "sandbox", "--agent", "scripted", "--window", "2048", "--limit", "3"], {"short": ""})
     arguments = ["report", "--ablations", "--steps", "1", "--tasks", "tasks.jsonl", "--replicates", "20"]
     with (replaying.folder / "reported.json").open("w") as stream, pytest.MonkeyPatch.context() as printing:
         printing.setattr("sys.stdout", stream)
@@ -315,13 +346,19 @@ def test_the_report_has_every_table_and_figure(replaying: Replaying, reported: P
     assert any(row["method"] == "DRSR, without a risk gate" for row in rows)
 
 
-def test_ablations_work_on_whole_tasks_too(replaying: Replaying, capsys: pytest.CaptureFixture[str]) -> None:
-    """As in the paper's ablation, end to end. They are trained already; each computes its features as it goes."""
+@pytest.fixture
+def one_task(replaying: Replaying) -> str:
+    """A manifest of one task."""
     counts, tasks = {"web": 1}, [ORDER._asdict()]
     one = {"format": "drsr tasks/1", "name": "one", "suite": "sandbox", "weighting": "tasks"}
     (replaying.folder / "one.json").write_text(json.dumps({**one, "counts": counts, "tasks": tasks}))
+    return "one.json"
+
+
+def test_ablations_work_on_whole_tasks_too(one_task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in the paper's ablation, end to end. They are trained already; each computes its features as it goes."""
     chosen = [method_name(name) for name in ("no-abstention", "no-pair-pooling", "structural-only")]
-    command = ["evaluate", "--tasks", "one.json", "--ablations", "--replicates", "5", "--json"]
+    command = ["evaluate", "--tasks", one_task, "--ablations", "--replicates", "5", "--json"]
     assert main([*command, "--methods", ",".join(chosen)]) == 0
     found = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
     assert list(found) == ["baseline", *chosen]
@@ -329,6 +366,43 @@ def test_ablations_work_on_whole_tasks_too(replaying: Replaying, capsys: pytest.
     assert {row["fell_back"] for row in found.values()} == {0}
     assert main([*command, "--methods", method_name("mismatched-state")]) == 2
     assert "has no recorded decision to exchange its state with" in capsys.readouterr().err
+
+
+def test_policy_ablations_and_summariser_share_one_language_model(
+    replaying: Replaying, one_task: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[Any] = []
+    load = FrozenLM.from_folder
+
+    def counted(*arguments: Any, **options: Any) -> FrozenLM:
+        loaded.append(arguments)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(FrozenLM, "from_folder", counted)
+    methods = ("--methods", f"drsr,{method_name('no-abstention')}")
+    command = ["evaluate", "--tasks", one_task, "--step-limit", "6", "--replicates", "5", "--json", *methods]
+    shared = ("--ablations", "--policy", str(replaying.release.wheel), "--summariser", "embedded")
+    assert main([*command, *shared, "--output", "shared.jsonl"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in found["methods"]] == ["baseline", "drsr", method_name("no-abstention")]
+    assert len(loaded) == 1
+    # Summaries are as the weights are, whatever the model is called.
+    head, *lines = (replaying.folder / "shared.jsonl").read_text().splitlines()
+    weights = load_policy(replaying.release.wheel).numbers.backbone.identity
+    assert json.loads(head)["summariser_weights"] == f"{weights} float32"
+    other = replaying.folder / "other.jsonl"
+    other.write_text("\n".join([head.replace(weights, "0" * 64), *lines]) + "\n")
+    assert main([*command, *shared, "--output", "other.jsonl"]) == 2
+    assert "was made with summariser_weights" in capsys.readouterr().err
+
+
+def test_ablations_that_nobody_asks_for_are_not_trained_for_whole_tasks(
+    one_task: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(scorer_evaluation, "train_ablations")
+    command = ["evaluate", "--tasks", one_task, "--ablations", "--step-limit", "6", "--replicates", "5", "--json"]
+    assert main([*command, "--methods", "baseline", "--output", "alone.jsonl"]) == 0
+    assert [row["method"] for row in json.loads(capsys.readouterr().out)["methods"]] == ["baseline"]
 
 
 def commands_of(page: Path) -> list[list[str]]:

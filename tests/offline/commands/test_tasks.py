@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from drsr.offline import progress
+from drsr.offline.evaluation.harness import summary
 from drsr.offline.evaluation.harness.endpoint_agent import EndpointAgent
+from drsr.offline.evaluation.harness.episode import Episode
 from drsr.offline.evaluation.harness.sandbox_suite import sandbox_task
+from drsr.offline.evaluation.harness.shared_runs import Shared, shared_runs
 from drsr.offline.sandbox.corpus import agent, write_corpus
 from drsr.offline.sandbox.recorder import record
 from drsr.offline.splits import assign_split, group_key
@@ -51,6 +54,7 @@ def test_two_tasks_with_three_methods(drsr: Drsr, manifest: str, tmp_path: Path)
     told, *rows = [json.loads(line) for line in results.read_text().splitlines()[1:]]
     assert told["told"][:4] == ["--tasks", manifest, "--agent", "scripted"]
     assert {"--methods", METHODS[1], "--seed", "--step-limit"} <= set(told["told"])
+    assert told["versions"] == {"baseline": "", "sliding_window_5": "", "structural_pruning": ""}
     methods = ["baseline", "sliding_window_5", "structural_pruning"]
     assert [(row["task"], row["method"]) for row in rows] == [(t.id, m) for t in (BALANCE, ORDER) for m in methods]
     assert all(row["reward"] == 1.0 for row in rows if row["method"] == "baseline")
@@ -69,6 +73,19 @@ def test_two_tasks_with_three_methods(drsr: Drsr, manifest: str, tmp_path: Path)
     assert window["direct"] > 0
     assert window["decomposition"]["saved"] == pytest.approx(window["direct"] + window["decomposition"]["residual"])
     assert set(found["domains"]) == {"office", "web"}
+
+
+def test_results_are_summarised_once(drsr: Drsr, manifest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the tables and for JSON: all intervals are drawn in it."""
+    summarised = []
+
+    def counted(episodes: list[Episode]) -> Shared:
+        summarised.append(episodes)
+        return shared_runs(episodes)
+
+    monkeypatch.setattr(summary, "shared_runs", counted)
+    assert drsr("evaluate", "--tasks", manifest, "--methods", "baseline", *QUICK).code == 0
+    assert [len(episodes) for episodes in summarised] == [2]
 
 
 def test_a_policy_is_a_method_and_the_baseline_comes_along(drsr: Drsr, manifest: str, tmp_path: Path) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from drsr.errors import AlignmentError, SummariserFailed, SummariserRefused
+from drsr.offline.evaluation import checked
 from drsr.offline.evaluation.checked import added_violations, checked_rewrite, lost_by
 from drsr.offline.evaluation.comparators.contract import Keep
 from drsr.offline.evaluation.comparators.edits import with_section, with_texts
 from drsr.offline.evaluation.comparators.periodic_summary import PeriodicSummary
 from drsr.offline.evaluation.summariser import Ask
 from drsr.parts import PartRef
-from drsr.protocol import ViolationKind
+from drsr.protocol import Violation, ViolationKind
 from drsr.request import Protocol, Request, read_request
 from tests.messages import SAYS, USER, answers, asks, returns, uses
 from tests.offline.evaluation.long_run import long_run
@@ -131,3 +133,29 @@ def test_nothing_left_is_a_failure_and_not_valid() -> None:
     found = checked_rewrite(method, request, method.begin(), RecordingSummariser())
     assert found.failure == "nothing of the conversation is left"
     assert found.request is request
+
+
+def test_the_time_is_the_methods_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its model calls, also of one that fails; not of this check. By a clock that goes on only where it is told."""
+    now = 0.0
+
+    def answer(ask: Ask) -> str:
+        nonlocal now
+        now += 2
+        if len(summariser.asked) == 3:
+            raise SummariserRefused("no")
+        return "in short"
+
+    def slow_check(before: Request, after: Request) -> tuple[Violation, ...]:
+        nonlocal now
+        now += 100
+        return ()
+
+    monkeypatch.setattr(checked, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(checked, "added_violations", slow_check)
+    summariser, method = RecordingSummariser(answer), PeriodicSummary(3)
+    made = checked_rewrite(method, long_run("openai", 9), method.begin(), summariser)
+    failed = checked_rewrite(method, long_run("openai", 9), method.begin(), summariser)
+    assert (made.fell_back, made.seconds) == (False, 4)
+    assert (failed.fell_back, failed.seconds) == (True, 2)
+    assert now == 106

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import LlamaConfig
 
+from drsr.backbone.catalogue import load_tokenizer
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.tokenizer import HfTokenizer
 from drsr.errors import ArtifactCorrupt
 from drsr.offline.evaluation.comparators.baseline import Baseline
 from drsr.offline.evaluation.comparators.contract import Comparator, Event, Keep, Rewrite, Trained
@@ -19,9 +23,11 @@ from drsr.offline.evaluation.comparators.sliding_window import SlidingWindow
 from drsr.offline.evaluation.method_version import version_with
 from drsr.offline.evaluation.replay import RecordedRun, Replayed, replay
 from drsr.offline.evaluation.replay_file import MethodNote, ReplayFile, note_of, read_replay
+from drsr.offline.evaluation.replay_summary import compare
 from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.offline.frozen_rows import StateRow
+from drsr.offline.metrics import Bootstrap
 from drsr.offline.states import freeze_trajectory
 from drsr.offline.target_nll import TargetNll, direct_nll
 from drsr.offline.trajectories import Trajectory
@@ -30,17 +36,20 @@ from drsr.request import Request, read_request
 from drsr.scripted_policy import scripted_policy
 from drsr.view import caps_for
 from tests.offline.chat_files import chat
-from tests.tiny_backbones import tiny_backbone
+from tests.offline.evaluation.recording_summariser import RecordingSummariser
+from tests.tiny_backbones import small_backbone, tiny_backbone
 
 BACKBONE = tiny_backbone("llama")
 
 
-def recorded_run(seed: int = 1, steps: int = 7, shown: Sequence[dict[str, Any]] = ()) -> RecordedRun:
+def recorded_run(
+    seed: int = 1, steps: int = 7, shown: Sequence[dict[str, Any]] = (), backbone: FrozenLM = BACKBONE
+) -> RecordedRun:
     """A made-up run; `shown` is a demonstration before its task."""
     recorded = chat(seed, steps)
     recorded["messages"][1:1] = shown
     trajectory = Trajectory(recorded["id"], "openai", {"messages": recorded["messages"]}, "test/1")
-    frozen = freeze_trajectory(trajectory, BACKBONE.tokenizer, caps_for(BACKBONE.window))
+    frozen = freeze_trajectory(trajectory, backbone.tokenizer, caps_for(backbone.window))
     assert frozen.states
     states = [StateRow(number, f"{seed}-{number}", state) for number, state in enumerate(frozen.states)]
     return RecordedRun(f"test/{recorded['id']}", f"task {seed}", "code", states)
@@ -155,6 +164,46 @@ def test_an_invalid_rewrite_is_counted_and_not_sent() -> None:
         assert (row.changed, row.removed_tokens, row.harm) == (False, 0, 0.0)
 
 
+def test_a_summary_that_the_tokenizer_cannot_represent_is_not_sent() -> None:
+    """The embedded model has no piece for the byte 0x04, which a real summariser may copy from a tool's output."""
+    tokenizer = load_tokenizer("smollm2-135m").tokenizer
+    assert isinstance(tokenizer, HfTokenizer)
+    model = small_backbone(LlamaConfig, vocab_size=49_152).model  # small, with room for all of its tokens
+    backbone = FrozenLM(model, tokenizer, name="small", identity="small", window=BACKBONE.window)
+    run = recorded_run(backbone=backbone)
+    run = run._replace(states=run.states[-1:])
+    summariser = RecordingSummariser(lambda ask: "the end\x04")
+    summary, window = replay(run, [PeriodicSummary(3), SlidingWindow(2)], summariser, TargetNll(backbone))
+    assert summary.why_fell_back == "the language model's tokenizer cannot represent the rewrite"
+    assert (summary.changed, summary.removed_tokens, summary.harm, summary.violations) == (False, 0, 0.0, 0)
+    assert (summary.auxiliary_input_tokens, summary.auxiliary_output_tokens) == (100, 10)  # it was paid for
+    assert (window.changed, window.why_fell_back) == (True, "")
+    assert window.harm is not None
+
+
+class BoastingComparator(OrphaningComparator):
+    """A double that keeps the newest message alone, and claims to keep everything."""
+
+    keeps = frozenset(Keep)
+
+    def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
+        last_call = max(index for index, message in enumerate(request.messages) if message.role == "assistant")
+        return Rewrite(request.with_messages(request.messages[last_call:]))
+
+
+def test_a_claim_that_is_broken_is_told_from_what_was_never_claimed() -> None:
+    rows = run_all(recorded_run(steps=5), BoastingComparator(), PeriodicSummary(3))
+    for row in rows:
+        if row.method == "orphaning":
+            assert (row.fell_back, row.claims_broken) == (False, ("prefix", "recent2", "task"))
+        else:
+            assert row.lost in ((), ("prefix",))  # which it does not claim
+            assert row.claims_broken == ()
+    boasting, honest = compare(rows, Bootstrap(5)).methods
+    assert (boasting.claims_broken, boasting.lost_task) == (len(rows) // 2, len(rows) // 2)
+    assert honest.claims_broken == 0
+
+
 def test_of_a_request_that_does_not_fit_no_harm_is_measured_but_the_rest_is() -> None:
     run = recorded_run(steps=9)
     last = run.states[-1].frozen.state
@@ -218,7 +267,7 @@ def test_a_stopped_replay_goes_on(tmp_path: Path) -> None:
         again.add(rows)
         assert sorted(again.replayed) == sorted(rows)
     found = read_replay(path)
-    assert found.about == {"format": "drsr replay/3", "split": "test"}
+    assert found.about == {"format": "drsr replay/4", "split": "test"}
     assert (found.notes, found.decisions) == ({}, None)
     assert sorted(found.rows) == sorted(rows)
 
@@ -269,8 +318,19 @@ def test_what_is_to_be_known_about_methods_is_kept_once(tmp_path: Path) -> None:
     assert "pairs" in window.keeps
 
 
+def test_every_summariser_is_named_with_its_methods(tmp_path: Path) -> None:
+    """A later run may ask another one for some of them."""
+    tokenizer, path = BACKBONE.tokenizer, tmp_path / "replay.jsonl"
+    methods = (Baseline(), PeriodicSummary(3), PeriodicSummary(5))
+    with ReplayFile(path, {}) as file:
+        file.describe([note_of(method, ScriptedSummariser(tokenizer)) for method in methods], ["a"])
+        file.describe([note_of(methods[2], RenamedSummariser(tokenizer))], ["a"])
+    found = {name: [note.name for note in notes] for name, notes in read_replay(path).summarisers.items()}
+    assert found == {"scripted": ["periodic_summary_3"], RenamedSummariser.name: ["periodic_summary_5"]}
+
+
 def test_a_file_of_the_format_before_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "replay.jsonl"
-    path.write_text('{"format": "drsr replay/2", "split": "test"}\n')
-    with pytest.raises(ArtifactCorrupt, match="'drsr replay/2', not 'drsr replay/3'(?s:.*)remove it and run again"):
+    path.write_text('{"format": "drsr replay/3", "split": "test"}\n')
+    with pytest.raises(ArtifactCorrupt, match="'drsr replay/3', not 'drsr replay/4'(?s:.*)remove it and run again"):
         ReplayFile(path, {"split": "test"})

@@ -37,18 +37,20 @@ def row(run: str, task: str, domain: str, removed: int, harm: float | None, **ot
         "violations": 0,
         "why_fell_back": "",
         "lost": (),
+        "claims_broken": (),
         "version": "",
     }
     return Replayed(**{**values, **others})  # type: ignore[arg-type]
 
 
+TASK_LOST = {"lost": ("task",), "claims_broken": ("task",)}
 ROWS = [
     row("a1", "a", "code", 100, 0.5),
     row("a1", "a", "code", 300, 0.0),
     row("a2", "a", "code", 0, 0.0),
     row("b1", "b", "code", 400, 0.1, auxiliary_input_tokens=90, auxiliary_output_tokens=10),
     row("c1", "c", "web", 200, 0.01),
-    row("c1", "c", "web", 600, None, violations=2, why_fell_back="result_without_call", lost=("task",)),
+    row("c1", "c", "web", 600, None, violations=2, why_fell_back="result_without_call", **TASK_LOST),
 ]
 
 
@@ -72,7 +74,7 @@ def test_every_task_counts_once() -> None:
     assert (comparison.decisions, comparison.measured, comparison.runs, comparison.tasks) == (6, 5, 4, 3)
     assert comparison.not_measured == {"the rewrite by Method, context too long": 1}
     assert (found.invalid, found.fell_back, found.why_fell_back) == (1, 1, {"result_without_call": 1})
-    assert found.lost_task == 0  # what fell back went on with its task
+    assert (found.lost_task, found.claims_broken) == (0, 0)  # what fell back went on with its task
     assert found.milliseconds == pytest.approx(1.0)
 
 

@@ -107,6 +107,16 @@ def test_failures_are_counted_by_reason_and_earlier_versions_named() -> None:
     assert section.analyses[3].rows[0][2] == digest[:12]
 
 
+def test_broken_claims_and_different_trainings_are_shown() -> None:
+    rows = [rows_of("drsr", 100, False, "a")._replace(lost=("user",), claims_broken=("user",))]
+    rows += [rows_of("drsr_x", 100, False, "a")]
+    notes = {name: MethodNote(name, name.upper(), "no", training=name * 20) for name in ("drsr", "drsr_x")}
+    effects, costs, _ = replay_section(Replay({}, notes, rows), FEW).analyses
+    place = costs.columns.index("claims broken")
+    assert [line[place] for line in costs.rows] == [1, 0]
+    assert "of drsrdrsrdrsr DRSR; of drsr_xdrsr_x DRSR_X" in effects.says
+
+
 def test_methods_without_a_decision_in_common_are_not_compared() -> None:
     rows = [rows_of("m", 100, False, "a"), rows_of("other", 100, False, "b")]
     notes = {name: MethodNote(name, name.upper(), "no") for name in ("m", "other")}

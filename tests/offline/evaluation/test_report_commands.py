@@ -22,6 +22,7 @@ def asked(**changes: Any) -> Asked:
 
 
 def replay(summariser: str) -> Replay:
+    """Of one method."""
     notes = {row.method: MethodNote(row.method, row.title, version=row.version, summariser=summariser) for row in ROWS}
     return Replay({"split": "test", "window": 400}, notes, ROWS)
 
@@ -63,6 +64,31 @@ def test_who_wrote_summaries(summariser: str, words: str) -> None:
     assert words in replayed(summariser)
 
 
+def test_a_command_for_every_summariser() -> None:
+    """PACE was asked for again with the language model: one command could not give both rows."""
+    asks = {"pace": "smollm2-135m", "sam": "scripted", "self_gc": "scripted", "m": "", "drsr": "", "drsr_x": ""}
+    notes = {name: MethodNote(name, name, version=ROWS[0].version, summariser=who) for name, who in asks.items()}
+    notes["drsr"] = notes["drsr"]._replace(version="ab" * 32)
+    notes["gone"] = MethodNote("gone", "Gone", left_out="not installed")
+    found = Replay({"split": "test", "window": 400}, notes, ROWS)
+    lines = [line for line in reproduce(Recorded([], []), asked(), RUNS, found, None) if "--replay" in line]
+    head = "drsr evaluate --replay --split test --window 400"
+    assert lines == [
+        f"{head} --summariser embedded --policy WHEEL-OF-abababababab --ablations --methods pace,m,drsr,drsr_x "
+        "--output r.jsonl",
+        f"{head} --summariser scripted --methods sam,self_gc --output r.jsonl",
+    ]
+
+
+def test_rows_of_another_training_are_named_before_the_commands_that_cannot_give_them() -> None:
+    names = {"drsr": "1" * 64, "drsr_x": "2" * 64}
+    notes = {name: MethodNote(name, name, version="v", training=training) for name, training in names.items()}
+    found = Replay({"split": "test", "window": 400}, notes, ROWS)
+    lines = reproduce(Recorded([], []), asked(), RUNS, found, None)
+    assert lines[-3].startswith("# DRSR and its ablations are of different trainings")
+    assert "--replay" in lines[-2]
+
+
 def test_which_runs_were_replayed() -> None:
     assert replayed().endswith("--methods m --output r.jsonl")
     source = next(iter(RUNS)).partition("/")[0]
@@ -76,7 +102,7 @@ def test_every_run_of_tasks_is_there_as_it_was_asked_for() -> None:
         ("--tasks", "two.json", "--limit", "4"),
         ("--tasks", "two.json", "--methods", "drsr"),
     ]
-    lines = reproduce(Recorded([], []), asked(tasks=Path("t.jsonl")), RUNS, None, TaskResults({}, [], told))
+    lines = reproduce(Recorded([], []), asked(tasks=Path("t.jsonl")), RUNS, None, TaskResults({}, [], told, {}))
     assert lines[-3:-1] == [
         "drsr evaluate --tasks two.json --limit 4 --output t.jsonl",
         "drsr evaluate --tasks two.json --methods drsr --output t.jsonl",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -71,17 +71,65 @@ def test_direct_removal_is_of_every_request() -> None:
         TaskTokens((Usage(1, 1), Usage(1, 1)), (0,))
 
 
-@given(
-    st.lists(st.tuples(counts, counts, st.integers(0, 10**6)), max_size=5),
-    st.lists(st.tuples(counts, counts), max_size=5),
-)
-def test_the_accounting_identity(method: list[tuple[int, int, int]], base: list[tuple[int, int]]) -> None:
-    """T_base - T_method = D_direct + residual, exactly, whatever the two rollouts."""
-    pruned = TaskTokens(tuple(Usage(i, o) for i, o, _ in method), tuple(direct for _, _, direct in method))
-    whole = TaskTokens(tuple(Usage(i, o) for i, o in base), (0,) * len(base))
-    found = decompose(whole.total, pruned.total, pruned.direct_removal)
-    assert whole.total - pruned.total == found.saved == found.direct + found.residual
-    assert whole.total == sum(i + o for i, o in base)
+def test_what_cannot_be_counted_of_one_request_is_not_known_of_the_task() -> None:
+    requests = (Usage(9, 1), Usage(9, 1))
+    assert TaskTokens(requests, (3, 4)).direct_removal == 7
+    unknown = TaskTokens(requests, (3, None))
+    assert (unknown.direct_removal, unknown.total) == (None, 20)
+
+
+class Request(NamedTuple):
+    """One of the pruned rollout: what the agent would have sent, and what the method took out of it."""
+
+    context: int
+    removed: int
+    output: int
+    cached: int
+
+
+@st.composite
+def pruned_requests(draw: st.DrawFn) -> Request:
+    context = draw(counts)
+    removed = draw(st.integers(-1_000, context))  # a method may also make a request longer
+    return Request(context, removed, draw(counts), draw(st.integers(0, context - removed)))
+
+
+usages = st.tuples(counts, counts)
+
+
+@given(st.lists(pruned_requests(), max_size=5), st.lists(usages, max_size=5), st.lists(usages, max_size=2))
+def test_the_accounting_identity(
+    pruned: list[Request], base: list[tuple[int, int]], summaries: list[tuple[int, int]]
+) -> None:
+    """T_base - T_method = D_direct + residual, the residual counted by itself: what the baseline took more than the
+    pruned path would have taken with nothing removed from its requests, summaries included."""
+    task = TaskTokens(
+        tuple(Usage(one.context - one.removed, one.output, one.cached) for one in pruned),
+        tuple(one.removed for one in pruned),
+        tuple(Usage(*summary) for summary in summaries),
+    )
+    whole = TaskTokens(tuple(Usage(*usage) for usage in base), (0,) * len(base))
+    assert task.direct_removal is not None
+    found = decompose(whole.total, task.total, task.direct_removal)
+    direct = residual = 0
+    for read, written in base:
+        residual += read + written
+    for one in pruned:
+        direct += one.removed
+        residual -= one.context + one.output
+    for read, written in summaries:
+        residual -= read + written
+    assert (found.direct, found.residual) == (direct, residual)
+    assert found.saved == direct + residual
+
+
+def test_a_decomposition_by_hand() -> None:
+    """The baseline: 1000 + 50, 1200 + 50. Pruned: 300 of 1200 go, then a call is repeated, 1250 + 50 with 300 gone."""
+    base = TaskTokens((Usage(1_000, 50), Usage(1_200, 50)), (0, 0))
+    pruned = TaskTokens((Usage(1_000, 50), Usage(900, 50), Usage(950, 50)), (0, 300, 300))
+    assert pruned.direct_removal is not None
+    # 2300 - 3000 = 600 removed - 1300 for the request more.
+    assert decompose(base.total, pruned.total, pruned.direct_removal) == (-700, 600, -1_300)
 
 
 @given(counts, counts, st.data())

@@ -15,9 +15,9 @@ import json
 from typing import Any
 
 from drsr.contracts import Tokenizer
-from drsr.errors import SettingsError
+from drsr.errors import AlignmentError, SettingsError
 from drsr.offline.evaluation.comparators.selfcompact import CONTINUE
-from drsr.offline.evaluation.harness.agent import Answer
+from drsr.offline.evaluation.harness.agent import Answer, Refused
 from drsr.offline.evaluation.harness.prompt_cache import CHUNK, PromptCache
 from drsr.offline.evaluation.harness.sandbox_suite import sandbox_task
 from drsr.offline.sandbox.agent import Move, follow, task_dice
@@ -30,6 +30,7 @@ from drsr.request import Request, read_output
 Json = dict[str, Any]
 
 NO_TASK = "I do not see what I was asked to do, so I stop here."
+NO_TOKENS = "its tokenizer cannot represent the request"
 
 
 class ContextDependentAgent:
@@ -62,13 +63,17 @@ class ScriptedConversation:
         self._cache = cache
         self._ids: set[str] = set()
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> Answer | Refused:
+        """Refused where the tokenizer has no token for something in it: no model with that tokenizer could read it."""
         visible = visible_messages(request, self._task)
         message: Json = follow(visible, self._plan) if visible else {"role": "assistant", "content": NO_TASK}
         for made in message.get("tool_calls") or ():
             made["id"] = self._unused(made["id"])
-        rendered = render(request, self._tokenizer).token_ids
-        output = len(render_output(read_output(message, "openai", where="the agent's message"), self._tokenizer))
+        try:
+            rendered = render(request, self._tokenizer).token_ids
+            output = len(render_output(read_output(message, "openai", where="the agent's message"), self._tokenizer))
+        except AlignmentError:
+            return Refused(NO_TOKENS)
         return Answer(message, self._cache.usage(rendered, output))
 
     def _unused(self, wanted: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from drsr.errors import AlignmentError
 from drsr.offline.evaluation.checked import checked_rewrite
 from drsr.offline.evaluation.comparators.contract import Comparator
 from drsr.offline.evaluation.comparators.token_counts import TokenCounts
@@ -19,7 +20,7 @@ from drsr.offline.evaluation.harness.manifest import ManifestTask
 from drsr.offline.evaluation.harness.suite import Suite
 from drsr.offline.evaluation.summariser import Summariser
 from drsr.offline.evaluation.token_accounting import TaskTokens, Usage
-from drsr.request import read_request
+from drsr.request import Request, read_request
 from drsr.wire.json_values import canonical_json
 
 Json = dict[str, Any]
@@ -37,8 +38,9 @@ class Sent(NamedTuple):
     output_tokens: int
     cache_read_tokens: int
     cache_creation_tokens: int
-    direct: int
-    """Tokens that the method took out of it, counted by our renderer: Tok(C) - Tok(D_A(C))."""
+    direct: int | None
+    """Tokens that the method took out of it, counted by our renderer: Tok(C) - Tok(D_A(C)). None where our tokenizer
+    cannot represent something of it: a byte of a binary file, say. Whoever acts has another tokenizer and goes on."""
     auxiliary_input_tokens: int
     auxiliary_output_tokens: int
 
@@ -117,8 +119,6 @@ def run_episode(task: ManifestTask, method: Comparator, setting: Setting, versio
                 ending = f"{REFUSED}: {answer.reason}"
                 sent.append(Sent(0, 0, 0, 0, 0, paid.auxiliary_input_tokens, paid.auxiliary_output_tokens))
                 break
-            same = checked.request is request
-            direct = 0 if same else setting.counts.request(request) - setting.counts.request(checked.request)
             used = answer.usage
             sent.append(
                 Sent(
@@ -126,7 +126,7 @@ def run_episode(task: ManifestTask, method: Comparator, setting: Setting, versio
                     used.output_tokens,
                     used.cache_read_tokens,
                     used.cache_creation_tokens,
-                    direct,
+                    _direct(request, checked.request, setting.counts),
                     paid.auxiliary_input_tokens,
                     paid.auxiliary_output_tokens,
                 )
@@ -154,6 +154,15 @@ def run_episode(task: ManifestTask, method: Comparator, setting: Setting, versio
         fell_back=fell_back,
         lost_task=lost_task,
     )
+
+
+def _direct(request: Request, sent: Request, counts: TokenCounts) -> int | None:
+    if sent is request:
+        return 0
+    try:
+        return counts.request(request) - counts.request(sent)
+    except AlignmentError:
+        return None
 
 
 def repeated_calls(messages: list[Json]) -> int:

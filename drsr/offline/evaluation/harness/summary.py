@@ -5,6 +5,7 @@
 
 All methods are judged on the tasks and seeds that all of them have. Where the endpoint refused the baseline from the
 start there is nothing to be a percentage of: such tasks count in rewards and totals, and not in changes and savings.
+Where our tokenizer cannot count what was removed, a task counts in everything but direct removal and savings.
 Intervals resample whole tasks, the same ones for both. The change has the paper's sign: negative is a decrease.
 """
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from drsr.offline.evaluation.harness.episode import OUT_OF_STEPS, Episode
 from drsr.offline.evaluation.harness.manifest import Weighting
 from drsr.offline.evaluation.harness.runs import BASELINE
-from drsr.offline.evaluation.harness.shared_runs import shared_runs
+from drsr.offline.evaluation.harness.shared_runs import Shared, shared_runs
 from drsr.offline.evaluation.token_accounting import Decomposition, Usage, change_percent, decompose
 from drsr.offline.metrics import Bootstrap, Metric, draw_trajectories, interval
 
@@ -58,17 +59,19 @@ class MethodResult(NamedTuple):
     trained: str
     tasks: int
     compared: int
-    """Of these: tasks that the change and the decomposition are of."""
+    """Of these: tasks that the change is of."""
     reward: Mapping[Weighting, Metric]
     total: Mapping[Weighting, Metric]
     """T: input and output of the acting model and of the method's own, per task."""
     change: Mapping[Weighting, Metric] | None
     """Of T, in percent; None where there is no baseline to compare with, or its endpoint refused everything."""
     tokens: Tokens
-    direct: float
-    """Removed from requests, per task."""
+    direct: float | None
+    """Removed from requests, per task of those in which it can be counted; None where it can in none."""
+    decomposed: int
+    """Of the compared tasks: those in which what was removed can be counted."""
     decomposition: Decomposition | None
-    """T of the baseline less T of the method, per compared task."""
+    """T of the baseline less T of the method, per task of these."""
     requests: float
     """Per task."""
     repeated_calls: float
@@ -91,9 +94,25 @@ class MethodResult(NamedTuple):
         return found
 
 
-def summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> list[MethodResult]:
-    """One result per method, in the order in which they appear, all on the runs that they share."""
-    return _summarise(shared_runs(episodes).episodes, bootstrap)
+class Summary(NamedTuple):
+    """Everything that some episodes say."""
+
+    methods: list[MethodResult]
+    """In the order in which they appear, all on the runs that they share."""
+    domains: dict[str, list[MethodResult]]
+    """The same for each domain alone: parts of the same results, whatever a domain alone could have more of."""
+    shared: Shared
+    """What all of this is of, and what is left out of it."""
+
+
+def summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> Summary:
+    shared = shared_runs(episodes)
+    domains = sorted({episode.domain for episode in shared.episodes})
+    return Summary(
+        _summarise(shared.episodes, bootstrap),
+        {domain: _summarise([one for one in shared.episodes if one.domain == domain], bootstrap) for domain in domains},
+        shared,
+    )
 
 
 def _summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> list[MethodResult]:
@@ -104,22 +123,13 @@ def _summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> list[Method
     return [_method(found, base, bootstrap) for found in grouped.values()]
 
 
-def by_domain(episodes: Sequence[Episode], bootstrap: Bootstrap) -> dict[str, list[MethodResult]]:
-    """The same for each domain alone: parts of the same results, whatever a domain alone could have more of."""
-    shared = shared_runs(episodes).episodes
-    domains = sorted({episode.domain for episode in shared})
-    return {
-        domain: _summarise([episode for episode in shared if episode.domain == domain], bootstrap) for domain in domains
-    }
-
-
 def _method(episodes: Sequence[Episode], base: Sequence[Episode], bootstrap: Bootstrap) -> MethodResult:
     table = _Tasks(episodes, bootstrap)
     totals = table.values(lambda episode: episode.tokens.total)
     read = {episode.task for episode in base if episode.tokens.total}  # of what the endpoint refused is no percentage
     shared = {episode.task for episode in episodes} & read
     paired = _Tasks([episode for episode in episodes if episode.task in shared], bootstrap) if shared else None
-    direct = table.mean(lambda episode: episode.tokens.direct_removal)
+    decomposed, decomposition = _decomposition(paired, [one for one in base if one.task in shared])
     return MethodResult(
         method=episodes[0].method,
         title=episodes[0].title,
@@ -130,8 +140,9 @@ def _method(episodes: Sequence[Episode], base: Sequence[Episode], bootstrap: Boo
         total=table.metrics("tokens", totals),
         change=paired.changes([one for one in base if one.task in shared]) if paired else None,
         tokens=_tokens(table),
-        direct=direct,
-        decomposition=_decomposition(paired, [one for one in base if one.task in shared]) if paired else None,
+        direct=_known_mean(table.values(_direct)),
+        decomposed=decomposed,
+        decomposition=decomposition,
         requests=table.mean(lambda episode: len(episode.sent)),
         repeated_calls=table.mean(lambda episode: episode.repeated_calls),
         failed=sum(episode.reward == 0 for episode in episodes),
@@ -159,13 +170,29 @@ def _tokens(table: _Tasks) -> Tokens:
     )
 
 
-def _decomposition(paired: _Tasks, base: Sequence[Episode]) -> Decomposition:
-    before = float(np.mean(paired.of(base, _total)))
-    return decompose(before, paired.mean(_total), paired.mean(lambda episode: episode.tokens.direct_removal))
+def _decomposition(paired: _Tasks | None, base: Sequence[Episode]) -> tuple[int, Decomposition | None]:
+    """Of how many tasks it is, and how their totals differ."""
+    direct = paired.values(_direct) if paired else np.empty(0)
+    known = ~np.isnan(direct)
+    if paired is None or not known.any():
+        return 0, None
+    before, after = paired.of(base, _total)[known], paired.values(_total)[known]
+    return int(known.sum()), decompose(float(before.mean()), float(after.mean()), float(direct[known].mean()))
 
 
 def _total(episode: Episode) -> float:
     return episode.tokens.total
+
+
+def _direct(episode: Episode) -> float:
+    """NaN where it cannot be counted."""
+    found = episode.tokens.direct_removal
+    return np.nan if found is None else found
+
+
+def _known_mean(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
 
 
 class _Tasks:

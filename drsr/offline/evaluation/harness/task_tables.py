@@ -10,11 +10,10 @@ from drsr.offline.ablations import method_name
 from drsr.offline.evaluation import paper_tables
 from drsr.offline.evaluation.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.evaluation.analyses.figures import OURS, PAPER, figure
-from drsr.offline.evaluation.harness.episode import Episode
 from drsr.offline.evaluation.harness.manifest import Weighting
-from drsr.offline.evaluation.harness.results_file import TaskResults, latest_fits
-from drsr.offline.evaluation.harness.shared_runs import shared_runs
-from drsr.offline.evaluation.harness.summary import MethodResult, by_domain, summarise
+from drsr.offline.evaluation.harness.results_file import TaskResults
+from drsr.offline.evaluation.harness.shared_runs import Shared
+from drsr.offline.evaluation.harness.summary import MethodResult, Summary, summarise
 from drsr.offline.metric_cells import cell
 from drsr.offline.metrics import Bootstrap, Metric
 
@@ -47,24 +46,20 @@ class Reference(NamedTuple):
     """In percent, as the paper states it or as its totals give it; not from means that are rounded."""
 
 
-def task_tables(
-    about: Mapping[str, Any], episodes: Sequence[Episode], bootstrap: Bootstrap, *, drawn: bool
-) -> list[Analysis]:
+def task_tables(about: Mapping[str, Any], found: Summary, *, drawn: bool) -> list[Analysis]:
     """The tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
-    found = summarise(episodes, bootstrap)
-    tables = [_results(about, found, _words(episodes), drawn=drawn), _components(found), _paths(found)]
-    domains = by_domain(episodes, bootstrap)
-    return [*tables, _by_domain(domains)] if len(domains) > 1 else tables
+    methods = found.methods
+    tables = [_results(about, methods, _words(found.shared), drawn=drawn), _components(methods), _paths(methods)]
+    return [*tables, _by_domain(found.domains)] if len(found.domains) > 1 else tables
 
 
 def task_section(results: TaskResults | None, bootstrap: Bootstrap) -> Section:
-    """A file of results as a section of the report; of a method that was fitted again the latest fit."""
+    """A file of results as a section of the report; of a method that was fitted again the version asked for last."""
     title = "End to end"
-    if results is None or not results.episodes:
+    if results is None or not results.latest:
         return Section(title, [], {"tasks": "no tasks were run: drsr evaluate --tasks sandbox"})
-    episodes = latest_fits(results.episodes)
-    tables = task_tables(results.about, episodes, bootstrap, drawn=True)
-    return Section(title, tables, shared_runs(episodes).left_out)
+    found = summarise(results.latest, bootstrap)
+    return Section(title, task_tables(results.about, found, drawn=True), found.shared.left_out | results.not_run)
 
 
 def notice(about: Mapping[str, Any]) -> str:
@@ -94,9 +89,8 @@ def references(manifest: str) -> dict[str, Reference]:
     return methods | ablations
 
 
-def _words(episodes: Sequence[Episode]) -> str:
+def _words(shared: Shared) -> str:
     """What of a file is not in its table; nothing where all of it is."""
-    shared = shared_runs(episodes)
     runs = f" {shared.runs_left_out:,} runs that not all of them have are left out." if shared.runs_left_out else ""
     few = f" Left out, as they have too few runs: {', '.join(shared.left_out)}." if shared.left_out else ""
     return runs + few
@@ -214,7 +208,7 @@ def _components(found: Sequence[MethodResult]) -> Analysis:
             *map(round, parts),
             *map(round, auxiliary),
             round(tokens.total),
-            one.compared,
+            one.decomposed,
         )
         if split is None:
             return (*shown, None, None, None)
@@ -228,7 +222,8 @@ def _components(found: Sequence[MethodResult]) -> Analysis:
         "to it again. Saved is the baseline's total less the method's; direct removal is what was taken out of "
         "requests; the residual is the rest of the identity, saved = direct + residual: other paths, calls made "
         "again, auxiliary models. It is no cause of anything. These three are means over the compared tasks: all but "
-        "those in which the endpoint refused the baseline's first request.",
+        "those in which the endpoint refused the baseline's first request, or our tokenizer cannot count what was "
+        "removed.",
         (
             *("method", "input", "uncached", "cache read", "cache creation", "output", "auxiliary input"),
             *("auxiliary output", "total", "compared", "saved", "direct removal", "residual"),
@@ -242,7 +237,7 @@ def _by_domain(domains: Mapping[str, Sequence[MethodResult]]) -> Analysis:
     rows = [
         (
             *(domain, one.title, one.tasks, cell(one.reward["tasks"]), round(one.total["tasks"].value)),
-            *(_percent(one, "tasks"), round(one.direct), round(one.repeated_calls, 2), one.failed),
+            *(_percent(one, "tasks"), _rounded(one.direct), round(one.repeated_calls, 2), one.failed),
         )
         for domain, found in domains.items()
         for one in found
@@ -255,6 +250,10 @@ def _by_domain(domains: Mapping[str, Sequence[MethodResult]]) -> Analysis:
         tuple(rows),
         b"",
     )
+
+
+def _rounded(tokens: float | None) -> int | None:
+    return None if tokens is None else round(tokens)
 
 
 def _paper_cells(reference: Reference) -> tuple[Cell, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
-from drsr.errors import AgentFailed, InputError
+from drsr.errors import AgentFailed, ArtifactCorrupt, InputError
 from drsr.offline.evaluation.comparators.baseline import Baseline
 from drsr.offline.evaluation.comparators.contract import Comparator
 from drsr.offline.evaluation.comparators.drsr_policy import DrsrPolicy
@@ -19,7 +19,7 @@ from drsr.offline.evaluation.harness import runs
 from drsr.offline.evaluation.harness.bundled_manifests import bundled_manifest
 from drsr.offline.evaluation.harness.episode import Episode, Setting, run_episode
 from drsr.offline.evaluation.harness.manifest import ManifestTask
-from drsr.offline.evaluation.harness.results_file import ResultsFile, latest_fits, read_results
+from drsr.offline.evaluation.harness.results_file import ResultsFile, read_results
 from drsr.offline.evaluation.harness.runs import about_run, run_tasks
 from drsr.offline.evaluation.method_version import version_of
 from drsr.scripted_policy import scripted_policy
@@ -42,9 +42,15 @@ def run(path: Path) -> list[Episode]:
 
 
 def run_some(
-    path: Path, tasks: Sequence[ManifestTask], methods: Mapping[str, Comparator], setting: Setting
+    path: Path,
+    tasks: Sequence[ManifestTask],
+    methods: Mapping[str, Comparator],
+    setting: Setting,
+    told: Sequence[str] = ("--tasks", "sandbox"),
 ) -> list[Episode]:
+    """As the command does."""
     with ResultsFile(path, ABOUT) as file:
+        file.tell(told, {name: version_of(method) for name, method in methods.items()})
         return run_tasks(tasks, methods, setting, file, silent)
 
 
@@ -59,7 +65,9 @@ def test_every_task_with_every_method(finished: tuple[bytes, list[Episode]]) -> 
     data, episodes = finished
     found = [(episode.task, episode.method) for episode in episodes]
     assert found == [(task.id, method) for task in (BALANCE, ORDER) for method in METHODS]
-    assert len(data.splitlines()) == 7
+    assert len(data.splitlines()) == 8
+    told = {"told": ["--tasks", "sandbox"], "versions": dict.fromkeys(METHODS, "")}
+    assert json.loads(data.splitlines()[1]) == told
     assert json.loads(data.splitlines()[0])["manifest_sha256"] == bundled_manifest("sandbox").identity
 
 
@@ -92,7 +100,7 @@ def test_an_agent_that_fails_stops_the_run_and_loses_nothing(
     whole = run_episode
 
     def fails(*arguments: object) -> Episode:
-        if path.read_bytes().count(b"\n") == 4:
+        if path.read_bytes().count(b"\n") == 5:
             raise AgentFailed("no answer")
         return whole(*arguments)  # type: ignore[arg-type]
 
@@ -100,7 +108,7 @@ def test_an_agent_that_fails_stops_the_run_and_loses_nothing(
         patch.setattr(runs, "run_episode", fails)
         with pytest.raises(AgentFailed):
             run(path)
-    assert path.read_bytes() == b"".join(finished[0].splitlines(keepends=True)[:4])
+    assert path.read_bytes() == b"".join(finished[0].splitlines(keepends=True)[:5])
     assert run(path) == finished[1]
     assert path.read_bytes() == finished[0]
 
@@ -115,10 +123,42 @@ def test_another_seed_and_another_fit_are_other_rows(finished: tuple[bytes, list
     other = {"drsr": DrsrPolicy(scripted_policy(seed=5, risk_threshold=None))}
     second = run_some(path, [BALANCE], other, quick_setting())
     assert first[0].version != second[0].version
-    assert first[0].tokens.direct_removal > second[0].tokens.direct_removal == 0
-    every = read_results(path).episodes
+    assert (first[0].tokens.direct_removal or 0) > 0 == second[0].tokens.direct_removal
+    found = read_results(path)
+    every = found.episodes
     assert len(every) == 6 + 1 + 2
-    assert latest_fits(every) == [*every[:7], second[0]]
+    assert found.latest == [*every[:7], second[0]]
+    run_some(path, [BALANCE], methods, quick_setting())  # back to the first: nothing is run, and it is the one again
+    back = read_results(path)
+    assert back.episodes == every
+    assert back.latest == [*every[:7], first[0]]
+    assert back.versions == {**dict.fromkeys(METHODS, ""), "drsr": first[0].version}
+
+
+def test_what_was_asked_for_last_counts_and_is_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    wide, narrow = ["--tasks", "sandbox", "--policy", "p1"], ["--tasks", "sandbox", "--policy", "p2", "--limit", "4"]
+    with ResultsFile(path, ABOUT) as file:
+        file.tell(wide, {"baseline": "", "drsr": "1"})
+        file.tell(narrow, {"baseline": "", "drsr": "2"})
+    written = path.read_bytes()
+    with ResultsFile(path, ABOUT) as file:
+        file.tell(narrow, {"baseline": "", "drsr": "2"})
+        assert path.read_bytes() == written
+        file.tell(wide, {"baseline": "", "drsr": "1"})
+    found = read_results(path)
+    assert found.versions == {"baseline": "", "drsr": "1"}
+    assert found.told == [tuple(narrow), tuple(wide)]  # in this order they lead to the same file
+    with ResultsFile(path, ABOUT) as file:  # another policy at the same place
+        file.tell(wide, {"baseline": "", "drsr": "3"})
+    assert read_results(path).versions["drsr"] == "3"
+
+
+def test_a_file_of_the_format_before_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps({**ABOUT, "format": "drsr tasks results/2"}) + "\n")
+    with pytest.raises(ArtifactCorrupt, match="'drsr tasks results/2', not 'drsr tasks results/3'(?s:.*)run again"):
+        ResultsFile(path, ABOUT)
 
 
 def test_versions_go_by_what_was_fitted() -> None:
@@ -133,5 +173,5 @@ def test_a_file_of_another_agent_is_refused(finished: tuple[bytes, list[Episode]
     path.write_bytes(finished[0])
     with pytest.raises(InputError, match="was made with agent 'scripted', this run has 'large'"):
         ResultsFile(path, {**ABOUT, "agent": "large"})
-    about, episodes, _ = read_results(path)
+    about, episodes, *_ = read_results(path)
     assert (about["weighting"], episodes) == ("tasks", finished[1])

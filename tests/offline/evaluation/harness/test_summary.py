@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drsr.offline.evaluation.harness.episode import OUT_OF_STEPS, Episode, Sent
-from drsr.offline.evaluation.harness.summary import MethodResult, by_domain, summarise
+from drsr.offline.evaluation.harness.summary import MethodResult, summarise
 from drsr.offline.evaluation.token_accounting import change_percent
 from drsr.offline.metrics import Bootstrap
 from tests.offline.evaluation.harness.settings import episode
@@ -33,7 +33,7 @@ EPISODES = [
 
 
 def found(episodes: list[Episode]) -> dict[str, MethodResult]:
-    return {result.method: result for result in summarise(episodes, QUICK)}
+    return {result.method: result for result in summarise(episodes, QUICK).methods}
 
 
 def test_the_accounts_by_hand() -> None:
@@ -62,7 +62,7 @@ def test_the_accounts_by_hand() -> None:
 
 
 def test_by_domain() -> None:
-    domains = by_domain(EPISODES, QUICK)
+    domains = summarise(EPISODES, QUICK).domains
     assert list(domains) == ["code", "web"]
     short = domains["code"][1]
     assert (short.method, short.tasks, short.total["tasks"].value) == ("short", 2, 150)
@@ -94,6 +94,19 @@ def test_what_the_endpoint_refused_from_the_start_is_compared_with_nothing() -> 
     assert found(refused)["short"].change is None
 
 
+def test_a_task_whose_removal_nobody_can_count_counts_in_everything_else() -> None:
+    uncounted = (Sent(90, 10, 0, 0, 5, 0, 0), Sent(190, 10, 0, 0, None, 0, 0))
+    more = [episode("d", "web", "baseline", sent=one(390, 10)), episode("d", "web", "short", sent=uncounted)]
+    short, before = found([*EPISODES, *more])["short"], found(EPISODES)["short"]
+    assert (short.tasks, short.compared, short.decomposed) == (4, 4, 3)
+    assert (short.direct, short.decomposition) == (before.direct, before.decomposition)
+    assert short.total["tasks"].value == (80 + 220 + 300 + 300) / 4
+    assert (short.change or {})["tasks"].value == pytest.approx(100 * (900 / 1300 - 1))
+    alone = found(more)["short"]
+    assert (alone.direct, alone.decomposed, alone.decomposition) == (None, 0, None)
+    assert json.loads(json.dumps(alone.to_json(), allow_nan=False))["direct"] is None
+
+
 def test_several_seeds_of_a_task_count_as_one_task() -> None:
     more = [
         *EPISODES,
@@ -108,7 +121,7 @@ def test_several_seeds_of_a_task_count_as_one_task() -> None:
 
 def test_json_without_nan() -> None:
     single = [one for one in EPISODES if one.task == "a"]
-    for result in summarise(single, QUICK):
+    for result in summarise(single, QUICK).methods:
         text = json.dumps(result.to_json(), allow_nan=False)
         assert json.loads(text)["total"]["tasks"]["low"] is None
 
@@ -139,7 +152,7 @@ def runs(draw: st.DrawFn) -> list[Episode]:
 @settings(max_examples=40)
 @given(runs())
 def test_the_identities_hold_and_both_means_agree_with_the_slow_way(episodes: list[Episode]) -> None:
-    results = summarise(episodes, Bootstrap(replicates=5))
+    results = summarise(episodes, Bootstrap(replicates=5)).methods
     totals: dict[str, float] = {}
     for result in results:
         mine = [one for one in episodes if one.method == result.method]
@@ -163,6 +176,7 @@ def test_the_identities_hold_and_both_means_agree_with_the_slow_way(episodes: li
         assert result.change is not None
         split = result.decomposition
         assert split.saved == pytest.approx(totals["baseline"] - totals[result.method])
+        assert result.direct is not None
         assert split.saved == pytest.approx(result.direct + split.residual)
         assert result.change["tasks"].value == pytest.approx(change_percent(totals[result.method], totals["baseline"]))
         assert np.sign(round(result.change["tasks"].value, 9)) == -np.sign(round(split.saved, 9))

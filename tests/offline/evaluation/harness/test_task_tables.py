@@ -7,6 +7,7 @@ import pytest
 
 from drsr.offline.evaluation.harness.episode import Sent
 from drsr.offline.evaluation.harness.results_file import TaskResults
+from drsr.offline.evaluation.harness.summary import summarise
 from drsr.offline.evaluation.harness.task_tables import references, task_section, task_tables
 from drsr.offline.metrics import Bootstrap
 from tests.offline.evaluation.harness.settings import episode
@@ -23,9 +24,11 @@ ABOUT = {
     "step_limit": 24,
 }
 
+FEW = Bootstrap(replicates=50)
+
 
 def test_the_tables() -> None:
-    results, tokens, paths, domains = task_tables(ABOUT, EPISODES, Bootstrap(replicates=50), drawn=True)
+    results, tokens, paths, domains = task_tables(ABOUT, summarise(EPISODES, FEW), drawn=True)
     names = [table.name for table in (results, tokens, paths, domains)]
     assert names == ["tasks", "task_tokens", "task_paths", "tasks_by_domain"]
     rows = list(csv.DictReader(io.StringIO(results.to_csv())))
@@ -49,12 +52,17 @@ def test_the_tables() -> None:
 
 def test_a_section_of_the_report() -> None:
     refitted = [one._replace(version="second", reward=0.0) for one in EPISODES if one.method == "short"]
-    section = task_section(TaskResults(ABOUT, [*EPISODES, *refitted], []), Bootstrap(replicates=50))
-    results = section.analyses[0]
-    assert [str(row[3])[:5] for row in results.rows] == ["1.000", "0.000"]  # of the later fit alone
-    assert (len(section.analyses), dict(section.left_out)) == (4, {})
-    for nothing in (None, TaskResults(ABOUT, [], [])):
-        missing = task_section(nothing, Bootstrap(replicates=50))
+    every = [*EPISODES, *refitted]
+    for version, reward in (("second", "0.000"), ("", "0.500")):  # of the one that was asked for last alone
+        section = task_section(TaskResults(ABOUT, every, [], {"baseline": "", "short": version}), FEW)
+        results = section.analyses[0]
+        assert [str(row[3])[:5] for row in results.rows] == ["1.000", reward]
+        assert (len(section.analyses), dict(section.left_out)) == (4, {})
+    stopped = task_section(TaskResults(ABOUT, every, [], {"baseline": "", "short": "third"}), FEW)
+    assert [row[1] for row in stopped.analyses[0].rows] == ["Baseline"]
+    assert "was not run yet: drsr evaluate --tasks" in stopped.left_out["Short"]
+    for nothing in (None, TaskResults(ABOUT, [], [], {})):
+        missing = task_section(nothing, FEW)
         assert (list(missing.analyses), list(missing.left_out)) == ([], ["tasks"])
 
 
@@ -63,7 +71,7 @@ def test_the_printed_identity_holds_where_the_endpoint_refused_the_baseline() ->
         episode("d", "web", "baseline", sent=(Sent(0, 0, 0, 0, 0, 0, 0),), reward=0.0),
         episode("d", "web", "short", sent=(Sent(500, 10, 0, 0, 900, 0, 0),)),
     ]
-    tokens = task_tables(ABOUT, [*EPISODES, *refused], Bootstrap(replicates=50), drawn=False)[1]
+    tokens = task_tables(ABOUT, summarise([*EPISODES, *refused], FEW), drawn=False)[1]
     row = list(csv.DictReader(io.StringIO(tokens.to_csv())))[1]
     saved, direct, residual = (int(row[name]) for name in ("saved", "direct removal", "residual"))
     assert (saved, direct) == (100, 127)
@@ -75,21 +83,20 @@ def test_what_not_all_methods_have_is_left_out_and_named() -> None:
     few = episode("a", "code", "few")
     more = [episode(name, "web", "baseline") for name in "de"]
     given = [*EPISODES, *more, few]
-    results = task_tables(ABOUT, given, Bootstrap(replicates=50), drawn=False)[0]
+    results = task_tables(ABOUT, summarise(given, FEW), drawn=False)[0]
     assert [row[1:3] for row in results.rows] == [("Baseline", 3), ("Short", 3)]
     assert "2 runs that not all of them have are left out." in results.says
     assert "Left out, as they have too few runs: Few." in results.says
-    section = task_section(TaskResults(ABOUT, given, []), Bootstrap(replicates=50))
+    section = task_section(TaskResults(ABOUT, given, [], {}), FEW)
     assert section.left_out["Few"].startswith("it was run on 1 of the 3 that the others share")
 
 
 def test_the_text_says_what_it_is() -> None:
-    says = task_tables(ABOUT, EPISODES, Bootstrap(replicates=50), drawn=False)[0].says
+    says = task_tables(ABOUT, summarise(EPISODES, FEW), drawn=False)[0].says
     for words in ("scripted double", "a window of 2,048 tokens", "summaries by scripted", "reported by the paper"):
         assert words in says
-    other = task_tables(
-        {**ABOUT, "agent": "large at http://x", "weighting": "domains"}, EPISODES, Bootstrap(50), drawn=False
-    )
+    about = {**ABOUT, "agent": "large at http://x", "weighting": "domains"}
+    other = task_tables(about, summarise(EPISODES, FEW), drawn=False)
     assert "The agent is large at http://x." in other[0].says
     assert "Reward and change are equal-domain" in other[0].says
     assert other[0].rows[1][6].startswith("-40.0")  # type: ignore[union-attr]
