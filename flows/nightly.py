@@ -33,7 +33,7 @@ from flows.recording import record, require_repository
 from flows.stage_tasks import BETWEEN_STAGES, in_time
 from flows.summaries import leave_summary, said
 from flows.train import train
-from flows.wishes import Wishes
+from flows.wishes import Wishes, pages_in
 
 ORDER = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
 """The order of dvc.yaml."""
@@ -98,9 +98,10 @@ def nightly(
     if before is not None:
         return _end(results, seconds, NOTHING_NEW, before, docs, recorded=False)
     outcome = dict(results["publish"])
-    note_end(refreshed, mark, outcome | {"recorded": recorded, "ablations": ablations})
     if docs is not None:
         write_docs(docs)
+    left = {"recorded": recorded, "ablations": ablations, "pages": None if docs is None else pages_in(docs)}
+    note_end(refreshed, mark, outcome | left)
     return _end(results, seconds, said("publish", outcome), outcome, docs, recorded=dvc)
 
 

@@ -113,4 +113,6 @@ def of_day(location: Location, day: datetime.date) -> Location:
     """The location of one day; its URI must have a place for it."""
     if DATE not in location.uri:
         raise ValueError(f"{location.uri!r} has no {DATE} in it, so every day would be read at the same place")
+    if location.source is None:
+        raise ValueError(f"the source of {location.uri!r} has no name, so by default it would be the day")
     return location.model_copy(update={"uri": location.uri.replace(DATE, day.isoformat()), "day": day})

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from drsr.errors import InputError
 from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.catalog.tables import STAGES
 from drsr.offline.feature_views import DEFAULT_VIEW
 from drsr.offline.params import PARAMS_FILE, load_params
 from drsr.offline.stage_exports import Exporter, StageExport
@@ -55,9 +56,9 @@ def record(stage: str, labeler: str = "default", view: str = DEFAULT_VIEW) -> Re
 
 
 def locked() -> dict[str, str]:
-    """What dvc.lock says here: DVC's hash of every output by its path."""
+    """What dvc.lock says here of the stages: DVC's hash of every output by its path."""
     require_repository(Path.cwd())
-    return with_dvc(Path.cwd(), lambda repo: _hashes(repo.index.stages))
+    return with_dvc(Path.cwd(), lambda repo: _hashes(stage for name in STAGES for stage in repo.stage.collect(name)))
 
 
 def _hashes(stages: Iterable[Any]) -> dict[str, str]:
@@ -65,9 +66,9 @@ def _hashes(stages: Iterable[Any]) -> dict[str, str]:
 
 
 def changed() -> dict[str, Any]:
-    """What `dvc status` says here: empty where every stage is as dvc.lock has it."""
+    """What `dvc status` says here of the stages: empty where every one is as dvc.lock has it."""
     require_repository(Path.cwd())
-    found: dict[str, Any] = with_dvc(Path.cwd(), lambda repo: repo.status())
+    found: dict[str, Any] = with_dvc(Path.cwd(), lambda repo: repo.status(targets=list(STAGES)))
     return found
 
 

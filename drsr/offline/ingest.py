@@ -61,6 +61,10 @@ def ingest(
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
     if source is not None and not source.strip():
         raise InputError("the name of the source is empty", hint="leave --source out, or give it a name")
+    if day is not None and source is None:
+        raise InputError(
+            "the runs of a day need the name of their source", where=redact(uri), hint="by default it would be the day"
+        )
     started = time.monotonic()
     as_format = None if reader is None else sources.reader_named(reader)
     readers = _readers_stamp(as_format)
@@ -80,7 +84,7 @@ def ingest(
     summary = recorder.summary
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
-        records.finish_run(connection, run_id, summary.to_json())
+        records.finish_run(connection, run_id, summary.to_json() | ({} if day is None else {"day": day}))
     return summary
 
 

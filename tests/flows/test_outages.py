@@ -29,7 +29,7 @@ from tests.flows.prefect_runs import attempts_of, last_run, refused
 from tests.flows.sites import RUNS
 from tests.offline.conftest import StorageServer
 
-SECONDS = 20.0
+SECONDS = 12.0
 """A limit that a busy machine reaches only by what hangs: its way there asks a server, which may be busy too."""
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

@@ -65,7 +65,9 @@ def test_the_location_of_a_day() -> None:
     location = Location(uri=f"s3://bucket/{DATE}/runs", source="agents")
     assert of_day(location, MONDAY) == Location(uri="s3://bucket/2026-11-16/runs", source="agents", day=MONDAY)
     with pytest.raises(ValueError, match="no {date}"):
-        of_day(Location(uri="s3://bucket/runs"), MONDAY)
+        of_day(Location(uri="s3://bucket/runs", source="agents"), MONDAY)
+    with pytest.raises(ValueError, match="has no name"):
+        of_day(Location(uri="s3://bucket/{date}"), MONDAY)
 
 
 def test_tasks_can_be_given_them() -> None:

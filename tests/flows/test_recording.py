@@ -115,20 +115,21 @@ def test_the_commands_of_dvc_yaml_are_commands(monkeypatch: pytest.MonkeyPatch) 
                 assert sample_command(arguments) == 2  # the option is known; the catalog is not
 
 
-def test_a_refresh_looks_whether_its_recording_is_still_here(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_looks_whether_its_recording_is_still_here(
+    nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not at what another clone has, nor at an older revision, nor at files that somebody removed."""
-    monkeypatch.chdir(nights.repository)
+    repository = shutil.copytree(nights.repository, tmp_path / "repository")
+    monkeypatch.chdir(repository)
     wishes, (first, second) = Wishes("index", dvc=True), nights.outputs
     assert wishes.are_met({"published": False, "recorded": second})
     assert not wishes.are_met({"published": False, "recorded": first}), "clean, and of another night"
-    summary = nights.repository / "exports" / "publish" / "summary.json"
-    kept = summary.read_bytes()
-    summary.unlink()
-    try:
-        assert not wishes.are_met({"published": False, "recorded": second})
-    finally:
-        summary.write_bytes(kept)
-    assert wishes.are_met({"published": False, "recorded": second})
+    (repository / "other.txt").write_text("a team's own")
+    with_dvc(repository, lambda repo: repo.add("other.txt"))
+    (repository / "other.txt").write_text("changed since")
+    assert wishes.are_met({"published": False, "recorded": second}), "what else is in the repository does not matter"
+    (repository / "exports" / "publish" / "summary.json").unlink()
+    assert not wishes.are_met({"published": False, "recorded": second})
 
 
 def test_dvc_lock_names_what_was_exported(nights: Nights) -> None:

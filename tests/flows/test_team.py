@@ -32,7 +32,7 @@ from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.audit import labels as audited_labels
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
-from drsr.offline.catalog.engine import LOCK_SECONDS, Catalog
+from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Label, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.releases import latest_releases
@@ -292,10 +292,15 @@ def ends_with_its_shards(team: Team, catalog: Catalog, states: int) -> None:
         return [shard for shard in found if shard["state_type"] == state]
 
     def cancel(at_work: set[int]) -> list[dict[str, Any]]:
+        """The shard waits for the lock that is held here, so it does not end by itself before."""
         team.tell(f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
-        return wait_for("the end of the shard", lambda: shards("CANCELLED"), seconds=LOCK_SECONDS)
+        called_off = ("CANCELLING", "CANCELLED")
+        return wait_for(
+            "the shard to be called off", lambda: [found for state in called_off for found in shards(state)]
+        )
 
     in_the_middle(catalog, 2 * states, lambda: ended_run(team, run), cancel, after=states)
+    wait_for("the end of the shard", lambda: shards("CANCELLED"))
     assert shards("RUNNING") == []
     assert wait_for("the end of the stage", lambda: ended_run(team, run))["state_type"] == "CANCELLED"
 

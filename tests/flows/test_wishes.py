@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.wishes import Wishes
+from flows.wishes import Wishes, pages_in
 
 
 def test_wheel_and_pages_must_be_there(tmp_path: Path) -> None:
@@ -17,8 +17,15 @@ def test_wheel_and_pages_must_be_there(tmp_path: Path) -> None:
     assert not Wishes(str(tmp_path / "packages")).are_met(outcome), "another index"
     assert not Wishes(index, str(docs)).are_met(outcome)
     docs.mkdir()
-    (docs / "index.html").touch()
-    assert Wishes(index, str(docs)).are_met(outcome)
+    page = docs / "index.html"
+    page.write_text("all rules are kept")
+    assert not Wishes(index, str(docs)).are_met(outcome), "somebody else's"
+    with_pages = outcome | {"pages": pages_in(str(docs))}
+    assert Wishes(index, str(docs)).are_met(with_pages)
+    page.write_text("a rule is broken")
+    assert not Wishes(index, str(docs)).are_met(with_pages), "a night that failed since has left these"
+    page.unlink()
+    assert not Wishes(index, str(docs)).are_met(with_pages)
     wheel.unlink()
     assert not Wishes(index).are_met(outcome), "somebody removed it"
     assert Wishes(index).are_met({"published": False, "reason": "worse"})

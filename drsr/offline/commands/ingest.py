@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 
 FORMATS = (
@@ -39,8 +40,21 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--format", help=f"read everything as this format instead of detecting it: {', '.join(FORMATS)}"
     )
+    parser.add_argument(
+        "--day",
+        type=_day,
+        metavar="YYYY-MM-DD",
+        help="the place is that of one day, and has it in its name: files called the same on other days are other ones",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
+
+
+def _day(text: str) -> str:
+    try:
+        return datetime.date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day such as 2026-11-17") from None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
             uri,
             source=source,
             reader=options.format,
+            day=options.day,
             progress=lambda so_far: report(so_far.files, None),
         )
     if options.json:

@@ -10,6 +10,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
+from drsr.errors import DrsrError, SettingsError
+
 STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
 """In the order of a run."""
 
@@ -35,7 +37,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
     from drsr.cli import build_parser
-    from drsr.errors import SettingsError
 
     for name in ("limit", "workers"):  # rather now than after the stages before
         value = getattr(options, name)
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         except BaseException as error:
             if options.json:  # the stages before may have taken hours, and nobody else says what they did
                 seconds = round(time.monotonic() - started, 3)
-                print(json.dumps({**done, stage: {"seconds": seconds, **_failure(error)}}), flush=True)
+                print(json.dumps({**done, stage: {"seconds": seconds, "error": _told(error)}}), flush=True)
             raise
         done[stage] = {"seconds": round(time.monotonic() - started, 3), "code": code}
         if options.json and said.getvalue():
@@ -69,16 +70,11 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _failure(error: BaseException) -> dict[str, Any]:
-    """What ended a stage, with the exit code that `drsr` gives it."""
-    from drsr.errors import DrsrError
-
+def _told(error: BaseException) -> str:
+    """What ended a stage; the exit code is `drsr`'s to give."""
     if isinstance(error, KeyboardInterrupt):
-        return {"code": 130, "error": "interrupted"}
-    if isinstance(error, DrsrError):
-        return {"code": 2, "error": str(error)}
-    code = 2 if isinstance(error, ModuleNotFoundError) else 3
-    return {"code": code, "error": f"{type(error).__name__}: {error}"}
+        return "interrupted"
+    return str(error) if isinstance(error, DrsrError) else f"{type(error).__name__}: {error}"
 
 
 def _arguments(stage: str, options: argparse.Namespace) -> list[str]:

@@ -74,8 +74,8 @@ def reproduce(
 
 def _ingested(connection: Connection) -> list[tuple[str, ...]]:
     """One for each place. Where all its files are of one source, that name is said: it may have been told."""
-    runs = select(Run.subject).where(Run.stage == "ingest", Run.finished_at.is_not(None)).order_by(Run.id)
-    places = dict.fromkeys(place for place in connection.execute(runs).scalars() if place)
+    runs = select(Run.subject, Run.counts).where(Run.stage == "ingest", Run.finished_at.is_not(None)).order_by(Run.id)
+    places = {place: (counts or {}).get("day") for place, counts in connection.execute(runs).tuples() if place}
     files = [
         (location, source)
         for location, source in connection.execute(
@@ -83,12 +83,13 @@ def _ingested(connection: Connection) -> list[tuple[str, ...]]:
         )
     ]
     found: list[tuple[str, ...]] = []
-    for place in places:
+    for place, day in places.items():
         if Path(place).parts[-4:] == samples.CORPUS.parts[-4:]:  # wherever drsr was installed then
             found.append(())  # it is what is read where nothing is said
             continue
         names = {source for location, source in files if location.startswith(_start(place))}
-        found.append((place, "--source", *names) if len(names) == 1 else (place,))
+        told = ("--source", *names) if len(names) == 1 else ()
+        found.append((place, *told, *(("--day", day) if day else ())))
     return found
 
 

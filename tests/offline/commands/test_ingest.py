@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from drsr.cli import main
+from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.commands.ingest import FORMATS
+from drsr.offline.evaluation.report_commands import read_recorded
 from drsr.offline.sources import READERS
 from tests.offline.chat_files import chat, write_json, write_text
 from tests.offline.commands.conftest import Drsr
@@ -25,6 +28,19 @@ def test_a_folder_is_read_once(drsr: Drsr, tmp_path: Path) -> None:
     assert (again.code, again.json["files"]) == (0, 2)  # neither the catalog nor the artifacts
 
 
+def test_days_that_have_files_of_the_same_name(drsr: Drsr, tmp_path: Path) -> None:
+    """As a backfill reads them. A report says it again so."""
+    days = ("2026-11-15", "2026-11-16")
+    for number, day in enumerate(days):
+        write_json(tmp_path / day / "a.json", chat(number))
+        assert drsr("ingest", day, "--source", "agents", "--day", day, "--json").json["added"] == 1
+    with open_catalog(os.environ["DRSR_CATALOG_URL"]) as catalog:
+        found = read_recorded(catalog).ingested
+    assert found == [(day, "--source", "agents", "--day", day) for day in days]
+    with pytest.raises(SystemExit, match="2"):
+        drsr("ingest", "2026-11-15", "--source", "agents", "--day", "Sunday")
+
+
 def test_without_a_place_the_sample_is_read(drsr: Drsr) -> None:
     assert drsr("ingest", "--json").json["added"] > 0
     assert [row["source"] for row in drsr("status", "--json").json["sources"]] == ["sandbox"]
@@ -37,6 +53,7 @@ def test_without_a_place_the_sample_is_read(drsr: Drsr) -> None:
         (("runs", "--source", ""), "the name of the source is empty"),
         (("nowhere",), "nothing is there"),
         (("runs", "--format", "telepathy"), "one of sandbox, tau_bench"),
+        (("runs", "--day", "2026-11-17"), "the runs of a day need the name of their source"),
     ],
 )
 def test_bad_usage_is_refused(drsr: Drsr, tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:

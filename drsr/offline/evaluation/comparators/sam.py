@@ -83,12 +83,11 @@ class Sam:
         if end > max(state.until, history.prefix_length) and self._counts.request(present) > self._counts.share(
             SOFT_BUDGET
         ):
-            # All or none: where one cue is refused, the same Steps are paged again at the next decision.
-            state.pages += [
-                Page(text, ledger.paid(summariser.complete(Ask("summary", _CUE, text, 160))))
-                for text in self._pages(history, state.until or history.prefix_length, end)
-            ]
-            state.until = end
+            for text, stop in self._pages(history, state.until or history.prefix_length, end):
+                cue = ledger.paid(summariser.complete(Ask("summary", _CUE, text, 160)))
+                # Page by page: where a cue is refused, the next decision goes on with that page.
+                state.pages.append(Page(text, cue))
+                state.until = stop
             ledger.note("paged", f"{len(state.pages)} pages so far")
             present = _view(history, state)
         if state.pages:
@@ -96,8 +95,8 @@ class Sam:
             present = _view(history, state)
         return ledger.rewrite(present)
 
-    def _pages(self, history: History, first: int, end: int) -> list[str]:
-        """Whole Steps, as many as fit on a page."""
+    def _pages(self, history: History, first: int, end: int) -> list[tuple[str, int]]:
+        """Whole Steps, as many as fit on a page, and the message behind them."""
         tokens = self._counts.messages(history.request)
         limit = self._counts.share(PAGE_TOKENS)
         starts = [step.message for step in history.steps if first < step.message < end]
@@ -106,7 +105,7 @@ class Sam:
             if start > edges[-1] and sum(tokens[edges[-1] : stop]) > limit:
                 edges.append(start)
         return [
-            transcript(history.request.messages[start:stop])
+            (transcript(history.request.messages[start:stop]), stop)
             for start, stop in zip(edges, [*edges[1:], end], strict=True)
         ]
 

@@ -4,7 +4,7 @@ The acting model reads the request as it stands at that moment and writes one or
 auxiliary tokens, as what a summariser reads and writes does.
 
 Not counted: the tools' definitions and answers, what a model would say besides its calls, turns in which it looks and
-leaves all as it is, and the turn before a question that the summariser then refuses.
+leaves all as it is, and all turns of a rewrite in which the summariser then refuses a question.
 """
 
 from __future__ import annotations

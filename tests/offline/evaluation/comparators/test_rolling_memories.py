@@ -128,7 +128,7 @@ def test_sam_cuts_the_past_into_pages_and_recalls_what_is_named_again(protocol: 
 
 
 def test_sam_stores_no_page_twice_where_a_cue_is_refused() -> None:
-    """The second of several cues is refused once: that decision goes out as it came, the next one pages everything."""
+    """The second of several cues is refused once: that decision goes out as it came, the next one pages the rest."""
     request, method = ending_at(long_run("openai", 15), 13), Sam(COUNTS)
     refused: list[Ask] = []
 
@@ -143,13 +143,16 @@ def test_sam_stores_no_page_twice_where_a_cue_is_refused() -> None:
     assert (first.request, first.failure) == (request, "not this one")
     assert len(refused) == 1
     assert first.rewrite.auxiliary_input_tokens == 100  # the first cue was paid for
-    assert (state.pages, state.until) == ([], 0)
+    (page,) = state.pages
+    assert "order_0_d" in page.text
 
     second = checked_rewrite(method, request, state, refusing)
     untroubled = method.begin()
     assert second.request == method.rewrite(request, untroubled, RecordingSummariser()).request
     assert len(state.pages) > 2
     assert (state.pages, state.until) == (untroubled.pages, untroubled.until)
+    cues = [ask.material for ask in refusing.asked if ask.purpose == "summary"]
+    assert cues.count(page.text) == 1, "nothing is paid twice"
 
 
 def test_acm_archives_all_since_the_previous_summary() -> None:
