@@ -67,6 +67,7 @@ def test_agreement_and_a_changed_label(measured: Catalog, artifacts: ArtifactSto
     assert not changed.agrees
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_label_that_is_missing_is_no_agreement(measured: Catalog, artifacts: ArtifactStore) -> None:
     with measured.writing() as connection:
         connection.execute(delete(Interaction))
@@ -77,6 +78,7 @@ def test_a_label_that_is_missing_is_no_agreement(measured: Catalog, artifacts: A
     assert found.mismatches[0].endswith("other deletion sets")
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_state_that_does_not_fit_is_named_and_the_others_compared(
     measured: Catalog, artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_state_that_does_not_fit_is_named_and_the_others_compared(
     assert "not enough memory" in mismatch
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_verdict_that_is_wrong_is_no_agreement(measured: Catalog, artifacts: ArtifactStore) -> None:
     """The number is right, and what it was taken for is not."""
     harms = [found.direct for found in again(measured, artifacts).compared if found.mask == 1]
@@ -122,6 +125,7 @@ def test_a_set_at_the_tolerance_may_fall_either_way(
     assert found.changed_near + found.changed_unsafe == found.sets
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_other_seeds_draw_other_states(measured: Catalog, artifacts: ArtifactStore) -> None:
     def drawn(seed: int) -> frozenset[str]:
         return frozenset(found.state_key for found in again(measured, artifacts, 2, seed=seed).compared)
