@@ -62,9 +62,7 @@ def ingest(
     if source is not None and not source.strip():
         raise InputError("the name of the source is empty", hint="leave --source out, or give it a name")
     if day is not None and source is None:
-        raise InputError(
-            "the runs of a day need the name of their source", where=redact(uri), hint="by default it would be the day"
-        )
+        raise InputError("the runs of a day need the name of their source", where=redact(uri), hint="say --source NAME")
     started = time.monotonic()
     as_format = None if reader is None else sources.reader_named(reader)
     readers = _readers_stamp(as_format)
