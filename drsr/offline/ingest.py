@@ -14,10 +14,11 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
+from typing import NamedTuple
 
 import drsr
 from drsr.errors import InputError
@@ -32,13 +33,31 @@ from drsr.offline.locations import SourceFile, open_location, redact
 from drsr.offline.lost_artifacts import LostArtifacts
 from drsr.offline.recording import IngestSummary, Progress, Recorder
 from drsr.offline.sources.reader import Reader
-from drsr.offline.splits import assign_split, group_key
+from drsr.offline.splits import Split, assign_split, group_key
 from drsr.offline.trajectories import Quarantined, Trajectory
 
 FILES_PER_LOOK_UP = 1_000
 """Files whose stamps are looked up in one query."""
 RACY_SECONDS = 2.0
 """A file changed so shortly before it was read may change again without its time of change showing it."""
+
+
+class Admitted(NamedTuple):
+    """A run that an ingest takes, with what is known of it from elsewhere."""
+
+    trajectory: Trajectory
+    group: str | None = None
+    """What it must stay together with, where that is more than its task."""
+    split: Split | None = None
+    """Where a group that was not seen before belongs, if not where its hash puts it."""
+
+
+Admit = Callable[[str, Trajectory], Admitted | None]
+"""Decides for a run of a source whether it is taken; None: it is left out."""
+
+
+def _as_read(source: str, trajectory: Trajectory) -> Admitted:
+    return Admitted(trajectory)
 
 
 def ingest(
@@ -49,13 +68,15 @@ def ingest(
     source: str | None = None,
     reader: str | None = None,
     day: str | None = None,
+    admit: Admit | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
     """Read everything at a location that is new or changed.
 
     `source` names the origin; by default it is the first folder below the location, or the location's own folder.
     `reader` names the format; by default it is detected. `day` is the part of the location that other locations of the
-    same source have another one for: a file of the same name holds other runs there.
+    same source have another one for: a file of the same name holds other runs there. `admit` leaves runs out, or takes
+    them under another task, domain or split.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -77,7 +98,7 @@ def ingest(
             recorder.summary.files += len(files)
             recorder.summary.unchanged_files += len(files) - len(changed)
             for file, read in changed:
-                _read(file, read, as_format, recorder, lost)
+                _read(file, read, as_format, recorder, lost, admit or _as_read)
     lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
     summary.seconds = time.monotonic() - started
@@ -158,7 +179,9 @@ def _changed(
     return changed
 
 
-def _read(file: SourceFile, read: ReadFile, reader: Reader | None, recorder: Recorder, lost: LostArtifacts) -> None:
+def _read(
+    file: SourceFile, read: ReadFile, reader: Reader | None, recorder: Recorder, lost: LostArtifacts, admit: Admit
+) -> None:
     if not _has_settled(file):
         read.stamp = None
     recorder.begin(read)
@@ -166,8 +189,8 @@ def _read(file: SourceFile, read: ReadFile, reader: Reader | None, recorder: Rec
         for item in sources.read(file, reader=reader):
             if isinstance(item, Quarantined):
                 read.quarantine(item)
-            else:
-                _take(item, read, recorder, lost)
+            elif (admitted := admit(read.source, item)) is not None:
+                _take(admitted, read, recorder, lost)
     except InputError as error:
         # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
         read.quarantine(Quarantined(read.location, "unreadable", f"{error.what}; it will be tried again"))
@@ -180,8 +203,9 @@ def _has_settled(file: SourceFile) -> bool:
     return file.changed is None or time.time() - file.changed >= RACY_SECONDS
 
 
-def _take(trajectory: Trajectory, read: ReadFile, recorder: Recorder, lost: LostArtifacts) -> None:
+def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArtifacts) -> None:
     """Hand a trajectory to the recorder. No two of one file have the same external id."""
+    trajectory = admitted.trajectory
     external_id = storable(trajectory.external_id)
     try:
         artifact = Artifact.of(trajectory.to_json())
@@ -189,7 +213,7 @@ def _take(trajectory: Trajectory, read: ReadFile, recorder: Recorder, lost: Lost
         detail = f"the run cannot be written as JSON in UTF-8: {error}"
         read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
         return
-    group = storable(group_key(read.source, external_id, trajectory.task))
+    group = storable(admitted.group or group_key(read.source, external_id, trajectory.task))
     reward = trajectory.reward if trajectory.reward is not None and math.isfinite(trajectory.reward) else None
     facts = {
         "protocol": trajectory.protocol,
@@ -198,7 +222,8 @@ def _take(trajectory: Trajectory, read: ReadFile, recorder: Recorder, lost: Lost
         "domain": None if trajectory.domain is None else storable(trajectory.domain),
         **sizes(trajectory),
     }
-    content = ReadTrajectory(external_id, artifact.sha256, group, assign_split(group), facts, reward)
+    split = admitted.split or assign_split(group)
+    content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
     lost.offer(artifact)
     recorder.add(content, artifact.data)
 
