@@ -35,7 +35,7 @@ class Item(Protocol):
     """Something to work on. Items have an order, so that a worker goes through them once before it comes back."""
 
     @property
-    def number(self) -> int:
+    def place(self) -> int:
         """Its place in the order, from 1."""
         ...
 
@@ -157,7 +157,7 @@ class Claims:
     ) -> Iterator[AnyItem]:
         """Claimed items, one at a time, until none is left that a living worker does not have, or it is enough.
 
-        `following` gives the first unfinished item behind a number. One pass in their order; then again over what
+        `following` gives the first unfinished item behind a place. One pass in their order; then again over what
         others had claimed, until it is done or its worker is dead.
         """
         cursor = 0
@@ -171,7 +171,7 @@ class Claims:
                 cursor = 0
                 time.sleep(POLL_SECONDS)
                 continue
-            cursor = item.number
+            cursor = item.place
             if taken:
                 yield item
 

@@ -33,6 +33,8 @@ class TrajectoryItem(NamedTuple):
     blob: str
     split: Split
     claimed_as: str
+    place: int = 0
+    """Its place in the order in which it is worked on, from 1."""
 
 
 class StateRow(NamedTuple):
@@ -61,7 +63,7 @@ def items_behind(
     def following(connection: Connection, cursor: int) -> TrajectoryItem | None:
         wanted = query.where(behind.not_in(without)) if without else query
         row = connection.execute(wanted, {"cursor": cursor}).first()
-        return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}")
+        return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}", row.id)
 
     return following
 

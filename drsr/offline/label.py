@@ -30,8 +30,9 @@ from drsr.offline.feature_upkeep import merge_small_files
 from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, find_view, register_view
 from drsr.offline.featurize import FeaturizeRun, featurize_run, without_features
 from drsr.offline.freeze import freezing_rule
-from drsr.offline.frozen_rows import ITEM_COLUMNS, StateRow, all_damaged, items_behind, load_states
+from drsr.offline.frozen_rows import StateRow, all_damaged, load_states
 from drsr.offline.harm import Exclusion, measure_states
+from drsr.offline.label_order import shortest_first
 from drsr.offline.labels import (
     LabelerIdentity,
     MeasuredState,
@@ -148,7 +149,7 @@ def label(
         run_id = start_run(connection, "label", run.labeler, drsr.__version__)
     with Claims(catalog, "label") as claims:
         for item in claims.items(
-            items_behind(pending_states(ITEM_COLUMNS, run.freezing, labeler_id, run.part), run.labeler, damaged),
+            shortest_first(run.freezing, labeler_id, run.part, run.labeler, damaged),
             enough=lambda: run.limit is not None and summary.states >= run.limit,
         ):
             try:

@@ -1,6 +1,6 @@
 """AgentDojo: one run per file, chat messages with flat calls (`function` a name, `args` an object).
 
-Call ids may be missing, null or empty (Gemini, local models), so results are then paired by order. A result's `error` is
+Call ids may be missing, null or empty (Gemini, local models): results are then paired by order. A result's `error` is
 what the agent saw in place of its content. The system text may be null. Tool results may hold prompt injections: data.
 """
 
