@@ -1,4 +1,4 @@
-"""The order in which trajectories are labelled: the sources in turn, of each its shortest first.
+"""The order in which trajectories are labelled: all sources side by side, of each its shortest first.
 
 Labels are expensive, and labelling may end early: what is there then is balanced over the sources and has as many
 states as the time allowed. The order decides nothing else, for every trajectory is measured on its own.
@@ -54,13 +54,14 @@ def _order(connection: Connection, freezing: FreezingRule, labeler_id: int, part
 
 
 def in_turn(trajectories: Sequence[tuple[int, int, int]]) -> list[int]:
-    """Order `(source, length, number)`: every source's shortest, then every source's second shortest, and so on."""
-    seen: Counter[int] = Counter()
+    """Order `(source, length, number)`: the shortest of a source first, its time in proportion to its trajectories."""
+    sizes = Counter(source for source, _, _ in trajectories)
+    spent: Counter[int] = Counter()
     ranked = []
     for source, length, number in sorted(trajectories):
-        ranked.append((seen[source], length, number))
-        seen[source] += 1
-    return [number for _, _, number in sorted(ranked)]
+        spent[source] += length
+        ranked.append((spent[source] / sizes[source], number))
+    return [number for _, number in sorted(ranked)]
 
 
 def _reach(connection: Connection, states: Collection[int]) -> dict[int, int]:
