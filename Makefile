@@ -44,7 +44,7 @@ sample: export DRSR_ARTIFACT_ROOT := $(CURDIR)/var/sample/artifacts
 sample: .venv/installed  ## measure the sample corpus anew and bundle its labels and features (ten minutes on two cores)
 	$(BIN)/drsr backbone fetch smollm2-135m
 	$(BIN)/drsr run --until featurize --workers 2
-	$(BIN)/python -m flows.sample --make
+	$(BIN)/python -m drsr.flows.sample --make
 
 test: .venv/installed    ## all tests, as CI runs them
 	$(BIN)/drsr backbone fetch smollm2-135m

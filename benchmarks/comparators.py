@@ -17,18 +17,19 @@ from dataclasses import dataclass, field
 from benchmarks.long_request import recorded_runs
 from drsr.backbone import embedded
 from drsr.backbone.catalogue import load_tokenizer
-from drsr.contracts import Tokenizer
-from drsr.offline import samples, sources
-from drsr.offline.evaluation.checked import Checked, checked_rewrite
-from drsr.offline.evaluation.comparators.contract import Comparator, Keep
-from drsr.offline.evaluation.comparators.lre_training import fit_lre
-from drsr.offline.evaluation.comparators.registry import Registry, comparators
-from drsr.offline.evaluation.comparators.token_counts import TokenCounts
-from drsr.offline.evaluation.scripted_summariser import ScriptedSummariser
-from drsr.offline.locations import open_location
-from drsr.offline.splits import assign_split, group_key
-from drsr.offline.trajectories import Trajectory
-from drsr.request import Request, read_request
+from drsr.offline import samples
+from drsr.offline.bench.comparators.contract import Comparator, Keep
+from drsr.offline.bench.comparators.lre_training import fit_lre
+from drsr.offline.bench.comparators.registry import Registry, comparators
+from drsr.offline.bench.comparators.token_counts import TokenCounts
+from drsr.offline.bench.replay.checked import Checked, checked_rewrite
+from drsr.offline.bench.summarisers.scripted import ScriptedSummariser
+from drsr.offline.ingest import formats as sources
+from drsr.offline.ingest.splits import assign_split, group_key
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.locations import open_location
+from drsr.request.contracts import Tokenizer
+from drsr.request.request import Request, read_request
 from drsr.tables import table
 
 

@@ -19,12 +19,12 @@ import tokenizers
 from benchmarks.long_request import long_request
 from drsr.backbone import embedded
 from drsr.backbone.catalogue import load_tokenizer
-from drsr.candidates import DecisionState, freeze
-from drsr.contracts import Tokenizer
-from drsr.deletion_sets import deletion_sets
-from drsr.rendering import render
-from drsr.request import read_request
-from drsr.wire.json_values import parse_json
+from drsr.decide.candidates import DecisionState, freeze
+from drsr.decide.deletion_sets import deletion_sets
+from drsr.request.contracts import Tokenizer
+from drsr.request.json_values import parse_json
+from drsr.request.rendering import render
+from drsr.request.request import read_request
 
 CONTEXT_CAP = 10**9  # the whole request is the view: nothing is skipped
 TARGET = 1.5

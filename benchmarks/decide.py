@@ -22,20 +22,20 @@ import torch
 from benchmarks.long_request import recorded_runs
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
+from drsr.decide.representation import FrozenRepresentation
 from drsr.features.geometry import geometry_of
 from drsr.features.vectors import FeatureWatch, layout_of
-from drsr.history import read_history
 from drsr.offline import samples
-from drsr.offline.price_report import read_runs
-from drsr.offline.states import eligible_decisions
-from drsr.offline.trajectories import Trajectory
-from drsr.policy import Decision, Policy
-from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
-from drsr.rendering import render
-from drsr.representation import FrozenRepresentation
-from drsr.request import read_request
-from drsr.scripted_policy import seeded_ensemble
-from drsr.view import caps_for
+from drsr.offline.bench.price_report import read_runs
+from drsr.offline.freeze.states import eligible_decisions
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.policy.policy import Decision, Policy
+from drsr.policy.scripted import seeded_ensemble
+from drsr.request.history import read_history
+from drsr.request.rendering import render
+from drsr.request.request import read_request
+from drsr.request.view import caps_for
 
 TARGET = 0.05
 

@@ -19,9 +19,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import parse_url, sqlite_path
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.store.artifacts import ArtifactStore
 from drsr.settings import load_settings
 
 FROM_THE_CATALOG = ("splits", "labels", "states")
@@ -61,9 +61,9 @@ def copy_catalog(path: Path, to: Path) -> None:
 
 
 def timed(catalog_path: str, artifact_root: str, dataset: str) -> str:
-    from expectations.evaluation import evaluate
-    from expectations.frames import frames_of
-    from expectations.suites import SUITES
+    from drsr.expectations.evaluation import evaluate
+    from drsr.expectations.frames import frames_of
+    from drsr.expectations.suites import SUITES
 
     before = _peak()
     with open_catalog(f"sqlite:///{catalog_path}") as catalog:

@@ -28,12 +28,12 @@ import torch
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.candidates import DecisionState, freeze
+from drsr.backbone.session import Session
+from drsr.decide.candidates import DecisionState, freeze
 from drsr.features.structural import structural_features
 from drsr.features.vectors import candidate_features
-from drsr.rendering import render
-from drsr.request import read_request
-from drsr.session import Session
+from drsr.request.rendering import render
+from drsr.request.request import read_request
 
 TIME_TARGET, MEMORY_TARGET, SESSION_TARGET = 1.10, 100, 8.0
 CONTEXT_CAP = 55_296

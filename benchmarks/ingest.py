@@ -24,9 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.ingest import RACY_SECONDS, ingest
+from drsr.offline.ingest.stage import RACY_SECONDS, ingest
+from drsr.offline.store.artifacts import ArtifactStore
 
 RATIO_TARGET, SECOND_TARGET, MEMORY_TARGET = 2.5, 0.05, 1.05
 RECORDED = Path(__file__).parents[2] / "shared" / "trajectories"

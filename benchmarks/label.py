@@ -34,19 +34,19 @@ from benchmarks.operations import Geometry, gemm_peak
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.continuation import layer_types
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.candidates import DecisionState
-from drsr.contracts import TokenIds
+from drsr.decide.candidates import DecisionState
 from drsr.features.vectors import FeatureWatch
 from drsr.offline import samples
-from drsr.offline.harm import MeasuredStates, StateHarms, contexts_of, measure_states
-from drsr.offline.locations import open_location
-from drsr.offline.prefix_tree import build_tree, total_tokens
-from drsr.offline.sources import gather, read
-from drsr.offline.states import freeze_trajectory
-from drsr.offline.target_nll import Pair, TargetNll
-from drsr.offline.trajectories import Trajectory
-from drsr.rendering import render_output
-from drsr.view import caps_for
+from drsr.offline.freeze.states import freeze_trajectory
+from drsr.offline.ingest.formats import gather, read
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.label.harm import MeasuredStates, StateHarms, contexts_of, measure_states
+from drsr.offline.label.prefix_tree import build_tree, total_tokens
+from drsr.offline.label.target_nll import Pair, TargetNll
+from drsr.offline.store.locations import open_location
+from drsr.request.contracts import TokenIds
+from drsr.request.rendering import render_output
+from drsr.request.view import caps_for
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "trajectories" / "tau-bench"

@@ -8,13 +8,14 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from drsr.contracts import Tokenizer
-from drsr.history import read_history
-from drsr.offline import samples, sources
-from drsr.offline.locations import open_location
-from drsr.offline.trajectories import Trajectory
-from drsr.rendering import render
-from drsr.request import Request, read_request
+from drsr.offline import samples
+from drsr.offline.ingest import formats as sources
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.locations import open_location
+from drsr.request.contracts import Tokenizer
+from drsr.request.history import read_history
+from drsr.request.rendering import render
+from drsr.request.request import Request, read_request
 
 SESSION = "pi-coding-agent/large-session.jsonl"
 

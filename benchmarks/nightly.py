@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from benchmarks.stubbed_language_model import CLOCK, stubbed_language_model
-from flows.embedded_server import with_embedded_server
+from drsr.flows.embedded_server import with_embedded_server
 
 NEW_SHARE = 0.01
 MOST_SHARE = 0.03
@@ -166,8 +166,8 @@ def measure(trajectories: int) -> Found:
 
 
 def night(what: str, folder: Path) -> Night:
-    from flows.nightly import nightly
-    from flows.parameters import Location
+    from drsr.flows.nightly import nightly
+    from drsr.flows.parameters import Location
 
     started = CLOCK.read()
     outcome: dict[str, Any] = nightly([Location(uri=str(folder / "runs"), source="runs")], index=str(folder / "index"))
@@ -209,7 +209,7 @@ def settings(folder: Path, backbone: str) -> Iterator[None]:
 @contextmanager
 def stages_in_cpu_seconds() -> Iterator[None]:
     """The flow's clock for its stages, exchanged."""
-    from flows import nightly
+    from drsr.flows import nightly
 
     with patch.object(nightly, "time", SimpleNamespace(monotonic=CLOCK.read)):
         yield

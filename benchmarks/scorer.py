@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
 
-from drsr.offline.examples import TrainingFrame
-from drsr.offline.harm import HARM_TOLERANCE
+from drsr.offline.ingest.splits import Split
+from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.params import load_params
-from drsr.offline.splits import Split
-from drsr.offline.training import train_scorer
+from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.fitting import train_scorer
 from drsr.scorer.ensemble import Ensemble, HarmScale, fit_normaliser
 from drsr.scorer.network import initial_parameters
 from drsr.tables import table

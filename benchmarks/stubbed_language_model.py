@@ -12,18 +12,19 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.candidates import DecisionState
-from drsr.contracts import TokenIds
-from drsr.deletion_sets import deletion_sets
+from drsr.decide.candidates import DecisionState
+from drsr.decide.deletion_sets import deletion_sets
 from drsr.features.geometry import geometry_of
 from drsr.features.spans import prefix_hash
 from drsr.features.structural import structural_features
 from drsr.features.vectors import CandidateFeatures, layout_of
-from drsr.offline import featurize, label
-from drsr.offline.feature_records import FeaturizedState, featurized
-from drsr.offline.frozen_rows import StateRow
-from drsr.offline.harm import MeasuredHarm, MeasuredStates, StateHarms
-from drsr.offline.target_nll import Method, TargetNll
+from drsr.offline.featurize import stage as featurize
+from drsr.offline.featurize.records import FeaturizedState, featurized
+from drsr.offline.freeze.rows import StateRow
+from drsr.offline.label import stage as label
+from drsr.offline.label.harm import MeasuredHarm, MeasuredStates, StateHarms
+from drsr.offline.label.target_nll import Method, TargetNll
+from drsr.request.contracts import TokenIds
 
 KNOWN_STATES = 16
 """That the tiny model really reads."""

@@ -8,9 +8,10 @@
 Nothing here needs more than numpy and safetensors. Everything that may know the future is in `drsr.offline`.
 """
 
-from drsr.candidates import Candidate, DecisionState, Ineligible, IneligibleReason, freeze
-from drsr.decision import Reason
-from drsr.deletion_sets import DeletionSet, deletion_sets
+from drsr.decide.candidates import Candidate, DecisionState, Ineligible, IneligibleReason, freeze
+from drsr.decide.decision import Reason
+from drsr.decide.deletion_sets import DeletionSet, deletion_sets
+from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.errors import (
     AlignmentError,
     BackboneError,
@@ -22,15 +23,14 @@ from drsr.errors import (
     PolicyMismatch,
     RequestError,
 )
-from drsr.history import Block, BlockKind, History, Step, delete, read_history
-from drsr.policy import Decision, Policy, load_policy
-from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
-from drsr.prices import Prices
-from drsr.protocol import Violation, ViolationKind, violations
-from drsr.pruning_session import PruningSession
-from drsr.receipt_file import ReceiptFile
-from drsr.rendering import Rendering, render
-from drsr.request import Request, read_request
+from drsr.policy.policy import Decision, Policy, load_policy
+from drsr.receipts.receipt_file import ReceiptFile
+from drsr.request.history import Block, BlockKind, History, Step, delete, read_history
+from drsr.request.protocol import Violation, ViolationKind, violations
+from drsr.request.rendering import Rendering, render
+from drsr.request.request import Request, read_request
+from drsr.sessions.prices import Prices
+from drsr.sessions.pruning_session import PruningSession
 from drsr.version import __version__
 
 __all__ = [

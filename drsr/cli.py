@@ -136,11 +136,11 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def _inspect(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_tokenizer
-    from drsr.inspection import inspect
-    from drsr.request import read_request
+    from drsr.decide.inspection import inspect
+    from drsr.request.json_values import parse_json
+    from drsr.request.request import read_request
+    from drsr.request.view import caps_for
     from drsr.settings import load_settings
-    from drsr.view import caps_for
-    from drsr.wire.json_values import parse_json
 
     data, where = read_document(options.request)
     protocol = None if options.format == "auto" else options.format

@@ -1,4 +1,4 @@
-"""`python -m expectations [DATASET ...]`: judge the data of the configured catalog. Exit code 1 if a rule is broken."""
+"""`python -m drsr.expectations [DATASET ...]`: judge the configured catalog. Exit code 1 if a rule is broken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drsr.errors import DrsrError
-from expectations.judging import DATASETS, RuleVerdict, judge, present
+from drsr.expectations.judging import DATASETS, RuleVerdict, judge, present
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,8 +34,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.store.artifacts import ArtifactStore
     from drsr.settings import load_settings
 
     settings = load_settings()

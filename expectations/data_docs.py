@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drsr.errors import SettingsError
-from expectations.judging import DATASETS
-from expectations.suites import SUITES
+from drsr.expectations.judging import DATASETS
+from drsr.expectations.suites import SUITES
 
 if TYPE_CHECKING:
-    from expectations.evaluation import Finding
+    from drsr.expectations.evaluation import Finding
 
 INDEX = "index.html"
 FORMAT = "drsr-data-docs/1"

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from expectations.library import gx, quiet_context
-from expectations.required import REQUIRED
-from expectations.rules import Frames, Part, Rule, Suite
+from drsr.expectations.library import gx, quiet_context
+from drsr.expectations.required import REQUIRED
+from drsr.expectations.rules import Frames, Part, Rule, Suite
 
 if TYPE_CHECKING:
     import pandas as pd

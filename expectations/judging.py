@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from drsr.errors import ExpectationFailed, SettingsError
 
 if TYPE_CHECKING:
-    from drsr.offline.artifacts import ArtifactStore
+    from drsr.expectations.evaluation import Finding
     from drsr.offline.catalog.engine import Catalog
-    from expectations.evaluation import Finding
+    from drsr.offline.store.artifacts import ArtifactStore
 
 DATASETS = ("trajectories", "states", "labels", "features", "splits", "calibration", "policy")
 
@@ -60,7 +60,7 @@ def judge(
 
 def write_pages(docs: Path, findings: Sequence[Finding], location: str) -> None:
     """The site of what was found."""
-    from expectations.data_docs import write_docs  # it needs what `find` has imported
+    from drsr.expectations.data_docs import write_docs  # it needs what `find` has imported
 
     write_docs(docs, findings, location)
 
@@ -71,9 +71,9 @@ def find(catalog: Catalog, artifacts: ArtifactStore, datasets: Sequence[str] = D
         if dataset not in DATASETS:
             raise SettingsError(f"{dataset!r} is no dataset", hint=f"one of {', '.join(DATASETS)}")
     # Great Expectations takes seconds to import; whoever only reads names from here does not pay for it.
-    from expectations.evaluation import evaluate
-    from expectations.frames import frames_of
-    from expectations.suites import SUITES
+    from drsr.expectations.evaluation import evaluate
+    from drsr.expectations.frames import frames_of
+    from drsr.expectations.suites import SUITES
 
     return [
         finding
@@ -89,7 +89,7 @@ def verdict(finding: Finding) -> RuleVerdict:
 
 def present(catalog: Catalog) -> tuple[str, ...]:
     """The datasets that hold anything yet."""
-    from expectations.presence import holds_any
+    from drsr.expectations.presence import holds_any
 
     return tuple(dataset for dataset in DATASETS if holds_any(dataset, catalog))
 
@@ -105,6 +105,6 @@ def require(verdicts: Sequence[RuleVerdict]) -> None:
         raise ExpectationFailed(
             f"the rule {first.rule!r} is broken: {first.detail}{more}",
             where=f"dataset {first.dataset}",
-            hint="python -m expectations --docs FOLDER shows every rule with the rows that break it",
+            hint="python -m drsr.expectations --docs FOLDER shows every rule with the rows that break it",
             verdicts=broken,
         )

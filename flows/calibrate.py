@@ -8,20 +8,20 @@ from typing import Any
 
 from prefect import flow, task
 
-from flows.faults import RETRIES
-from flows.parameters import Name
-from flows.places import opened
-from flows.stage_tasks import TIMEOUTS
-from flows.summaries import show_plot
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import Name
+from drsr.flows.places import opened
+from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.summaries import show_plot
 
 
 @task(name="choose-operating-point", **RETRIES)
 def choose_operating_point(view: str, labeler: str, certified: bool) -> dict[str, Any]:
     """Calibrate, and leave the operating curve as an artifact of the run."""
-    from drsr.offline.calibrate import calibrate, operating_point, plain_search
-    from drsr.offline.calibration_files import write_files
+    from drsr.offline.calibrate.files import write_files
+    from drsr.offline.calibrate.stage import calibrate, operating_point, plain_search
     from drsr.offline.params import load_params
-    from drsr.offline.train import read_inputs
+    from drsr.offline.train.stage import read_inputs
 
     params = load_params()
     with opened() as place, tempfile.TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) 
     log = home / "server.log"
     port = _free_port()
     url = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "flows.embedded_server", str(port)]
+    command = [sys.executable, "-m", "drsr.flows.embedded_server", str(port)]
     with log.open("ab") as file:
         process = subprocess.Popen(command, env=_environment(home), stdout=file, stderr=file, stdin=subprocess.PIPE)
     try:

@@ -6,19 +6,19 @@ from typing import Any
 
 from prefect import flow, task
 
-from flows.faults import RETRIES
-from flows.parameters import Count, Name
-from flows.places import opened
-from flows.stage_tasks import TIMEOUTS
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import Count, Name
+from drsr.flows.places import opened
+from drsr.flows.stage_tasks import TIMEOUTS
 
 
 @task(name="judge-on-test", **RETRIES)
 def judge_on_test(view: str, labeler: str, ablations: bool, workers: int) -> dict[str, Any]:
     """Judge on the test split."""
     from drsr.backbone.cache_folder import cache_folder
-    from drsr.offline.ablations import FULL
+    from drsr.offline.evaluate.stage import evaluate_ablations
     from drsr.offline.params import load_params
-    from drsr.offline.scorer_evaluation import evaluate_ablations
+    from drsr.offline.train.ablations import FULL
 
     with opened() as place:
         evaluated = evaluate_ablations(

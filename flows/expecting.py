@@ -9,9 +9,9 @@ from prefect import task
 from prefect.artifacts import create_table_artifact
 
 from drsr.errors import ExpectationFailed
-from expectations.judging import AFTER, find, judge, present, require, verdict, write_pages
-from flows.places import Place, opened
-from flows.stage_tasks import BETWEEN_STAGES
+from drsr.expectations.judging import AFTER, find, judge, present, require, verdict, write_pages
+from drsr.flows.places import Place, opened
+from drsr.flows.stage_tasks import BETWEEN_STAGES
 
 
 @task(name="judge", task_run_name="judge after {stage}", **BETWEEN_STAGES)

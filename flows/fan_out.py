@@ -10,11 +10,11 @@ from prefect.futures import wait
 from prefect.task_runners import TaskRunner
 
 from drsr.errors import MissingExtra
-from drsr.offline.labels import Shard
-from flows.parameters import FanOut, Part
-from flows.places import patiently_opened
-from flows.shard_runs import run_shards
-from flows.shards import shards_for
+from drsr.flows.parameters import FanOut, Part
+from drsr.flows.places import patiently_opened
+from drsr.flows.shard_runs import run_shards
+from drsr.flows.shards import shards_for
+from drsr.offline.label.records import Shard
 
 Summary = dict[str, Any]
 

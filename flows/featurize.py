@@ -9,18 +9,18 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from drsr.backbone.catalogue import load_tokenizer
-from drsr.offline.featurize import count_waiting, identity_without_weights
-from drsr.offline.featurize_workers import FeaturizeOrder, work
-from drsr.offline.freeze import freezing_rule
-from drsr.offline.labels import Shard, require_frozen
-from drsr.offline.worker_processes import work_together
-from drsr.view import caps_for
-from flows.fan_out import spread
-from flows.faults import RETRIES
-from flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
-from flows.places import opened, patiently_opened
-from flows.shard_runs import shown_alive
-from flows.stage_tasks import GPU, TIMEOUTS
+from drsr.flows.fan_out import spread
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
+from drsr.flows.places import opened, patiently_opened
+from drsr.flows.shard_runs import shown_alive
+from drsr.flows.stage_tasks import GPU, TIMEOUTS
+from drsr.offline.featurize.stage import count_waiting, identity_without_weights
+from drsr.offline.featurize.worker import FeaturizeOrder, work
+from drsr.offline.freeze.stage import freezing_rule
+from drsr.offline.label.records import Shard, require_frozen
+from drsr.offline.store.worker_processes import work_together
+from drsr.request.view import caps_for
 
 
 @task(name="count-unfeaturized", **RETRIES)

@@ -7,12 +7,12 @@ from typing import Any
 from prefect import flow, task
 
 from drsr.backbone.catalogue import load_tokenizer
-from drsr.offline.freeze import freeze as freeze_states
-from drsr.view import caps_for
-from flows.faults import RETRIES
-from flows.parameters import Name
-from flows.places import opened
-from flows.stage_tasks import TIMEOUTS
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import Name
+from drsr.flows.places import opened
+from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.offline.freeze.stage import freeze as freeze_states
+from drsr.request.view import caps_for
 
 
 @task(name="freeze-trajectories", **RETRIES)

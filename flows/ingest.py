@@ -8,12 +8,12 @@ from prefect import flow, task
 from prefect.logging import get_run_logger
 
 from drsr.errors import NothingThere
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import Location
+from drsr.flows.places import opened
+from drsr.flows.stage_tasks import TIMEOUTS
 from drsr.offline import samples
-from drsr.offline.ingest import ingest as read_location
-from flows.faults import RETRIES
-from flows.parameters import Location
-from flows.places import opened
-from flows.stage_tasks import TIMEOUTS
+from drsr.offline.ingest.stage import ingest as read_location
 
 SAMPLE = Location(uri=str(samples.CORPUS), source="sandbox")
 """The bundled sample corpus."""

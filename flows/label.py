@@ -9,18 +9,18 @@ from prefect.runtime import flow_run
 from pydantic import Field
 
 from drsr.backbone.catalogue import load_tokenizer
-from drsr.offline.freeze import freezing_rule
-from drsr.offline.label import count_pending
-from drsr.offline.label_workers import LabelOrder, work
-from drsr.offline.labels import Selection, Shard, configured_identity, find_labeler, require_frozen
-from drsr.offline.worker_processes import share, work_together
-from drsr.view import caps_for
-from flows.fan_out import spread
-from flows.faults import RETRIES
-from flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
-from flows.places import Place, opened, patiently_opened
-from flows.shard_runs import shown_alive
-from flows.stage_tasks import GPU, TIMEOUTS
+from drsr.flows.fan_out import spread
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
+from drsr.flows.places import Place, opened, patiently_opened
+from drsr.flows.shard_runs import shown_alive
+from drsr.flows.stage_tasks import GPU, TIMEOUTS
+from drsr.offline.freeze.stage import freezing_rule
+from drsr.offline.label.records import Selection, Shard, configured_identity, find_labeler, require_frozen
+from drsr.offline.label.stage import count_pending
+from drsr.offline.label.worker import LabelOrder, work
+from drsr.offline.store.worker_processes import share, work_together
+from drsr.request.view import caps_for
 
 
 @task(name="count-unlabelled", **RETRIES)

@@ -1,6 +1,6 @@
 """A few states of the bundled sample, measured here and now, against what the sample says about them.
 
-    python -m flows.live_check --states 3
+    python -m drsr.flows.live_check --states 3
 
 They are measured in a catalog of their own, which is thrown away: what was taken over stays as it is.
 """
@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drsr.errors import DrsrError, InputError
+from drsr.flows.sample import BUNDLED, STAGES, pull
 from drsr.offline import samples
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.exports import KEY, read_parts
-from drsr.offline.harm import HARM_TOLERANCE
+from drsr.offline.exports import Exporter, place_of
+from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.params import load_params
-from drsr.offline.stage_exports import Exporter, place_of
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.exports import KEY, read_parts
 from drsr.settings import Settings, load_settings
-from flows.sample import BUNDLED, STAGES, pull
 
 LARGEST_HARM = 1e-4
 """How far two measurements of one harm may be apart, in nats per token."""
@@ -55,11 +55,11 @@ def measure_again(
 ) -> Path:
     """Measure about so many states of the corpus in a catalog below a folder; returns the folder of the exports."""
     from drsr.backbone.catalogue import load_backbone
-    from drsr.offline.freeze import freeze
-    from drsr.offline.ingest import ingest
-    from drsr.offline.label import label, label_run
-    from drsr.offline.target_nll import TargetNll
-    from drsr.view import caps_for
+    from drsr.offline.freeze.stage import freeze
+    from drsr.offline.ingest.stage import ingest
+    from drsr.offline.label.stage import label, label_run
+    from drsr.offline.label.target_nll import TargetNll
+    from drsr.request.view import caps_for
 
     backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
     caps = caps_for(backbone.window)
@@ -102,7 +102,7 @@ def _harms(row: dict[str, Any]) -> Iterator[float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m flows.live_check", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m drsr.flows.live_check", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--states", type=int, default=3, metavar="N", help="measure about N of them (default: 3)")
     options = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The flow `nightly`: every stage in order, on what is new. `python -m flows.nightly` runs it on this machine alone.
+"""The flow `nightly`: every stage in order, on what is new. `python -m drsr.flows.nightly` runs it on this machine.
 
 It stops at the first stage or expectation that fails; what was recorded before stays, and the next run goes on from
 there. Nothing is published then. A run that finds nothing new says so, and ends after the first stage.
@@ -16,24 +16,24 @@ from prefect.logging import get_run_logger
 
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.errors import InputError, ReleaseRefused
+from drsr.flows.calibrate import calibrate
+from drsr.flows.evaluate import evaluate
+from drsr.flows.expecting import judge_after, write_docs
+from drsr.flows.featurize import featurize
+from drsr.flows.freeze import freeze
+from drsr.flows.ingest import ingest
+from drsr.flows.label import label
+from drsr.flows.parameters import EVERYTHING, HERE, FanOut, Location, Name
+from drsr.flows.places import opened
+from drsr.flows.publish import publish
+from drsr.flows.recording import record, require_repository
+from drsr.flows.stage_tasks import BETWEEN_STAGES, in_time
+from drsr.flows.summaries import leave_summary, said
+from drsr.flows.train import train
+from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.params import load_params
-from drsr.offline.refreshes import Refresh, Refreshed, last_refresh, note_refresh, stamp, waiting
-from drsr.view import caps_for
-from flows.calibrate import calibrate
-from flows.evaluate import evaluate
-from flows.expecting import judge_after, write_docs
-from flows.featurize import featurize
-from flows.freeze import freeze
-from flows.ingest import ingest
-from flows.label import label
-from flows.parameters import EVERYTHING, HERE, FanOut, Location, Name
-from flows.places import opened
-from flows.publish import publish
-from flows.recording import record, require_repository
-from flows.stage_tasks import BETWEEN_STAGES, in_time
-from flows.summaries import leave_summary, said
-from flows.train import train
-from flows.wishes import Wishes, pages_in
+from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, note_refresh, stamp, waiting
+from drsr.request.view import caps_for
 
 ORDER = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
 """The order of dvc.yaml."""
@@ -201,6 +201,6 @@ def _end(
 if __name__ == "__main__":
     import sys
 
-    from flows.one_machine import main
+    from drsr.flows.one_machine import main
 
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""`python -m flows.nightly`: a refresh on this machine, with a Prefect server of its own unless one is configured."""
+"""`python -m drsr.flows.nightly`: a night on this machine, with its own Prefect server unless one is configured."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HOME = Path("var", "prefect")
 PREFECT_HOME shows them."""
 _EXAMPLES = """\
 examples:
-  python -m flows.nightly                              the bundled sample corpus
-  python -m flows.nightly s3://bucket/runs --processes 4 --index packages
+  python -m drsr.flows.nightly                              the bundled sample corpus
+  python -m drsr.flows.nightly s3://bucket/runs --processes 4 --index packages
 """
 
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parameters = _parameters(options)
         with _server(Path.cwd() / HOME):
-            from flows.nightly import nightly
+            from drsr.flows.nightly import nightly
 
             outcome: dict[str, Any] = nightly(**parameters)
     except DrsrError as error:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def text(outcome: dict[str, Any]) -> str:
     """What a refresh did, for a terminal."""
-    from drsr.offline.simple_index import install_command
+    from drsr.offline.publish.simple_index import install_command
 
     lines = [f"{stage + ':':<11} {did['said']}" for stage, did in outcome["stages"].items()]
     ended = outcome["outcome"]
@@ -59,7 +59,7 @@ def text(outcome: dict[str, Any]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m flows.nightly",
+        prog="python -m drsr.flows.nightly",
         description="Ingest, freeze, label, featurize, train, calibrate, evaluate, publish: on what is new, and no "
         "further than the first check that fails. Run again it does what is left.",
         epilog=_EXAMPLES,
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Checked before anything is started."""
-    from flows.parameters import FanOut, Location
+    from drsr.flows.parameters import FanOut, Location
 
     try:
         locations = [Location(uri=uri, source=options.source) for uri in options.locations]
@@ -96,8 +96,8 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 
 def _load_stages() -> None:
     """What the first task needs anyway; it takes as long as the server takes to start."""
-    import drsr.offline.calibrate
-    import drsr.offline.training  # noqa: F401
+    import drsr.offline.calibrate.stage
+    import drsr.offline.train.fitting  # noqa: F401
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def _server(home: Path) -> Iterator[None]:
     if PREFECT_API_URL.value():
         yield
         return
-    from flows.embedded_server import with_embedded_server
+    from drsr.flows.embedded_server import with_embedded_server
 
     for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))

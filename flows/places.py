@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from drsr.offline.artifacts import ArtifactStore
+from drsr.flows.faults import patiently
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.store.artifacts import ArtifactStore
 from drsr.settings import Settings, load_settings
-from flows.faults import patiently
 
 
 class Place(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Any
 from prefect import flow, task
 
 from drsr.errors import ReleaseRefused
-from flows.faults import RETRIES
-from flows.parameters import Name
-from flows.places import opened
-from flows.stage_tasks import GPU, TIMEOUTS
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import Name
+from drsr.flows.places import opened
+from drsr.flows.stage_tasks import GPU, TIMEOUTS
 
 HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 """Checks whose failure is an outcome: the released policy stays. Any other failure is a fault, and fails the run."""
@@ -20,9 +20,9 @@ HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 @task(name="publish-policy", tags=[GPU], **RETRIES)
 def publish_calibrated(index: str, calibration: str | None, certified: bool) -> dict[str, Any]:
     """Publish, or say why the released policy stays."""
-    from drsr.offline.catalog.releases import latest_releases
-    from drsr.offline.publish import PublishOrder, find_calibration, publish
-    from drsr.offline.succession import NOT_WORSE, not_worse
+    from drsr.offline.publish.records import latest_releases
+    from drsr.offline.publish.stage import PublishOrder, find_calibration, publish
+    from drsr.offline.publish.succession import NOT_WORSE, not_worse
 
     with opened() as place:
         order = PublishOrder(index=Path(index), device=place.settings.device, more_checks=((NOT_WORSE, not_worse),))

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drsr.errors import InputError
-from drsr.offline.artifacts import ArtifactStore
+from drsr.flows.dvc_calls import with_dvc
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import STAGES
-from drsr.offline.feature_views import DEFAULT_VIEW
+from drsr.offline.exports import Exporter, StageExport
+from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.params import PARAMS_FILE, load_params
-from drsr.offline.stage_exports import Exporter, StageExport
+from drsr.offline.store.artifacts import ArtifactStore
 from drsr.settings import load_settings
-from flows.dvc_calls import with_dvc
 
 EXPORTS, DVC_FILE = "exports", "dvc.yaml"
 

@@ -1,7 +1,7 @@
 """The bundled sample: labels and features of the whole sample corpus, in a DVC repository with its remote beside it.
 
-    python -m flows.sample          pull it, check it, take it over into the catalog that has frozen the sample corpus
-    python -m flows.sample --make   make it from a catalog that has measured the sample corpus (`make sample`)
+    python -m drsr.flows.sample          pull it, check it, import it into the catalog that has frozen the sample corpus
+    python -m drsr.flows.sample --make   make it from a catalog that has measured the sample corpus (`make sample`)
 
 Measuring the corpus takes minutes; taking it over takes seconds. What was measured on another corpus, with another
 language model, rule, renderer or feature layout, or is not the file it was, is refused.
@@ -19,17 +19,17 @@ from typing import Any, NamedTuple
 import orjson
 
 from drsr.errors import ArtifactCorrupt, CatalogError, DrsrError, InputError
+from drsr.flows.dvc_calls import with_dvc
 from drsr.offline import samples
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.exports import KEY, read_parts, to_bytes, write_file
-from drsr.offline.import_measured import ImportedMeasurements, import_measured
-from drsr.offline.label_exports import state_ids
+from drsr.offline.exports import Exporter, place_of
+from drsr.offline.label.exports import state_ids
+from drsr.offline.label.imports import ImportedMeasurements, import_measured
 from drsr.offline.params import load_params
-from drsr.offline.stage_exports import Exporter, place_of
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.exports import KEY, read_parts, to_bytes, write_file
 from drsr.settings import Settings, load_settings
-from flows.dvc_calls import with_dvc
 
 FORMAT = "drsr sample/1"
 STAGES = ("label", "featurize")
@@ -147,7 +147,7 @@ def _sha256(path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m flows.sample", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m drsr.flows.sample", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--make", action="store_true", help="make it from what this catalog has measured")
     parser.add_argument(
         "--if-it-fits", action="store_true", help="where it does not fit, say why and leave the measuring to drsr label"

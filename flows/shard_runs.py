@@ -22,11 +22,11 @@ from prefect.logging import get_run_logger
 from prefect.states import Cancelling, Crashed
 
 from drsr.errors import CatalogUnreachable, DrsrError
+from drsr.flows.faults import patiently
+from drsr.flows.parameters import FanOut
+from drsr.flows.shards import Sight, Step, next_step
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives
-from flows.faults import patiently
-from flows.parameters import FanOut
-from flows.shards import Sight, Step, next_step
+from drsr.offline.store.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives
 
 CLAIM = "shard"
 """What the claims of flow runs on themselves are filed under."""

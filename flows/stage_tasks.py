@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from prefect.flow_engine import FlowRunTimeoutError
 
 from drsr.errors import DrsrError
-from flows.faults import RETRIES
+from drsr.flows.faults import RETRIES
 
 HOUR = 3_600.0
 TIMEOUTS = {

@@ -6,10 +6,10 @@ from typing import Any
 
 from prefect import flow, task
 
-from flows.faults import RETRIES
-from flows.parameters import Count, Name
-from flows.places import opened
-from flows.stage_tasks import TIMEOUTS
+from drsr.flows.faults import RETRIES
+from drsr.flows.parameters import Count, Name
+from drsr.flows.places import opened
+from drsr.flows.stage_tasks import TIMEOUTS
 
 
 @task(name="train-scorer", **RETRIES)
@@ -17,7 +17,7 @@ def train_scorer(view: str, labeler: str, workers: int) -> dict[str, Any]:
     """Fit the full scorer; a run that was killed goes on from its checkpoint on this machine."""
     from drsr.backbone.cache_folder import cache_folder
     from drsr.offline.params import load_params
-    from drsr.offline.train import read_inputs, train
+    from drsr.offline.train.stage import read_inputs, train
 
     with opened() as place:
         inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "train")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.recording import changed, locked
+from drsr.flows.recording import changed, locked
 
 
 @dataclass(frozen=True)

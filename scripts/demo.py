@@ -30,10 +30,10 @@ BEFORE = (
     Step("What each deletion does to the output that really followed", ("drsr", "harm")),
     Step("Recorded runs", ("drsr", "ingest")),
     Step("Decision states, before anything is measured", ("drsr", "freeze")),
-    Step("Measuring all of them takes ten minutes, so it comes bundled", ("flows.sample",)),
-    Step("And a few of them here and now: do they agree?", ("flows.live_check", "--states", "2")),
+    Step("Measuring all of them takes ten minutes, so it comes bundled", ("drsr.flows.sample",)),
+    Step("And a few of them here and now: do they agree?", ("drsr.flows.live_check", "--states", "2")),
 )
-NIGHTLY = Step("What a schedule runs every night: all stages, through Prefect", ("flows.nightly",))
+NIGHTLY = Step("What a schedule runs every night: all stages, through Prefect", ("drsr.flows.nightly",))
 
 
 SHARE = ("--limit", "2", "--window", "1024", "--replicates", "500")

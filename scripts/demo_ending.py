@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from drsr.backbone.catalogue import load_tokenizer
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.catalog.releases import latest_releases
-from drsr.offline.catalog.trained import latest_calibrations
-from drsr.offline.harm import HARM_TOLERANCE
-from drsr.offline.pruned_example import PrunedExample, find_pruned_example
-from drsr.policy import Decision, load_policy
+from drsr.offline.label.harm import HARM_TOLERANCE
+from drsr.offline.publish.pruned_example import PrunedExample, find_pruned_example
+from drsr.offline.publish.records import latest_releases
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.records import latest_calibrations
+from drsr.policy.policy import Decision, load_policy
+from drsr.request.view import caps_for
 from drsr.settings import load_settings
-from drsr.view import caps_for
 from scripts.demo_places import AUDIT, DOCS, ENDING, REPORT, REQUEST
 
 LONGEST = 160

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from drsr.request import Protocol
+from drsr.request.request import Protocol
 from tests.conversations import Conversation, Exchange, Turn
 
 TOOLS = ("read_log", "Reads a log file.", {"type": "object", "properties": {"path": {"type": "string"}}})

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from drsr.golden import GoldenRequest, decided
+from drsr.decide.representation import ScriptedRepresentation
 from drsr.offline import samples
-from drsr.offline.policy_package import Package, build_package
-from drsr.policy import Policy
-from drsr.representation import ScriptedRepresentation
+from drsr.offline.publish.package import Package, build_package
+from drsr.policy.golden import GoldenRequest, decided
+from drsr.policy.policy import Policy
+from drsr.policy.scripted import scripted_policy
 from drsr.scorer.ensemble import Ensemble
-from drsr.scripted_policy import scripted_policy
 
 BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
 REQUESTS: dict[str, Any] = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
+from drsr.decide.representation import FrozenRepresentation
 from drsr.features.geometry import geometry_of
 from drsr.features.layout import Layout
-from drsr.policy import Policy
-from drsr.policy_numbers import BackboneNumbers, PolicyNumbers
-from drsr.representation import FrozenRepresentation
-from drsr.scripted_policy import seeded_ensemble
-from drsr.view import caps_for
+from drsr.policy.policy import Policy
+from drsr.policy.scripted import seeded_ensemble
+from drsr.request.view import caps_for
 
 
 def tiny_policy(backbone: FrozenLM, risk_threshold: float | None = 1.0) -> Policy:

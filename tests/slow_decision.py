@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from drsr.candidates import DecisionState, freeze
-from drsr.history import Protect, delete
-from drsr.policy import Policy
-from drsr.protocol import new_violations
-from drsr.rendering import render
-from drsr.request import Request
+from drsr.decide.candidates import DecisionState, freeze
+from drsr.policy.policy import Policy
+from drsr.request.history import Protect, delete
+from drsr.request.protocol import new_violations
+from drsr.request.rendering import render
+from drsr.request.request import Request
 
 
 def slow_decision(request: Request, policy: Policy, protect: Protect | None = None) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.candidates import DecisionState, Ineligible, freeze
-from drsr.contracts import Backbone, TokenIds
-from drsr.rendering import render_output
-from drsr.request import Request, read_request
-from drsr.view import caps_for
+from drsr.decide.candidates import DecisionState, Ineligible, freeze
+from drsr.request.contracts import Backbone, TokenIds
+from drsr.request.rendering import render_output
+from drsr.request.request import Request, read_request
+from drsr.request.view import caps_for
 
 TURNS = [
     ("Which log?", None, "app.log"),

@@ -20,8 +20,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from drsr.history import Block, History, read_history
-from drsr.request import Protocol, Request, read_request
+from drsr.request.history import Block, History, read_history
+from drsr.request.request import Protocol, Request, read_request
 
 PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic")
 

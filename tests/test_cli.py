@@ -199,7 +199,7 @@ def test_a_fault_of_our_own_is_said_to_be_one(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("drsr.inspection.inspect", broken)
+    monkeypatch.setattr("drsr.decide.inspection.inspect", broken)
     code, _, err = printed(capsys, "inspect", SAMPLE)
     assert code == 3
     assert "internal error: ZeroDivisionError: planted" in err

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
-from drsr.offline import release_candidate
-from drsr.offline.golden_requests import golden_requests
+from drsr.offline.publish import candidate as release_candidate
+from drsr.offline.publish.golden_requests import golden_requests
 from tests.offline.small_pipeline import run_stages
 from tests.third_parties import link_third_parties
 

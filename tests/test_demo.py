@@ -63,7 +63,7 @@ def test_again_only_the_night_is_asked(machine: Machine, capsys: pytest.CaptureF
     machine.ran.clear()
     capsys.readouterr()
     assert demo.main() == 0
-    assert machine.ran == ["flows.nightly"]
+    assert machine.ran == ["drsr.flows.nightly"]
     assert "Nothing to do" in capsys.readouterr().out
 
 
@@ -107,7 +107,7 @@ def test_the_full_report_needs_a_release(machine: Machine, monkeypatch: pytest.M
 
 
 def test_a_step_that_fails_stops_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "run", lambda step: 1 if step.command[0] == "flows.sample" else machine(step))
+    monkeypatch.setattr(demo, "run", lambda step: 1 if step.command[0] == "drsr.flows.sample" else machine(step))
     assert demo.main() == 1
     assert machine.ran == ["backbone", "harm", "ingest", "freeze"]
     assert not FINISHED.exists()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from drsr.candidates import DecisionState, freeze
-from drsr.deletion_sets import deletion_sets
-from drsr.request import Protocol, read_request
+from drsr.decide.candidates import DecisionState, freeze
+from drsr.decide.deletion_sets import deletion_sets
+from drsr.request.request import Protocol, read_request
 from tests.messages import USER, answers, asks, returns, texts, uses
 from tests.strategies import PROTOCOLS
 from tests.tokenizer_kinds import leading

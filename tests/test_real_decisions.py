@@ -9,14 +9,14 @@ import os
 
 import pytest
 
-from drsr.decision import Reason
-from drsr.invariants import check_all
-from drsr.policy import Decision, Policy
-from drsr.prices import Prices
-from drsr.protocol import violations
-from drsr.rendering import common_prefix, render
-from drsr.request import read_request
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.decide.invariants import check_all
+from drsr.policy.policy import Decision, Policy
+from drsr.policy.scripted import scripted_policy
+from drsr.request.protocol import violations
+from drsr.request.rendering import common_prefix, render
+from drsr.request.request import read_request
+from drsr.sessions.prices import Prices
 from tests.trajectory_files import RecordedRun, recorded_runs
 
 SHARES = 4

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from drsr.candidates import DecisionState, IneligibleReason, freeze
-from drsr.contracts import TokenIds, Tokenizer
-from drsr.deletion_sets import deletion_sets
-from drsr.history import delete, read_history, removal, rewrite
-from drsr.protocol import ViolationKind, new_violations, violations
-from drsr.rendering import render
-from drsr.request import read_request
-from drsr.view import CONTEXT_CAP
+from drsr.decide.candidates import DecisionState, IneligibleReason, freeze
+from drsr.decide.deletion_sets import deletion_sets
+from drsr.request.contracts import TokenIds, Tokenizer
+from drsr.request.history import delete, read_history, removal, rewrite
+from drsr.request.protocol import ViolationKind, new_violations, violations
+from drsr.request.rendering import render
+from drsr.request.request import read_request
+from drsr.request.view import CONTEXT_CAP
 from tests.strategies import deletable
 from tests.tokenizer_kinds import byte_pairs
 from tests.trajectory_files import RecordedRun, recorded_runs

@@ -9,7 +9,7 @@ import numpy as np
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.backbone.tokenizer import HfTokenizer
-from drsr.contracts import TokenIds, Tokenizer
+from drsr.request.contracts import TokenIds, Tokenizer
 from tests.tiny_models import tokenizer_json
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drsr.offline import samples
-from drsr.request import Protocol
+from drsr.request.request import Protocol
 
 _ROOT = Path(__file__).parents[1]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from drsr.history import removal
-from drsr.parts import Place
-from drsr.policy import Decision
+from drsr.policy.policy import Decision
+from drsr.request.history import removal
+from drsr.request.parts import Place
 
 T_co = TypeVar("T_co", covariant=True)
 

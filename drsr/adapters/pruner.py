@@ -11,12 +11,12 @@ from drsr.adapters.bypass import bypassed
 from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, removed_by
 from drsr.adapters.sessions import Sessions
-from drsr.decision import Reason
+from drsr.decide.decision import Reason
 from drsr.errors import NotCarriedOver
-from drsr.history import Block, Protect
-from drsr.policy import Decision, Policy
-from drsr.pruning_session import PruningSession
-from drsr.request import Request
+from drsr.policy.policy import Decision, Policy
+from drsr.request.history import Block, Protect
+from drsr.request.request import Request
+from drsr.sessions.pruning_session import PruningSession
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from drsr.conversations import REMEMBERED, Conversations, Trail, trail_of
 from drsr.errors import SettingsError
-from drsr.history import Protect
-from drsr.policy import Decision, Policy
-from drsr.prices import Prices
-from drsr.pruning_session import check_expected_calls
-from drsr.request import Protocol
+from drsr.policy.policy import Decision, Policy
+from drsr.request.history import Protect
+from drsr.request.request import Protocol
+from drsr.sessions.conversations import REMEMBERED, Conversations, Trail, trail_of
+from drsr.sessions.prices import Prices
+from drsr.sessions.pruning_session import check_expected_calls
 
 
 class Sessions:

@@ -17,8 +17,8 @@ from drsr.backbone.frozen_lm import FrozenLM, read_settings
 from drsr.backbone.model_folder import backbone_identity, read_window
 from drsr.backbone.scripted import WINDOW, ScriptedBackbone, ScriptedTokenizer
 from drsr.backbone.tokenizer import HfTokenizer
-from drsr.contracts import Backbone, Tokenizer
 from drsr.errors import BackboneError, InputError, MissingExtra, UnknownBackbone
+from drsr.request.contracts import Backbone, Tokenizer
 
 SCRIPTED = "scripted"
 PATH_PREFIX = "path:"

@@ -36,8 +36,8 @@ from transformers.cache_utils import (
 from drsr.backbone import attention
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.layer_states import KeyValueBuffer, NewKeyValues, RecurrentState
-from drsr.contracts import TokenIds
 from drsr.errors import BackboneError, WindowExceeded
+from drsr.request.contracts import TokenIds
 
 _QUERY_CHUNK = {"cpu": 256, "cuda": 2048}
 """New tokens per forward, by device: on a CPU 256 fit its caches and waste little behind the causal mask, a GPU needs

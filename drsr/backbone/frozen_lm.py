@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from drsr.backbone.model_folder import backbone_identity, read_window
 from drsr.backbone.tokenizer import HfTokenizer
-from drsr.contracts import TokenIds
 from drsr.errors import BackboneCorrupt, BackboneError, MissingExtra, SettingsError, WindowExceeded
+from drsr.request.contracts import TokenIds
 
 DTYPES = ("float32", "bfloat16", "float16")
 
 
 class FrozenLM:
-    """A frozen causal language model with its tokenizer, behind the contract `drsr.contracts.Backbone`."""
+    """A frozen causal language model with its tokenizer, behind the contract `drsr.request.contracts.Backbone`."""
 
     def __init__(self, model: Any, tokenizer: HfTokenizer, *, name: str, identity: str, window: int) -> None:
         """`from_folder` is the usual way in. `model` is a transformers causal LM on its device and in its dtype."""

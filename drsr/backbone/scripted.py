@@ -27,8 +27,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.contracts import TokenIds
 from drsr.errors import AlignmentError, WindowExceeded
+from drsr.request.contracts import TokenIds
 
 VOCABULARY = 1 << 15
 """Number of token ids, and columns of the logits."""

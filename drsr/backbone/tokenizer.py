@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.contracts import TokenIds
 from drsr.errors import AlignmentError, BackboneCorrupt, BackboneError, MissingExtra
+from drsr.request.contracts import TokenIds
 
 if TYPE_CHECKING:
     import tokenizers
@@ -34,7 +34,7 @@ _REMEMBERED_FRAMES = 1024
 
 
 class HfTokenizer:
-    """A `tokenizers.Tokenizer` behind the contract `drsr.contracts.Tokenizer`.
+    """A `tokenizers.Tokenizer` behind the contract `drsr.request.contracts.Tokenizer`.
 
     Encoding runs in the calling thread unless `TOKENIZERS_PARALLELISM` says otherwise: DRSR spreads work over
     processes, and the library's threads neither survive a fork nor make one quietly.

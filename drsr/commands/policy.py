@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drsr.golden import GoldenRequest
-    from drsr.policy import Policy
-    from drsr.policy_folder import PolicyFiles
+    from drsr.policy.folder import PolicyFiles
+    from drsr.policy.golden import GoldenRequest
+    from drsr.policy.policy import Policy
 
 _EXAMPLES = """\
 examples:
@@ -65,9 +65,9 @@ def _add_backbone_options(parser: argparse.ArgumentParser) -> None:
 
 def run_show(options: argparse.Namespace) -> int:
     from drsr.errors import InputError
-    from drsr.golden import read_golden
-    from drsr.policy_description import CARD_FILE, describe, describe_json
-    from drsr.policy_location import read_found
+    from drsr.policy.description import CARD_FILE, describe, describe_json
+    from drsr.policy.golden import read_golden
+    from drsr.policy.location import read_found
 
     files = read_found(options.policy)
     if options.card:
@@ -81,8 +81,8 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    from drsr.golden import verify_files
-    from drsr.policy_location import read_found
+    from drsr.policy.golden import verify_files
+    from drsr.policy.location import read_found
 
     files = read_found(options.policy)
     verification = verify_files(_policy(files, options), files, options.policy or "drsr_policy")
@@ -91,9 +91,9 @@ def run_verify(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    from drsr.golden import read_golden
-    from drsr.policy_diff import diff_policies
-    from drsr.policy_location import read_found
+    from drsr.policy.diff import diff_policies
+    from drsr.policy.golden import read_golden
+    from drsr.policy.location import read_found
 
     old, new = read_found(options.old), read_found(options.new)
     golden = [read_golden(files, where) for files, where in ((old, options.old), (new, options.new))]
@@ -106,7 +106,7 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def _decide(files: PolicyFiles, requests: list[GoldenRequest], options: argparse.Namespace) -> Any:
-    from drsr.golden import decided
+    from drsr.policy.golden import decided
 
     policy = _policy(files, options)
     policy.prepare()
@@ -114,7 +114,7 @@ def _decide(files: PolicyFiles, requests: list[GoldenRequest], options: argparse
 
 
 def _policy(files: PolicyFiles, options: argparse.Namespace) -> Policy:
-    from drsr.policy import policy_of
+    from drsr.policy.policy import policy_of
 
     policy = policy_of(files, backbone=options.backbone, device=options.device, dtype=options.dtype)
     if sys.stderr.isatty():

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drsr.policy import Decision
-    from drsr.receipt_file import ReceiptFile
+    from drsr.policy.policy import Decision
+    from drsr.receipts.receipt_file import ReceiptFile
 
 _EXAMPLES = """\
 examples:
@@ -58,14 +58,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     from drsr.cli import read_document
-    from drsr.decision import Reason
+    from drsr.decide.decision import Reason
     from drsr.errors import InputError, RequestError
-    from drsr.policy import load_policy
-    from drsr.protection import parse_protection
-    from drsr.receipt_file import ReceiptFile
+    from drsr.policy.policy import load_policy
+    from drsr.receipts.receipt_file import ReceiptFile
+    from drsr.request.json_values import parse_json
+    from drsr.request.protection import parse_protection
     from drsr.settings import load_settings
     from drsr.tables import excerpt
-    from drsr.wire.json_values import parse_json
 
     if options.request is None:
         raise InputError("no request", hint="drsr prune REQUEST.json --policy POLICY; - reads standard input")

@@ -27,8 +27,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run_explain(options: argparse.Namespace) -> int:
-    from drsr.receipt import explain
-    from drsr.receipt_file import find_receipt
+    from drsr.receipts.receipt import explain
+    from drsr.receipts.receipt_file import find_receipt
 
     record = find_receipt(Path(options.receipts), options.id)
     print(json.dumps(record, indent=2) if options.json else explain(record))
@@ -36,8 +36,8 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    from drsr.receipt import diff
-    from drsr.receipt_file import find_receipt
+    from drsr.receipts.receipt import diff
+    from drsr.receipts.receipt_file import find_receipt
 
     record = find_receipt(Path(options.receipts), options.id)
     lines = diff(record)
@@ -46,8 +46,8 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def run_restore(options: argparse.Namespace) -> int:
-    from drsr.receipt import restore
-    from drsr.receipt_file import find_receipt
+    from drsr.receipts.receipt import restore
+    from drsr.receipts.receipt_file import find_receipt
 
     print(json.dumps(restore(find_receipt(Path(options.receipts), options.id)), ensure_ascii=options.json))
     return 0

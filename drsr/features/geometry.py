@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from drsr.contracts import Backbone
 from drsr.errors import FeatureError
+from drsr.request.contracts import Backbone
 
 
 class Geometry(NamedTuple):

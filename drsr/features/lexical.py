@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from drsr.parts import Call, Part, PartRef, Reasoning, Result, Text
-from drsr.request import Request
+from drsr.request.parts import Call, Part, PartRef, Reasoning, Result, Text
+from drsr.request.request import Request
 
 _WORD = re.compile(r"\w+")
 

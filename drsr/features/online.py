@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drsr.candidates import DecisionState, Ineligible, freeze
+from drsr.decide.candidates import DecisionState, Ineligible, freeze
 from drsr.errors import LayoutMismatch
 from drsr.features.geometry import geometry_of
 from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
-from drsr.history import Protect
-from drsr.request import Request
-from drsr.view import caps_for
+from drsr.request.history import Protect
+from drsr.request.request import Request
+from drsr.request.view import caps_for
 
 if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
-    from drsr.session import Session, SessionCache
+    from drsr.backbone.session import Session, SessionCache
 
 
 def get_online_features(

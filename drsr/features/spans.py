@@ -6,9 +6,9 @@ import hashlib
 
 import numpy as np
 
-from drsr.candidates import Candidate, DecisionState
+from drsr.decide.candidates import Candidate, DecisionState
 from drsr.errors import EmptySpan, MisalignedSpan, OutsideView
-from drsr.view import View
+from drsr.request.view import View
 
 Spans = tuple[range, ...]
 """The positions of one Block in the view, ascending; an exchange has two ranges where call and result are apart."""

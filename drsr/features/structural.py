@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.candidates import Candidate, DecisionState
+from drsr.decide.candidates import Candidate, DecisionState
 from drsr.features.content import content_indicators
 from drsr.features.layout import STRUCTURAL
 from drsr.features.lexical import Passage, identifiers, jaccard, quotient, read_passages, share, together
-from drsr.history import Block, BlockKind, removal
-from drsr.parts import Call, Message, PartRef, Reasoning, Result, Text
+from drsr.request.history import Block, BlockKind, removal
+from drsr.request.parts import Call, Message, PartRef, Reasoning, Result, Text
 
 
 class _Said(NamedTuple):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.candidates import DecisionState
+from drsr.decide.candidates import DecisionState
 from drsr.errors import FeatureError, MisalignedSpan, NonFiniteFeature
 from drsr.features.attention import head_statistics, with_summaries
 from drsr.features.geometry import Geometry, attention_scales, geometry_of

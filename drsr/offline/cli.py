@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from drsr.offline.bench.commands import harm, price_report, report
 from drsr.offline.commands import (
     audit,
     calibrate,
@@ -12,13 +13,10 @@ from drsr.offline.commands import (
     exports,
     featurize,
     freeze,
-    harm,
     ingest,
     label,
     plan,
-    price_report,
     publish,
-    report,
     run,
     status,
     train,

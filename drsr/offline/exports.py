@@ -1,151 +1,173 @@
-"""Exports: what a stage measured, as immutable Parquet parts in a folder, for DVC, for people and for other catalogs.
+"""What each stage leaves for DVC: immutable files below `<root>/<stage>/`, and a summary of them beside.
 
-    <folder>/<sha256, 32 digits>.parquet    some rows, one per state or run; named by the file's own bytes
+    exports/label/labels/<sha256>.parquet    what the stage made
+    exports/label/summary.json               a few numbers of it, for `dvc metrics`
 
-An export adds one part with the rows that no part holds yet, so a nightly run writes what is new and nothing else. A
-part is never changed. It says itself what its numbers depend on (`about`); parts that disagree cannot share a folder.
+dvc.yaml names the same folders. Exporting again what did not change writes nothing.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import os
-import secrets
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-import pyarrow
-import pyarrow.parquet
+from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy.orm import InstrumentedAttribute
 
-from drsr.errors import ArtifactCorrupt, InputError
+from drsr.errors import SettingsError
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.feature_tables import StateFeatures
+from drsr.offline.catalog.label_tables import Label, StateMeasurement
+from drsr.offline.catalog.tables import STAGES, DecisionState, Trajectory
+from drsr.offline.featurize.exports import about_features, export_features
+from drsr.offline.featurize.views import DEFAULT_VIEW, get_view
+from drsr.offline.freeze.exports import (
+    about_states,
+    about_trajectories,
+    current_trajectories,
+    export_states,
+    export_trajectories,
+)
+from drsr.offline.label.exports import export_labels, labeler_about
+from drsr.offline.params import Params
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.exports import About, Exported, Summary, remove_parts_about_else, to_bytes, write_file
 
-KEY = "state_key"
-_DIGITS = 32
-_ABOUT = b"drsr"
+if TYPE_CHECKING:
+    from drsr.offline.train.stage import TrainingInputs
 
-About = dict[str, Any]
-"""What the numbers of a part depend on, as JSON values: its format, the language model, the renderer, the rule, ..."""
-
-Summary = dict[str, Any]
-"""A few numbers of an export, for `dvc metrics show` and `dvc metrics diff`."""
-
-
-class Exported(NamedTuple):
-    """What an export did."""
-
-    part: str | None
-    """Name of the part that was added; None where nothing was new."""
-    states: int
-    """Rows of that part: one per state, or per run where runs are exported."""
-    there: int
-    """Rows that other parts held already."""
-
-
-class Part(NamedTuple):
-    about: About
-    table: pyarrow.Table
-
-
-def add_part(folder: Path, about: About, table: pyarrow.Table, there: int, key: str = KEY) -> Exported:
-    """Write rows (sorted by their key here, so that their order says nothing) as one more part."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if table.num_rows == 0:
-        return Exported(None, 0, there)
-    table = table.sort_by(key).replace_schema_metadata({_ABOUT: json.dumps(about, sort_keys=True).encode()})
-    stream = io.BytesIO()
-    pyarrow.parquet.write_table(table, stream, compression="zstd", compression_level=9, write_statistics=False)
-    data = stream.getvalue()
-    name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.parquet"
-    write_file(folder / name, data)
-    return Exported(name, table.num_rows, there)
+CONTENTS = {
+    "ingest": "trajectories",
+    "freeze": "states",
+    "label": "labels",
+    "featurize": "features",
+    "train": "scorer",
+    "calibrate": "calibration",
+    "evaluate": "evaluation",
+    "publish": "policy",
+}
+"""The folder that each stage fills."""
+SUMMARY = "summary.json"
 
 
-def exported_keys(folder: Path, about: About, key: str = KEY) -> set[str]:
-    """What the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
-    keys: set[str] = set()
-    for path in _paths(folder):
-        require_same(about, _about(_schema(path), path), path)
-        try:
-            found = pyarrow.parquet.read_table(path, columns=[key], use_threads=False)
-        except (pyarrow.ArrowException, OSError, KeyError) as error:
-            raise ArtifactCorrupt(f"cannot be read: {error}", where=str(path), hint=_REPAIR) from None
-        keys.update(found.column(key).to_pylist())
-    return keys
+class StageExport(NamedTuple):
+    """What an export of a stage did."""
+
+    stage: str
+    folder: Path
+    """Which holds it."""
+    added: Exported | None
+    """The part that was added; None for a result that is written as a whole."""
+    summary: Summary
 
 
-def remove_parts_about_else(folder: Path, about: About) -> int:
-    """Remove parts that were made otherwise, and say how many: for a folder whose earlier content DVC remembers."""
-    removed = 0
-    for path in _paths(folder):
-        if _about(_schema(path), path) != about:
-            path.unlink()
-            removed += 1
-    return removed
+@dataclass(frozen=True)
+class Exporter:
+    """Exports stages of one catalog below one folder."""
+
+    catalog: Catalog
+    artifacts: ArtifactStore
+    params: Params
+    root: Path
+    labeler: str = "default"
+    view: str = DEFAULT_VIEW
+    may_replace: bool = False
+    """Parts made under another rule, layout or language model make room: for a folder that DVC remembers."""
+
+    def export(self, stage: str) -> StageExport:
+        """Write what the stage made, then its summary."""
+        if stage not in CONTENTS:
+            raise SettingsError(f"no stage is called {stage!r}", hint=f"the stages are {', '.join(STAGES)}")
+        folder = place_of(self.root, stage)
+        how: dict[str, Callable[[Path], tuple[Exported | None, Summary]]] = {
+            "ingest": self._trajectories,
+            "freeze": self._states,
+            "label": self._labels,
+            "featurize": self._features,
+        }
+        added, summary = how[stage](folder) if stage in how else (None, self._result(stage, folder))
+        path, data = self.root / stage / SUMMARY, to_bytes(summary)
+        if not path.is_file() or path.read_bytes() != data:
+            write_file(path, data)
+        return StageExport(stage, folder, added, summary)
+
+    def _trajectories(self, folder: Path) -> tuple[Exported, Summary]:
+        self._make_room(folder, about_trajectories())
+        added = export_trajectories(self.catalog, folder)
+        splits, everything = current_trajectories(self.catalog)
+        return added, {"trajectories": sum(splits.values()), "splits": splits, "sha256": everything}
+
+    def _states(self, folder: Path) -> tuple[Exported, Summary]:
+        with self.catalog.reading() as connection:
+            about = about_states(connection)
+        self._make_room(folder, about)
+        added = export_states(self.catalog, folder)
+        return added, {"states": added.states + added.there, "rule": about["rule_version"]}
+
+    def _labels(self, folder: Path) -> tuple[Exported, Summary]:
+        with self.catalog.reading() as connection:
+            labeler_id, about = labeler_about(connection, self.labeler)
+        self._make_room(folder, about)
+        added = export_labels(self.catalog, folder, self.labeler)
+        with self.catalog.reading() as connection:
+            states = _counts(connection, StateMeasurement.outcome, StateMeasurement.labeler_id == labeler_id)
+            sets = _counts(connection, Label.unsafe, Label.labeler_id == labeler_id)
+        total = sum(sets.values())
+        share = None if total == 0 else sets.get(True, 0) / total
+        return added, {"states": states, "sets": total, "unsafe_share": share}
+
+    def _features(self, folder: Path) -> tuple[Exported, Summary]:
+        with self.catalog.reading() as connection:
+            view = get_view(connection, self.view)
+        self._make_room(folder, about_features(view.identity, view.columns))
+        added = export_features(self.catalog, self.artifacts, folder, self.view)
+        with self.catalog.reading() as connection:
+            states = _counts(connection, StateFeatures.outcome, StateFeatures.view_id == view.id)
+        return added, {"states": states, "columns": len(view.columns), "layout": view.identity.layout_hash}
+
+    def _result(self, stage: str, folder: Path) -> Summary:
+        from drsr.offline.publish import exports as result_exports
+
+        if stage == "train":
+            return result_exports.export_scorer(*self._fitted, folder)
+        if stage == "calibrate":
+            return result_exports.export_calibration(*self._fitted, folder)
+        if stage == "evaluate":
+            return result_exports.export_evaluation(self.catalog, self.artifacts, folder)
+        return result_exports.export_release(self.catalog, self.artifacts, folder)
+
+    @cached_property
+    def _inputs(self) -> TrainingInputs:
+        from drsr.offline.train.stage import read_inputs
+
+        return read_inputs(self.catalog, self.artifacts, self.view, self.labeler, "train")
+
+    @property
+    def _fitted(self) -> tuple[Catalog, ArtifactStore, TrainingInputs, Params]:
+        return self.catalog, self.artifacts, self._inputs, self.params
+
+    def _make_room(self, folder: Path, about: About) -> None:
+        if self.may_replace:
+            remove_parts_about_else(folder, about)
 
 
-def read_parts(folder: Path) -> Iterator[Part]:
-    """Every part, its bytes checked against its name. None at all is an error."""
-    paths = _paths(folder)
-    if not paths:
-        raise InputError("there is no export here", where=str(folder), hint="drsr export FOLDER makes one")
-    for path in paths:
-        data = path.read_bytes()
-        if not path.stem == hashlib.sha256(data).hexdigest()[:_DIGITS]:
-            raise ArtifactCorrupt("its bytes are not those it is named by", where=str(path), hint=_REPAIR)
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
-        yield Part(_about(table.schema, path), table.replace_schema_metadata(None))
+def place_of(root: Path, stage: str) -> Path:
+    """Where a stage's export lies below a folder of exports."""
+    return root / stage / CONTENTS[stage]
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Renamed when complete: whoever reads it sees the whole file, this one or the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    unfinished.write_bytes(data)
-    # What DVC has checked out may be a link into its cache: replaced, never written into.
-    os.replace(unfinished, path)
-
-
-def to_bytes(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
-
-
-def require_same(expected: About, found: About, path: Path) -> None:
-    """InputError that names the first difference."""
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
-            raise InputError(
-                f"was made with {name} {_short(found.get(name))}, this catalog has {_short(expected.get(name))}",
-                where=str(path),
-                hint="use a folder of its own for another language model, rule, renderer or feature layout",
-            )
-
-
-_REPAIR = "fetch it again (dvc pull), or remove it and export again"
-
-
-def _paths(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
-
-
-def _schema(path: Path) -> pyarrow.Schema:
-    try:
-        return pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ArtifactCorrupt(f"cannot be read: {error}", where=str(path), hint=_REPAIR) from None
-
-
-def _about(schema: pyarrow.Schema, path: Path) -> About:
-    try:
-        about: About = json.loads((schema.metadata or {})[_ABOUT])
-        return about
-    except (KeyError, ValueError):
-        raise ArtifactCorrupt("does not say what it holds", where=str(path), hint=_REPAIR) from None
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _counts(connection: Connection, column: InstrumentedAttribute[Any], mine: ColumnElement[bool]) -> dict[Any, int]:
+    """How many rows of current runs have each value of a column."""
+    table = column.class_
+    query = (
+        select(column, func.count())
+        .join(DecisionState, DecisionState.id == table.state_id)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .where(Trajectory.is_current(), mine)
+        .group_by(column)
+        .order_by(column)
+    )
+    return {value: count for value, count in connection.execute(query).tuples()}  # noqa: C416 - typed

@@ -11,22 +11,22 @@ import numpy as np
 from sqlalchemy import Select, case, exists, func, select
 from sqlalchemy.orm import aliased
 
-from drsr.contracts import Tokenizer
 from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.frozen import FreezingRule
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, FrozenTrajectory, Trajectory
-from drsr.offline.freeze import freezing_rule
-from drsr.offline.harm import contexts_of
-from drsr.offline.labels import Selection, pending_states, unfrozen_trajectories
-from drsr.offline.prefix_tree import build_tree, total_tokens
-from drsr.offline.states import freeze_trajectory
-from drsr.offline.target_nll import Method, Pair, TargetNll
-from drsr.offline.trajectories import Trajectory as RecordedRun
-from drsr.rendering import render_output
-from drsr.view import Caps, caps_for
+from drsr.offline.freeze.records import FreezingRule
+from drsr.offline.freeze.stage import freezing_rule
+from drsr.offline.freeze.states import freeze_trajectory
+from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
+from drsr.offline.label.harm import contexts_of
+from drsr.offline.label.prefix_tree import build_tree, total_tokens
+from drsr.offline.label.records import Selection, pending_states, unfrozen_trajectories
+from drsr.offline.label.target_nll import Method, Pair, TargetNll
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.contracts import Tokenizer
+from drsr.request.rendering import render_output
+from drsr.request.view import Caps, caps_for
 
 SAMPLE = 48
 """Trajectories whose tokens are really counted; the rest is estimated from them."""

@@ -10,7 +10,6 @@ from sqlalchemy import Connection, and_, case, func, select
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
-from drsr.offline.catalog.frozen import FreezingRule, is_rule
 from drsr.offline.catalog.tables import (
     DecisionState,
     FrozenTrajectory,
@@ -20,15 +19,16 @@ from drsr.offline.catalog.tables import (
     SourceFile,
     Trajectory,
 )
-from drsr.offline.catalog.trained import (
+from drsr.offline.featurize.views import get_view
+from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.ingest.withdrawals import withdrawn_runs
+from drsr.offline.label.status import LabelStatus, label_status
+from drsr.offline.train.records import (
     CalibrationRecord,
     TrainingRecord,
     latest_calibrations,
     latest_training_runs,
 )
-from drsr.offline.catalog.withdrawals import withdrawn_runs
-from drsr.offline.feature_views import get_view
-from drsr.offline.label_status import LabelStatus, label_status
 
 LAST_RUNS = 5
 LAST_SCORERS = 10

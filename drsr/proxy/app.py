@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from drsr.conversations import Conversations
-from drsr.policy import Policy
+from drsr.policy.policy import Policy
 from drsr.proxy.activity import Activity
 from drsr.proxy.admission import Admission
 from drsr.proxy.decider import Decider
@@ -25,6 +24,7 @@ from drsr.proxy.pruning import Pruning
 from drsr.proxy.receipt_writer import ReceiptWriter
 from drsr.proxy.settings import ProxySettings
 from drsr.proxy.upstream import Upstream
+from drsr.sessions.conversations import Conversations
 from drsr.version import __version__
 
 

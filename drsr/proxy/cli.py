@@ -74,12 +74,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from drsr.policy import load_policy
-    from drsr.protection import parse_protection
+    from drsr.policy.policy import load_policy
     from drsr.proxy.app import ProxyApp
     from drsr.proxy.log import log_to_stderr
     from drsr.proxy.server import address_of, bind, leads_here, make_server
     from drsr.proxy.settings import ProxySettings, UpstreamUrl
+    from drsr.request.protection import parse_protection
     from drsr.settings import load_settings
 
     settings = ProxySettings(
@@ -114,8 +114,8 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 
 def _sessions(arguments: argparse.Namespace) -> SessionSettings | None:
-    from drsr.prices import Prices
     from drsr.proxy.settings import SessionSettings
+    from drsr.sessions.prices import Prices
 
     given = {"expected_calls": arguments.expected_calls, "limit": arguments.max_sessions}
     if not arguments.sessions:

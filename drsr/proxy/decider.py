@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from drsr.conversations import Conversation, Conversations, trail_of
-from drsr.decision import Reason
-from drsr.history import Protect
-from drsr.policy import Decision, Policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision, Policy
 from drsr.proxy.faults import without_text
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool
-from drsr.request import Protocol
+from drsr.request.history import Protect
+from drsr.request.request import Protocol
+from drsr.sessions.conversations import Conversation, Conversations, trail_of
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from drsr.request import Protocol
+from drsr.request.request import Protocol
 
 
 class Endpoint(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from drsr.decision import Reason
+from drsr.decide.decision import Reason
 from drsr.proxy.decider import Decided, Decider
 from drsr.proxy.exchange import Exchange
 from drsr.proxy.headers import asks_for_bypass, credentials, is_encoded

@@ -9,7 +9,7 @@ PRUNED = "pruned"
 
 
 class ProxyReason(StrEnum):
-    """A reason of the proxy's own. The policy's are `drsr.decision.Reason`."""
+    """A reason of the proxy's own. The policy's are `drsr.decide.decision.Reason`."""
 
     BYPASS = "bypass"
     """The request asked for it by `x-drsr-bypass: 1`."""

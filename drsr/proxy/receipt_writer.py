@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from drsr.errors import InputError
-from drsr.policy import Decision
+from drsr.policy.policy import Decision
 from drsr.proxy.worker_pool import WorkerPool
-from drsr.receipt_file import append_line
+from drsr.receipts.receipt_file import append_line
 
 QUEUE = 1_000
 """Receipts that may wait for the disk. Further ones are dropped, and counted."""

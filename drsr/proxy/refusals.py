@@ -6,7 +6,7 @@ import json
 from enum import Enum
 from typing import Any, NamedTuple
 
-from drsr.request import Protocol
+from drsr.request.request import Protocol
 
 
 class RefusalKind(Enum):

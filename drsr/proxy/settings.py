@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from drsr.conversations import REMEMBERED
 from drsr.errors import SettingsError
-from drsr.history import Protect
-from drsr.prices import Prices
 from drsr.redaction import redact
+from drsr.request.history import Protect
+from drsr.sessions.conversations import REMEMBERED
+from drsr.sessions.prices import Prices
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 

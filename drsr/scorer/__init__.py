@@ -6,5 +6,5 @@
     ensemble             normaliser and members as one `SetScorer`
     weights              the ensemble in one safetensors file
 
-Needs numpy and safetensors only. Training (`drsr.offline.training`) runs `network.forward` on torch tensors.
+Needs numpy and safetensors only. Training (`drsr.offline.train.fitting`) runs `network.forward` on torch tensors.
 """

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.contracts import SetScores
 from drsr.errors import LayoutMismatch, ScorerError
+from drsr.request.contracts import SetScores
 from drsr.scorer.network import MAX_CANDIDATES, forward
 from drsr.scorer.set_representation import ALL_PARTS, Parts, budget_terms
 
@@ -49,7 +49,7 @@ class HarmScale(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """The members of one training run, computed together. Implements `drsr.contracts.SetScorer`."""
+    """The members of one training run, computed together. Implements `drsr.request.contracts.SetScorer`."""
 
     layout_hash: str
     """Of the feature layout it was trained on: its columns mean nothing under another."""
@@ -68,7 +68,7 @@ class Ensemble:
         masks: Sequence[int],
         direct_savings: Sequence[int],
     ) -> SetScores:
-        """Predictions for the deletion sets of one decision; see `drsr.contracts.SetScorer`."""
+        """Predictions for the deletion sets of one decision; see `drsr.request.contracts.SetScorer`."""
         harm, unsafe = self.member_scores(features, candidate_savings, masks, direct_savings)
         return SetScores(
             predicted_harm=harm.mean(axis=0),

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.contracts import SetScores
+from drsr.request.contracts import SetScores
 
 
 class ScriptedScorer:
-    """The double of a scorer. Implements `drsr.contracts.SetScorer`."""
+    """The double of a scorer. Implements `drsr.request.contracts.SetScorer`."""
 
     def __init__(self, layout_hash: str, seed: int = 0, *, steps: int = 0) -> None:
         """`steps` above 0 rounds scores to so many values, so that ties occur."""

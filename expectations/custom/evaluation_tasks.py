@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from drsr.offline.evaluation.eval40 import evaluation_task
-from expectations.custom.offending_rows import OffendingRows
+from drsr.expectations.custom.offending_rows import OffendingRows
+from drsr.offline.bench.eval40 import evaluation_task
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pandas as pd
 
-from expectations.custom.offending_rows import OffendingRows
+from drsr.expectations.custom.offending_rows import OffendingRows
 
 
 class ExpectWithinOwnLimit(OffendingRows):

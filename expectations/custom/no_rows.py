@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from expectations.custom.offending_rows import OffendingRows
+from drsr.expectations.custom.offending_rows import OffendingRows
 
 if TYPE_CHECKING:
     import pandas as pd

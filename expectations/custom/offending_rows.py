@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from expectations.library import (
+from drsr.expectations.library import (
     BatchExpectation,
     MetricDomainTypes,
     PandasExecutionEngine,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from drsr.offline.target_nll import ExclusionReason
-from expectations.custom.offending_rows import OffendingRows
+from drsr.expectations.custom.offending_rows import OffendingRows
+from drsr.offline.label.target_nll import ExclusionReason
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pandas as pd
 from scipy.stats import binomtest
 
-from expectations.custom.offending_rows import OffendingRows
+from drsr.expectations.custom.offending_rows import OffendingRows
 
 
 class ExpectSplitSharesWithinTolerance(OffendingRows):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from expectations.frames.calibration import calibration_frames
-from expectations.frames.features import features_frames
-from expectations.frames.labels import labels_frames
-from expectations.frames.policy import policy_frames
-from expectations.frames.splits import splits_frames
-from expectations.frames.states import states_frames
-from expectations.frames.trajectories import trajectories_frames
-from expectations.rules import Frames
+from drsr.expectations.frames.calibration import calibration_frames
+from drsr.expectations.frames.features import features_frames
+from drsr.expectations.frames.labels import labels_frames
+from drsr.expectations.frames.policy import policy_frames
+from drsr.expectations.frames.splits import splits_frames
+from drsr.expectations.frames.states import states_frames
+from drsr.expectations.frames.trajectories import trajectories_frames
+from drsr.expectations.rules import Frames
 
 if TYPE_CHECKING:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 _READERS: dict[str, Callable[[Catalog, ArtifactStore], Frames]] = {
     "trajectories": trajectories_frames,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sqlalchemy import select
 
+from drsr.expectations.frames.search_tables import SEARCHED, search_row
+from drsr.expectations.rules import Frames
 from drsr.offline.catalog.scorer_tables import MODES, CalibrationRun, TrainingRun
-from drsr.offline.catalog.trained import CalibrationRecord, latest_calibrations
-from expectations.frames.search_tables import SEARCHED, search_row
-from expectations.rules import Frames
+from drsr.offline.train.records import CalibrationRecord, latest_calibrations
 
 if TYPE_CHECKING:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 _COPIED = (
     *("abstains_always", "max_cardinality", "uncertainty_coefficient", "removal_cap", "states", "selected"),

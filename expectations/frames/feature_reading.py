@@ -10,13 +10,13 @@ import pyarrow
 import pyarrow.parquet
 
 from drsr.errors import ArtifactCorrupt
-from drsr.offline.feature_files import KEYS, columns_of, matrix_of
-from expectations.frames.frozen_candidates import FROZEN_COLUMNS
+from drsr.expectations.frames.frozen_candidates import FROZEN_COLUMNS
+from drsr.offline.featurize.files import KEYS, columns_of, matrix_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from drsr.offline.artifacts import ArtifactStore
+    from drsr.offline.store.artifacts import ArtifactStore
 
 
 class FeatureReading:

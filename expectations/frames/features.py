@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from sqlalchemy import exists, func, select
 
+from drsr.expectations.frames.feature_layouts import layout_for
+from drsr.expectations.frames.feature_reading import FeatureReading
+from drsr.expectations.frames.frozen_candidates import frozen_candidates
+from drsr.expectations.frames.label_columns import label_columns
+from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from drsr.expectations.label_copies import split_agreement
+from drsr.expectations.rules import Frames
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.feature_views import RegisteredView, get_view
-from expectations.frames.feature_layouts import layout_for
-from expectations.frames.feature_reading import FeatureReading
-from expectations.frames.frozen_candidates import frozen_candidates
-from expectations.frames.label_columns import label_columns
-from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from expectations.label_copies import split_agreement
-from expectations.rules import Frames
+from drsr.offline.featurize.views import RegisteredView, get_view
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 
 def features_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:

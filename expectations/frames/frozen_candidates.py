@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Connection
 
-    from drsr.offline.feature_views import RegisteredView
+    from drsr.offline.featurize.views import RegisteredView
 
 FROZEN_COLUMNS = ("structural_token_position", "structural_tokens", "structural_direct_saving")
 """The columns of a view that freezing knows, too."""

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from sqlalchemy import select
 
+from drsr.expectations.frames.reading import read_frame
 from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState
-from expectations.frames.reading import read_frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

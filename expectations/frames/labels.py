@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 from sqlalchemy import Select, select
 
+from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from drsr.expectations.rules import Frames
 from drsr.offline.catalog.label_tables import Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import Candidate, DecisionState, Source, Trajectory
-from drsr.offline.target_nll import ExclusionReason
-from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from expectations.rules import Frames
+from drsr.offline.label.target_nll import ExclusionReason
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 _KEY = ["state_id", "labeler_id"]
 _NAMES = ("trajectory", "labeler", "state_key")

@@ -12,21 +12,21 @@ import orjson
 import pandas as pd
 from sqlalchemy import select
 
+from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from drsr.expectations.rules import Frames
 from drsr.offline.catalog.label_tables import Labeler
 from drsr.offline.catalog.release_tables import PolicyRelease
-from drsr.offline.catalog.releases import ReleaseRecord, latest_releases
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.policy_location import read_wheel_policy
-from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from expectations.rules import Frames
+from drsr.offline.publish.records import ReleaseRecord, latest_releases
+from drsr.policy.location import read_wheel_policy
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 _OF_CALIBRATION = ("max_cardinality", "uncertainty_coefficient", "risk_threshold", "removal_cap")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from drsr.history import RECENT_STEPS, read_history
-from drsr.offline.readable_part import read_beginning
-from drsr.offline.trajectories import Trajectory
+from drsr.offline.freeze.readable_part import read_beginning
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.request.history import RECENT_STEPS, read_history
 
 
 def first_recent_steps(trajectory: Trajectory, decisions: Iterable[int]) -> dict[int, int]:

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from drsr.offline.catalog.trained import CalibrationRecord
+from drsr.offline.train.records import CalibrationRecord
 
 SEARCHED = (
     *("calibration", "mode", "abstains_always", "tried", "rows", "admissible", "admissible_rows", "chosen_rows"),

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sqlalchemy import func, select
 
+from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from drsr.expectations.rules import Frames
 from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead, StateFeatures
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.tables import DecisionState, Source, SplitGroup, Trajectory
-from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from expectations.rules import Frames
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}

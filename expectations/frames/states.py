@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from sqlalchemy import and_, select
 
+from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from drsr.expectations.frames.recent_steps import first_recent_steps
+from drsr.expectations.rules import Frames
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
-from drsr.offline.trajectories import Trajectory
-from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from expectations.frames.recent_steps import first_recent_steps
-from expectations.rules import Frames
+from drsr.offline.ingest.trajectories import Trajectory
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 
 def states_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from sqlalchemy import select
 
+from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
+from drsr.expectations.rules import Frames
 from drsr.offline.catalog.tables import Source, Trajectory
-from drsr.offline.near_duplicates import LeakedPair, leaked_pairs
-from expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from expectations.rules import Frames
+from drsr.offline.ingest.near_duplicates import LeakedPair, leaked_pairs
 
 if TYPE_CHECKING:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
 
 
 def trajectories_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from expectations.rules import Suite
-from expectations.suites import calibration, features, labels, policy, splits, states, trajectories
+from drsr.expectations.rules import Suite
+from drsr.expectations.suites import calibration, features, labels, policy, splits, states, trajectories
 
 SUITES: dict[str, Suite] = {
     module.SUITE.dataset: module.SUITE

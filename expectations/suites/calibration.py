@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from expectations.custom.limits import ExpectAmongOwnChoices, ExpectWithinOwnLimit
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
+from drsr.expectations.custom.limits import ExpectAmongOwnChoices, ExpectWithinOwnLimit
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
 
 _AGAIN = "the record was changed by hand; restore the catalog from a copy, or train and calibrate again"
 

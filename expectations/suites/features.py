@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from drsr.expectations.custom.label_copies import ExpectNoCopyOfALabel, compared
+from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from drsr.expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, left_out
+from drsr.expectations.label_copies import MINIMUM
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
 from drsr.features.layout import Information
-from drsr.offline.feature_records import REASONS
-from drsr.offline.target_nll import ExclusionReason
-from expectations.custom.label_copies import ExpectNoCopyOfALabel, compared
-from expectations.custom.one_value_per_key import ExpectOneValuePerKey
-from expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, left_out
-from expectations.label_copies import MINIMUM
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
+from drsr.offline.featurize.records import REASONS
+from drsr.offline.label.target_nll import ExclusionReason
 
 _AGAIN = "compute them again in a new view: drsr featurize --view NAME"
 LARGEST_AGREEMENT = 0.999

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from drsr.offline.harm import HARM_TOLERANCE
-from drsr.offline.target_nll import ExclusionReason
-from expectations.custom.deletion_sets import ExpectEverySetToBeAccountedFor
-from expectations.custom.finite import ExpectColumnValuesToBeFinite
-from expectations.custom.harm import ExpectHarmAgainstIntactHistory, ExpectUnsafeToFollowFromHarm
-from expectations.custom.no_rows import ExpectNoRows
-from expectations.custom.one_value_per_key import ExpectOneValuePerKey, compared
-from expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, ExpectReasonToFitTheOutput, left_out
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
+from drsr.expectations.custom.deletion_sets import ExpectEverySetToBeAccountedFor
+from drsr.expectations.custom.finite import ExpectColumnValuesToBeFinite
+from drsr.expectations.custom.harm import ExpectHarmAgainstIntactHistory, ExpectUnsafeToFollowFromHarm
+from drsr.expectations.custom.no_rows import ExpectNoRows
+from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey, compared
+from drsr.expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, ExpectReasonToFitTheOutput, left_out
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
+from drsr.offline.label.harm import HARM_TOLERANCE
+from drsr.offline.label.target_nll import ExclusionReason
 
 _AGAIN = "the label was changed by hand; label again under a new name: drsr label --labeler NAME"
 _ONCE = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from expectations.custom.evaluation_tasks import ExpectNoEvaluationTaskInSupervision
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
-from expectations.suites.splits import SUPERVISION
+from drsr.expectations.custom.evaluation_tasks import ExpectNoEvaluationTaskInSupervision
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
+from drsr.expectations.suites.splits import SUPERVISION
 
 _AGAIN = "do not use this release; publish again from a catalog that was restored from a copy: drsr publish"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from drsr.expectations.custom.evaluation_tasks import ExpectNoEvaluationTaskInSupervision
+from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from drsr.expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
 from drsr.offline.catalog.feature_tables import PURPOSES
 from drsr.offline.catalog.tables import SPLITS
-from expectations.custom.evaluation_tasks import ExpectNoEvaluationTaskInSupervision
-from expectations.custom.one_value_per_key import ExpectOneValuePerKey
-from expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
 
 SUPERVISION = ["train", "validation"]
 FITTING = ("train", "calibrate")
@@ -44,7 +44,7 @@ SUITE = Suite(
                     ExpectNoEvaluationTaskInSupervision(
                         names=["task", "trajectory"], split="split", supervision=SUPERVISION
                     ),
-                    "runs of Eval40's tasks (drsr/offline/evaluation/eval40.py) belong into a catalog of their own; "
+                    "runs of Eval40's tasks (drsr/offline/bench/eval40.py) belong into a catalog of their own; "
                     "take this one out: drsr withdraw {trajectory} --reason 'a task of Eval40'",
                 ),
             ),
@@ -60,7 +60,7 @@ SUITE = Suite(
                         count="groups", total="all_groups", share="asked_share", probability=1e-6
                     ),
                     "80:10:10 by a stable hash would give this less than once in a million times: look at how groups "
-                    "are named (drsr/offline/splits.py)",
+                    "are named (drsr/offline/ingest/splits.py)",
                 ),
             ),
         ),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
 
 _AGAIN = "the row was changed by hand; restore the catalog from a copy, or freeze again in a new one"
 
@@ -69,7 +69,7 @@ SUITE = Suite(
                 Rule(
                     "Recent2 is never a candidate",
                     gxe.ExpectColumnPairValuesAToBeGreaterThanB(column_A="recent_step", column_B="step"),
-                    "the freezing rule is broken or was changed without its version: see drsr/candidates.py",
+                    "the freezing rule is broken or was changed without its version: see drsr/decide/candidates.py",
                 ),
                 Rule(
                     "candidates are chronological, each of a Step of its own",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from drsr.expectations.custom.no_rows import ExpectNoRows
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
 from drsr.offline.catalog.tables import PROTOCOLS, SPLITS
-from expectations.custom.no_rows import ExpectNoRows
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
 
 _AGAIN = "the row was changed by hand; restore the catalog from a copy, or ingest into a new one"
 

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form
 from drsr.adapters.pruner import Pruner
-from drsr.decision import Reason
-from drsr.policy import Decision
-from drsr.protocol import violations
-from drsr.request import read_request
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
+from drsr.request.protocol import violations
+from drsr.request.request import read_request
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from drsr.protocol import violations
-from drsr.request import Protocol, read_request
+from drsr.request.protocol import violations
+from drsr.request.request import Protocol, read_request
 from tests.conversations import Conversation, Exchange, Turn
 
 BODY: dict[str, Any] = json.loads(Path(__file__).with_name("long_request.json").read_text())

@@ -13,9 +13,9 @@ from anthropic.types import TextBlock, ToolUseBlock
 
 from drsr.adapters import bypass
 from drsr.adapters.anthropic import prune_with
-from drsr.decision import Reason
-from drsr.policy import Decision
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
 from tests.adapters.long_run import RUN, anthropic_tools, check_sent
 from tests.adapters.scripted_upstream import ScriptedUpstream
 

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from agents.testing import ScriptedModel, assistant_message
 
-from drsr.scripted_policy import scripted_policy
+from drsr.policy.scripted import scripted_policy
 from tests.adapters import langchain_run, pydantic_run
 from tests.adapters.items import run_items
 from tests.adapters.long_run import RUN, TOOLS

@@ -18,10 +18,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from drsr.adapters import bypass
 from drsr.adapters.langchain import MessagesForm, PruneHistory
-from drsr.decision import Reason
-from drsr.policy import Decision
-from drsr.prices import Prices
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
+from drsr.sessions.prices import Prices
 from tests.adapters.carried import check_carried, spelled
 from tests.adapters.langchain_run import HISTORY, langchain_messages, read_file, says
 from tests.adapters.long_run import RUN, check_sent

@@ -14,9 +14,9 @@ from openai import AsyncOpenAI, OpenAI
 
 from drsr.adapters import bypass
 from drsr.adapters.litellm import PruningHook, prune_with
-from drsr.decision import Reason
-from drsr.policy import Decision
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
 from tests.adapters.items import check_items, run_items
 from tests.adapters.long_run import RUN, TOOLS, anthropic_tools, check_sent
 from tests.adapters.scripted_upstream import ScriptedUpstream

@@ -16,10 +16,10 @@ from drsr.adapters import bypass
 from drsr.adapters.chat_view import joined
 from drsr.adapters.items_form import ItemsForm
 from drsr.adapters.openai_agents import PruneInput
-from drsr.decision import Reason
-from drsr.policy import Decision
-from drsr.prices import Prices
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
+from drsr.sessions.prices import Prices
 from tests.adapters.carried import check_carried, spelled
 from tests.adapters.items import check_items, run_items
 from tests.adapters.long_run import RUN, check_sent

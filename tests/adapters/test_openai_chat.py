@@ -15,12 +15,12 @@ from pydantic import BaseModel
 
 from drsr.adapters import bypass
 from drsr.adapters.openai_chat import prune_with
-from drsr.decision import Reason
-from drsr.history import Block
-from drsr.policy import Decision
-from drsr.prices import Prices
-from drsr.request import Request
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
+from drsr.request.history import Block
+from drsr.request.request import Request
+from drsr.sessions.prices import Prices
 from tests.adapters.items import check_items, run_items
 from tests.adapters.long_run import RUN, TOOLS, check_sent
 from tests.adapters.scripted_upstream import ScriptedUpstream

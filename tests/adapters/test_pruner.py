@@ -15,12 +15,12 @@ from drsr.adapters import Pruner, bypass
 from drsr.adapters.forms import Form, Removed
 from drsr.adapters.items_form import ItemsForm
 from drsr.adapters.wire_form import Body, WireForm, anthropic_body, as_json, materialised, openai_body
-from drsr.decision import Reason
-from drsr.policy import Decision
-from drsr.protocol import violations
-from drsr.receipt_file import ReceiptFile, read_receipts
-from drsr.request import Protocol, read_request
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
+from drsr.receipts.receipt_file import ReceiptFile, read_receipts
+from drsr.request.protocol import violations
+from drsr.request.request import Protocol, read_request
 from tests.adapters.items import run_items
 from tests.adapters.long_run import RUN
 from tests.conversations import conversations

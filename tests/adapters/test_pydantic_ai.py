@@ -24,10 +24,10 @@ from pydantic_ai.models.test import TestModel
 
 from drsr.adapters import bypass
 from drsr.adapters.pydantic_ai import HistoryForm, PruneHistory
-from drsr.decision import Reason
-from drsr.policy import Decision
-from drsr.prices import Prices
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Decision
+from drsr.policy.scripted import scripted_policy
+from drsr.sessions.prices import Prices
 from tests.adapters.carried import check_carried, spelled
 from tests.adapters.long_run import RUN, check_sent
 from tests.adapters.pydantic_run import HISTORY, Shown, pydantic_history

@@ -11,14 +11,14 @@ import pytest
 
 from drsr.adapters import Pruner, Sessions
 from drsr.adapters.wire_form import Body, openai_body
-from drsr.decision import Reason
+from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
-from drsr.offline.price_report import PrefixCache
-from drsr.policy import Decision, Policy
-from drsr.prices import Prices
-from drsr.rendering import render
-from drsr.request import read_request
-from drsr.scripted_policy import scripted_policy
+from drsr.offline.bench.price_report import PrefixCache
+from drsr.policy.policy import Decision, Policy
+from drsr.policy.scripted import scripted_policy
+from drsr.request.rendering import render
+from drsr.request.request import read_request
+from drsr.sessions.prices import Prices
 from tests.adapters.long_run import RUN
 from tests.features.states import run_messages
 

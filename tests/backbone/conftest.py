@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drsr.backbone import embedded, load_backbone
-from drsr.contracts import Backbone
+from drsr.request.contracts import Backbone
 from tests.backbone.small_gguf import write_small_gguf
 from tests.tiny_models import Architecture, build_tiny
 

@@ -19,8 +19,8 @@ from drsr.backbone import continuation
 from drsr.backbone.continuation import Continuation, Segment, why_not_continuable
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.layer_states import RecurrentState
-from drsr.contracts import TokenIds
 from drsr.errors import BackboneError, WindowExceeded
+from drsr.request.contracts import TokenIds
 from tests.tiny_backbones import ARCHITECTURES, DEVICES, fresh_backbone, small_backbone, tiny_backbone
 from tests.tiny_models import VOCABULARY, Architecture
 

@@ -17,8 +17,8 @@ import pytest
 
 from drsr.backbone import embedded, file_hashes, load_backbone, load_tokenizer
 from drsr.backbone.gguf_conversion import convert_gguf
-from drsr.contracts import Backbone
 from drsr.errors import BackboneCorrupt, BackboneError, BackboneNotFetched, InputError, MissingExtra
+from drsr.request.contracts import Backbone
 
 
 @pytest.fixture

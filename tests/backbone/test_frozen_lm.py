@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.contracts import Backbone
 from drsr.errors import BackboneCorrupt, BackboneError, MissingExtra, SettingsError, WindowExceeded
+from drsr.request.contracts import Backbone
 from tests.tiny_models import VOCABULARY, WINDOW, Architecture, tiny_config, tiny_model, tokenizer_json
 
 TinyFolder = Callable[[Architecture], Path]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.backbone.scripted import SPECIAL_TOKENS, VOCABULARY, WINDOW, ScriptedBackbone, ScriptedTokenizer
-from drsr.contracts import Backbone, TokenIds, Tokenizer
 from drsr.errors import AlignmentError, WindowExceeded
+from drsr.request.contracts import Backbone, TokenIds, Tokenizer
 
 TOKENIZER: Tokenizer = ScriptedTokenizer()
 BACKBONE: Backbone = ScriptedBackbone()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
-from drsr.scripted_policy import scripted_policy
+from drsr.policy.scripted import scripted_policy
 from tests.policy_wheels import CARD, golden_of, package_of, versioned, wheel_of
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from drsr import receipt_file
 from drsr.cli import main
 from drsr.offline import samples
-from drsr.scripted_policy import scripted_policy
+from drsr.policy.scripted import scripted_policy
+from drsr.receipts import receipt_file
 
 SAMPLE = str(samples.REQUEST)
 BODY = json.loads(samples.REQUEST.read_text())
@@ -161,7 +161,7 @@ def test_a_fault_of_our_own_still_prints_the_request(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("drsr.policy.decide", fail)
+    monkeypatch.setattr("drsr.policy.policy.decide", fail)
     code = main(["prune", SAMPLE, "--policy", policy])
     captured = capsysbinary.readouterr()
     assert code == 3

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
-from flows.nightly import nightly
+from drsr.flows.nightly import nightly
 from scripts.code_map import ROOT
 
 FOLDER = ROOT / "docker"

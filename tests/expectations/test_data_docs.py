@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from drsr.errors import SettingsError
-from expectations.data_docs import write_docs
-from expectations.evaluation import Finding, evaluate
-from expectations.judging import DATASETS
-from expectations.suites import SUITES
+from drsr.expectations.data_docs import write_docs
+from drsr.expectations.evaluation import Finding, evaluate
+from drsr.expectations.judging import DATASETS
+from drsr.expectations.suites import SUITES
 from tests.expectations.bad_frames import at
 from tests.expectations.good_frames import good
 from tests.real_browser import NO_NETWORK, Browser

@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from expectations.evaluation import evaluate
-from expectations.library import gxe
-from expectations.rules import Part, Rule, Suite
+from drsr.expectations.evaluation import evaluate
+from drsr.expectations.library import gxe
+from drsr.expectations.rules import Part, Rule, Suite
 
 FRAME = pd.DataFrame({"who": ["x", "y", "z"], "a": ["q", None, "r"], "b": ["q", None, "r"], "n": [1.0, None, 3.0]})
 PAIR = {"column_A": "a", "column_B": "b"}

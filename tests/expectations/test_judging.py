@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from drsr.errors import SettingsError
-from drsr.offline.artifacts import ArtifactStore
+from drsr.expectations.judging import AFTER, DATASETS, find
+from drsr.expectations.suites import SUITES
 from drsr.offline.catalog.tables import STAGES
-from expectations.judging import AFTER, DATASETS, find
-from expectations.suites import SUITES
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.expectations.good_frames import good
 
 
@@ -43,8 +43,8 @@ def refused(*arguments, **options):
     raise AssertionError(f"somebody was called: {arguments}")
 
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refused
-from expectations.evaluation import evaluate
-from expectations.suites import SUITES
+from drsr.expectations.evaluation import evaluate
+from drsr.expectations.suites import SUITES
 from tests.expectations.good_frames import good
 findings = evaluate(SUITES["labels"], good()["labels"])
 print(len(findings), all(finding.passed for finding in findings))
@@ -64,7 +64,7 @@ import sys
 
 sys.modules["great_expectations"] = sys.modules["pandas"] = None
 from drsr.offline.catalog.migrations import open_catalog
-from expectations.__main__ import main
+from drsr.expectations.__main__ import main
 
 open_catalog("sqlite:///catalog.sqlite", create=True).close()
 sys.exit(main(sys.argv[1:]))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from expectations.label_copies import MINIMUM, has_an_order, rank_agreement, split_agreement
-from expectations.suites.features import LARGEST_AGREEMENT
+from drsr.expectations.label_copies import MINIMUM, has_an_order, rank_agreement, split_agreement
+from drsr.expectations.suites.features import LARGEST_AGREEMENT
 
 ROWS = 60
 DRAW = np.random.default_rng(5)

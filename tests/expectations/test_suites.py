@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 
 from drsr.errors import DrsrError, ExpectationFailed
-from expectations.evaluation import Finding, evaluate
-from expectations.judging import AFTER, DATASETS, RuleVerdict, require, verdict
-from expectations.library import gxe
-from expectations.required import REQUIRED
-from expectations.rules import Part, Rule, Suite
-from expectations.suites import SUITES
+from drsr.expectations.evaluation import Finding, evaluate
+from drsr.expectations.judging import AFTER, DATASETS, RuleVerdict, require, verdict
+from drsr.expectations.library import gxe
+from drsr.expectations.required import REQUIRED
+from drsr.expectations.rules import Part, Rule, Suite
+from drsr.expectations.suites import SUITES
 from tests.expectations.bad_frames import BAD, Spoil, at
 from tests.expectations.good_frames import good
 

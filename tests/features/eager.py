@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.candidates import DecisionState
+from drsr.decide.candidates import DecisionState
 from drsr.features.geometry import geometry_of
 from drsr.features.layout import Layout
 from drsr.features.projection import projection_matrix

@@ -11,9 +11,9 @@ import torch
 import transformers
 
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.candidates import DecisionState, freeze
-from drsr.contracts import Tokenizer
-from drsr.request import read_request
+from drsr.decide.candidates import DecisionState, freeze
+from drsr.request.contracts import Tokenizer
+from drsr.request.request import read_request
 from tests.tiny_backbones import as_backbone
 from tests.tiny_models import WINDOW, tiny_config
 

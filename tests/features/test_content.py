@@ -8,7 +8,7 @@ import pytest
 
 from drsr.features.content import content_indicators
 from drsr.features.lexical import read_passages
-from drsr.request import read_request
+from drsr.request.request import read_request
 
 
 def indicators(text: str) -> dict[str, float]:

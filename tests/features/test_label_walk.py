@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from drsr.features.vectors import FeatureWatch, candidate_features
-from drsr.offline.harm import measure_states
-from drsr.offline.target_nll import Method, TargetNll
-from drsr.rendering import render_output
-from drsr.request import read_output
+from drsr.offline.label.harm import measure_states
+from drsr.offline.label.target_nll import Method, TargetNll
+from drsr.request.rendering import render_output
+from drsr.request.request import read_output
 from tests.features.states import run_messages, state_of
 from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
 from tests.tiny_models import Architecture

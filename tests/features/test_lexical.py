@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from drsr.features.lexical import identifiers, jaccard, part_text, quotient, read_passages, share, together
-from drsr.parts import Call, Opaque, PartRef, Result
-from drsr.request import read_request
+from drsr.request.parts import Call, Opaque, PartRef, Result
+from drsr.request.request import read_request
 
 
 def test_a_call_says_its_name_keys_and_values() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
-from drsr.candidates import DecisionState
-from drsr.contracts import TokenIds
+from drsr.decide.candidates import DecisionState
 from drsr.errors import EmptySpan, FeatureError, MisalignedSpan, OutsideView
 from drsr.features.spans import Spans, block_spans, candidate_spans, prefix_hash
+from drsr.request.contracts import TokenIds
 from tests.features.states import run_messages, state_of
 
 

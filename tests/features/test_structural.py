@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
-from drsr.candidates import DecisionState
+from drsr.decide.candidates import DecisionState
 from drsr.features.layout import STRUCTURAL
 from drsr.features.structural import structural_features
-from drsr.history import removal
+from drsr.request.history import removal
 from tests.features.states import call, state_of
 
 LOG = "/data/log.txt"

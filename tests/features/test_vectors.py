@@ -14,15 +14,15 @@ from drsr.backbone import embedded, load_backbone
 from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.candidates import DecisionState, freeze
+from drsr.decide.candidates import DecisionState, freeze
 from drsr.errors import EmptySpan, FeatureError, MisalignedSpan, NonFiniteFeature
 from drsr.features.geometry import geometry_of
 from drsr.features.layout import Group, Layout
 from drsr.features.spans import prefix_hash
 from drsr.features.structural import structural_features
 from drsr.features.vectors import FeatureWatch, candidate_features
-from drsr.rendering import render
-from drsr.request import Protocol, read_request
+from drsr.request.rendering import render
+from drsr.request.request import Protocol, read_request
 from tests.features.eager import eager_columns
 from tests.features.states import paper_backbone, run_messages, state_of
 from tests.strategies import PROTOCOLS, valid_requests

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.embedded_server import with_embedded_server
+from drsr.flows.embedded_server import with_embedded_server
 from tests.flows.sites import site
 from tests.offline.conftest import bucket, finished_pipeline, pipeline, storage_server
 from tests.tiny_models import build_tiny

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
-from drsr.offline.splits import assign_split, group_key
+from drsr.offline.ingest.splits import assign_split, group_key
 from tests.offline.chat_files import chat, write_json
 
 ROOT = Path(__file__).parents[2]

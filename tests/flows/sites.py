@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.parameters import Location
+from drsr.flows.parameters import Location
 from tests.flows.made_up_runs import write_params, write_runs
 
 RUNS = [Location(uri="runs", source="runs")]

@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import select, update
 
 from drsr.errors import NothingThere
+from drsr.flows.backfill import backfill
+from drsr.flows.ingest import ingest
+from drsr.flows.parameters import Days, Location
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from flows.backfill import backfill
-from flows.ingest import ingest
-from flows.parameters import Days, Location
 from tests.flows.made_up_runs import write_runs
 from tests.flows.prefect_runs import refused
 

@@ -20,19 +20,19 @@ from drsr.errors import (
     ExpectationFailed,
     SettingsError,
 )
-from drsr.offline import artifacts
+from drsr.flows.calibrate import calibrate
+from drsr.flows.evaluate import evaluate
+from drsr.flows.featurize import featurize
+from drsr.flows.freeze import freeze
+from drsr.flows.ingest import ingest
+from drsr.flows.label import label
+from drsr.flows.nightly import nightly
+from drsr.flows.publish import publish
+from drsr.flows.train import train
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.migrations import downgrade_catalog, open_catalog, upgrade_catalog
-from drsr.offline.catalog.releases import latest_releases
-from flows.calibrate import calibrate
-from flows.evaluate import evaluate
-from flows.featurize import featurize
-from flows.freeze import freeze
-from flows.ingest import ingest
-from flows.label import label
-from flows.nightly import nightly
-from flows.publish import publish
-from flows.train import train
+from drsr.offline.publish.records import latest_releases
+from drsr.offline.store import artifacts
 from tests.flows.made_up_runs import write_params
 from tests.flows.prefect_runs import attempts_of, last_run, refused
 from tests.flows.sites import RUNS, settle

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from drsr.offline.artifacts import ArtifactStore
+from drsr.flows.label import label
+from drsr.flows.parameters import FanOut, Part
 from drsr.offline.catalog.migrations import open_catalog
-from flows.label import label
-from flows.parameters import FanOut, Part
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.flows.made_up_runs import ROOT, write_runs
 from tests.flows.test_team import fill, labels_of, labels_of_one_process
 

@@ -11,9 +11,9 @@ from prefect.states import Completed, Failed
 from sqlalchemy.exc import OperationalError
 
 from drsr.errors import ArtifactCorrupt, CatalogRevisionMismatch, CatalogUnreachable, InputError, ReleaseRefused
-from drsr.offline.artifacts import ArtifactStore
-from drsr.offline.worker_processes import WorkerFailed
-from flows.faults import DELAYS, RETRIES, is_passing, is_worth_another_try, patiently
+from drsr.flows.faults import DELAYS, RETRIES, is_passing, is_worth_another_try, patiently
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.worker_processes import WorkerFailed
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from prefect.flow_engine import FlowRunTimeoutError
 from sqlalchemy import update
 
 from drsr.errors import ExpectationFailed, InputError, ReleaseRefused
+from drsr.flows import nightly
+from drsr.flows.expecting import judged
+from drsr.flows.nightly import ORDER, in_order
+from drsr.flows.places import Place
+from drsr.flows.publish import HELD_BACK, held_back, superseded
+from drsr.flows.stage_tasks import StageTimedOut
+from drsr.flows.summaries import said
 from drsr.offline.catalog.label_tables import Label
 from drsr.settings import Settings
-from flows import nightly
-from flows.expecting import judged
-from flows.nightly import ORDER, in_order
-from flows.places import Place
-from flows.publish import HELD_BACK, held_back, superseded
-from flows.stage_tasks import StageTimedOut
-from flows.summaries import said
 from tests.offline.small_pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
@@ -141,8 +141,8 @@ def test_any_other_refusal_is_a_fault(failed: tuple[str, ...]) -> None:
 
 
 def test_the_names_of_the_checks_are_those_that_are_run() -> None:
-    from drsr.offline.release_gates import DATA_CHECKS
-    from drsr.offline.succession import NOT_WORSE
+    from drsr.offline.publish.gates import DATA_CHECKS
+    from drsr.offline.publish.succession import NOT_WORSE
 
     assert {*dict(DATA_CHECKS), NOT_WORSE} >= HELD_BACK
 

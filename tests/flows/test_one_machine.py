@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.nightly import ORDER
-from flows.one_machine import main
-from flows.recording import changed
+from drsr.flows.nightly import ORDER
+from drsr.flows.one_machine import main
+from drsr.flows.recording import changed
 from tests.flows.dvc_repositories import new_repository
 from tests.flows.guide import commands, prints
 from tests.flows.made_up_runs import ROOT, write_runs
@@ -46,7 +46,7 @@ def test_the_guide_runs(place: Path) -> None:
     found = commands("On one machine")
     assert len(found) == 2
     for command in found:
-        assert command.words[:3] == ("python", "-m", "flows.nightly")
+        assert command.words[:3] == ("python", "-m", "drsr.flows.nightly")
         done = subprocess.run(
             [sys.executable, *command.words[1:]], capture_output=True, text=True, env=dict(os.environ)
         )

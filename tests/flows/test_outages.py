@@ -16,15 +16,15 @@ from typing import Any
 import fsspec
 import pytest
 
-from drsr.offline.label_workers import LabelOrder
-from drsr.offline.worker_processes import Report
-from flows import backfill as backfill_flow
-from flows import label as label_flow
-from flows.backfill import backfill
-from flows.ingest import ingest
-from flows.label import label
-from flows.parameters import Days, Location
-from flows.stage_tasks import StageTimedOut
+from drsr.flows import backfill as backfill_flow
+from drsr.flows import label as label_flow
+from drsr.flows.backfill import backfill
+from drsr.flows.ingest import ingest
+from drsr.flows.label import label
+from drsr.flows.parameters import Days, Location
+from drsr.flows.stage_tasks import StageTimedOut
+from drsr.offline.label.worker import LabelOrder
+from drsr.offline.store.worker_processes import Report
 from tests.flows.prefect_runs import attempts_of, last_run, refused
 from tests.flows.sites import RUNS
 from tests.offline.conftest import StorageServer

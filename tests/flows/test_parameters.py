@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from prefect.utilities.engine import collect_task_run_inputs_sync
 from pydantic import ValidationError
 
-from drsr.offline.labels import Selection, Shard
-from flows.parameters import DATE, Days, FanOut, Location, Part, of_day
+from drsr.flows.parameters import DATE, Days, FanOut, Location, Part, of_day
+from drsr.offline.label.records import Selection, Shard
 
 MONDAY = datetime.date(2026, 11, 16)
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prefect import Flow
 
-from flows.nightly import ORDER
+from drsr.flows.nightly import ORDER
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = yaml.safe_load((ROOT / "prefect.yaml").read_text())

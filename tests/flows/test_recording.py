@@ -20,23 +20,23 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.cli import build_parser
 from drsr.errors import CatalogError, CatalogUnreachable, InputError
+from drsr.flows import dvc_calls
+from drsr.flows.dvc_calls import with_dvc
+from drsr.flows.recording import changed, record
+from drsr.flows.sample import main as sample_command
+from drsr.flows.wishes import Wishes
 from drsr.offline.catalog.tables import STAGES
-from drsr.offline.freeze import freeze
-from drsr.offline.label import label, label_run
-from drsr.offline.publish import PublishOrder
-from drsr.offline.stage_exports import CONTENTS
-from drsr.offline.target_nll import TargetNll
-from drsr.view import caps_for
-from flows import dvc_calls
-from flows.dvc_calls import with_dvc
-from flows.recording import changed, record
-from flows.sample import main as sample_command
-from flows.wishes import Wishes
+from drsr.offline.exports import CONTENTS
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.label.stage import label, label_run
+from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.publish.stage import PublishOrder
+from drsr.request.view import caps_for
 from scripts.code_map import ROOT
 from tests.flows.dvc_repositories import commit, git, new_repository
 from tests.offline.conftest import bucket as bucket  # noqa: PLC0414 - a fixture
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize, fit, publish_quickly, quick_params, run_stages
-from tests.offline.test_stage_exports import content, evaluated
+from tests.offline.test_exports import content, evaluated
 
 pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarning")  # DVC's use of pygtrie
 DVC_YAML = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -110,7 +110,7 @@ def test_the_commands_of_dvc_yaml_are_commands(monkeypatch: pytest.MonkeyPatch) 
             if module == "drsr":
                 assert parser.parse_args(arguments).run
             else:
-                assert (module, arguments) == ("flows.sample", ["--if-it-fits"])
+                assert (module, arguments) == ("drsr.flows.sample", ["--if-it-fits"])
                 monkeypatch.setenv("DRSR_CATALOG_URL", "sqlite:////nowhere/catalog.sqlite")
                 assert sample_command(arguments) == 2  # the option is known; the catalog is not
 

@@ -11,17 +11,17 @@ from sqlalchemy import func, select
 
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.errors import ArtifactCorrupt, InputError
+from drsr.flows import sample
+from drsr.flows.sample import BUNDLED, STAGES, Bundle, SampleRefused, main, make_sample, take_sample
 from drsr.offline import samples
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.freeze import freeze
-from drsr.offline.ingest import ingest
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.view import caps_for
 from drsr.settings import Settings, load_settings
-from drsr.view import caps_for
-from flows import sample
-from flows.sample import BUNDLED, STAGES, Bundle, SampleRefused, main, make_sample, take_sample
-from tests.offline.test_stage_exports import content
+from tests.offline.test_exports import content
 
 pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarning")  # DVC's use of pygtrie
 IN_GIT = ("remote", "sample.json", "measured.dvc", ".gitignore", ".dvc/config", ".dvc/.gitignore")
@@ -134,7 +134,8 @@ def test_files_that_do_not_belong(settings: Settings, bundle: Bundle) -> None:
 @pytest.mark.parametrize("name", ["renderer_version", "layout_hash"])
 def test_measured_otherwise(settings: Settings, bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this version of drsr rendered requests, or laid out features, in another way."""
-    from drsr.offline import feature_exports, label_exports
+    from drsr.offline.featurize import exports as feature_exports
+    from drsr.offline.label import exports as label_exports
 
     module = label_exports if name == "renderer_version" else feature_exports
     what = "about_labels" if name == "renderer_version" else "about_features"

@@ -16,14 +16,14 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from sqlalchemy import Connection, delete, func, insert, select
 
 from drsr.errors import CatalogUnreachable
+from drsr.flows import fan_out, faults, shard_runs
+from drsr.flows.parameters import EVERYTHING, FanOut
+from drsr.flows.shard_runs import CLAIM, ShardFailed, run_shards, shown_alive
+from drsr.flows.shards import STARTING_SECONDS
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.claims import LEASE_SECONDS, holder_lives, this_worker
-from flows import fan_out, faults, shard_runs
-from flows.parameters import EVERYTHING, FanOut
-from flows.shard_runs import CLAIM, ShardFailed, run_shards, shown_alive
-from flows.shards import STARTING_SECONDS
+from drsr.offline.store.claims import LEASE_SECONDS, holder_lives, this_worker
 
 LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 CHOICE = FanOut(over="work-pool", poll_seconds=0.001, attempts=2)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.faults import DELAYS, JITTER
-from flows.shards import STARTING_SECONDS, SUBMITTED_SECONDS, Sight, Step, next_step, shards_for
+from drsr.flows.faults import DELAYS, JITTER
+from drsr.flows.shards import STARTING_SECONDS, SUBMITTED_SECONDS, Sight, Step, next_step, shards_for
 
 
 @given(st.integers(1, 10_000), st.integers(1, 500), st.integers(1, 64))

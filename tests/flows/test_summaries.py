@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows.one_machine import text
-from flows.summaries import links, policy_rows, said, stage_rows
+from drsr.flows.one_machine import text
+from drsr.flows.summaries import links, policy_rows, said, stage_rows
 
 INGEST = {"files": 3, "unchanged_files": 1, "added": 2, "superseded": 1, "quarantined": {"broken": 2, "empty": 1}}
 PUBLISH = {

@@ -28,22 +28,22 @@ from sqlalchemy import func, select
 
 from drsr.backbone.catalogue import load_backbone, load_tokenizer
 from drsr.errors import CatalogUnreachable
-from drsr.offline.artifacts import ArtifactStore
+from drsr.flows.shard_runs import CLAIM
 from drsr.offline.audit import labels as audited_labels
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Label, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.catalog.releases import latest_releases
 from drsr.offline.catalog.tables import DecisionState
-from drsr.offline.freeze import freeze
-from drsr.offline.ingest import ingest
-from drsr.offline.label import label, label_run
-from drsr.offline.release_candidate import one_thread
-from drsr.offline.target_nll import TargetNll
-from drsr.view import caps_for
-from flows.shard_runs import CLAIM
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.label.stage import label, label_run
+from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.publish.candidate import one_thread
+from drsr.offline.publish.records import latest_releases
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.view import caps_for
 from tests.flows.background import PATIENCE_SECONDS, ROOT, Background, Found, background, wait_for
 from tests.flows.guide import Command, commands
 from tests.flows.made_up_runs import write_params, write_runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.wishes import Wishes, pages_in
+from drsr.flows.wishes import Wishes, pages_in
 
 
 def test_wheel_and_pages_must_be_there(tmp_path: Path) -> None:

@@ -16,18 +16,18 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from drsr.decision import Reason
+from drsr.decide.decision import Reason
+from drsr.decide.representation import SCRIPTED_LAYOUT
 from drsr.errors import RequestError
-from drsr.history import Block, read_history
-from drsr.parts import Message, Result, says_something
-from drsr.policy import Decision, Policy
-from drsr.prices import Prices
-from drsr.protocol import violations
-from drsr.rendering import render
-from drsr.representation import SCRIPTED_LAYOUT
-from drsr.request import Protocol, Request, read_request
+from drsr.policy.policy import Decision, Policy
+from drsr.policy.scripted import scripted_policy
+from drsr.request.history import Block, read_history
+from drsr.request.parts import Message, Result, says_something
+from drsr.request.protocol import violations
+from drsr.request.rendering import render
+from drsr.request.request import Protocol, Request, read_request
 from drsr.scorer.scripted import ScriptedScorer
-from drsr.scripted_policy import scripted_policy
+from drsr.sessions.prices import Prices
 from tests.strategies import PROTOCOLS, aborted_requests, arbitrary_requests, corrupted_requests, valid_requests
 
 EXAMPLES = 2 * int(os.environ.get("DRSR_FUZZ_EXAMPLES", "100"))

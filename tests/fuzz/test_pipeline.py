@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drsr.candidates import DecisionState, Ineligible, freeze
-from drsr.deletion_sets import deletion_sets
+from drsr.decide.candidates import DecisionState, Ineligible, freeze
+from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import DrsrError
-from drsr.history import delete, read_history, removal, rewrite
-from drsr.protocol import new_violations, violations
-from drsr.rendering import render
-from drsr.request import Protocol, Request, read_request
+from drsr.request.history import delete, read_history, removal, rewrite
+from drsr.request.protocol import new_violations, violations
+from drsr.request.rendering import render
+from drsr.request.request import Protocol, Request, read_request
 from tests.strategies import (
     PROTOCOLS,
     aborted_requests,

@@ -10,7 +10,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, inspect, select, text
 
 from drsr.errors import CatalogError, CatalogRevisionMismatch, InputError
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog import migrations
 from drsr.offline.catalog.engine import connect
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, SplitRead, StateFeatures
@@ -28,7 +27,8 @@ from drsr.offline.catalog.migrations import (
     upgrade_catalog,
 )
 from drsr.offline.catalog.tables import Source, Table, Trajectory
-from drsr.offline.catalog.withdrawals import take_back, taken_back_runs, withdraw
+from drsr.offline.ingest.withdrawals import take_back, taken_back_runs, withdraw
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.catalog.read_runs import part, record_parts, run
 from tests.offline.frames import rows
 from tests.offline.stored_examples import Rows, store_examples

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from drsr.offline.splits import assign_split, group_key
+from drsr.offline.ingest.splits import assign_split, group_key
 
 WORDS = ("report", "invoice", "parser", "timeout", "socket", "ledger", "cache", "branch", "token", "retry", "schema")
 LONG_AGO = 1_700_000_000

@@ -10,9 +10,9 @@ import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
 
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline
 from tests.offline.databases import DATABASES, fresh_database

@@ -28,19 +28,20 @@ import psycopg  # noqa: F401
 import torch
 
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.offline import feature_upkeep, recording
-from drsr.offline import freeze as freezing
-from drsr.offline import ingest as stage
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.featurize import featurize_run, materialize
-from drsr.offline.freeze import freeze
-from drsr.offline.label import label, label_run
-from drsr.offline.labels import Selection
-from drsr.offline.target_nll import TargetNll
-from drsr.view import Caps, caps_for
+from drsr.offline.featurize import upkeep as feature_upkeep
+from drsr.offline.featurize.stage import featurize_run, materialize
+from drsr.offline.freeze import stage as freezing
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest import recorder as recording
+from drsr.offline.ingest import stage
+from drsr.offline.label.records import Selection
+from drsr.offline.label.stage import label, label_run
+from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.view import Caps, caps_for
 from tests.tiny_backbones import tiny_backbone
 
 Order = dict[str, Any]

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.examples import ExampleFrame, LabelRow, StateFeatures, StateRow, TrainingFrame, assemble
-from drsr.offline.harm import HARM_TOLERANCE
+from drsr.decide.selection import ProposedSets
+from drsr.offline.ingest.splits import Split
+from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.params import Params, load_params
-from drsr.offline.scored_sets import ScoredSets
-from drsr.offline.splits import Split
-from drsr.selection import ProposedSets
+from drsr.offline.train.examples import ExampleFrame, LabelRow, StateFeatures, StateRow, TrainingFrame, assemble
+from drsr.offline.train.scored_sets import ScoredSets
 
 PARAMS_FILE = Path(__file__).parent.parent.parent / "params.yaml"
 LAYOUT = "layout-of-tests"

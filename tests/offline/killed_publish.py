@@ -25,14 +25,14 @@ import pyarrow.dataset  # noqa: F401  imported here so that no fork has to
 from sqlalchemy import select
 
 from drsr.backbone.catalogue import load_backbone
-from drsr.offline import release_candidate
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.release_tables import PolicyRelease
-from drsr.offline.golden_requests import golden_requests
-from drsr.offline.publish import PublishOrder, find_calibration, publish
+from drsr.offline.publish import candidate as release_candidate
+from drsr.offline.publish.golden_requests import golden_requests
+from drsr.offline.publish.stage import PublishOrder, find_calibration, publish
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.small_pipeline import passed_unseen
 
 

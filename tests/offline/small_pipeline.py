@@ -23,30 +23,30 @@ from sqlalchemy import select
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.contracts import Backbone
-from drsr.deletion_sets import deletion_sets
-from drsr.offline.artifacts import ArtifactStore
-from drsr.offline.calibrate import calibrate
+from drsr.decide.deletion_sets import deletion_sets
+from drsr.offline.calibrate.stage import calibrate
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Trajectory
-from drsr.offline.catalog.trained import CalibrationRecord
-from drsr.offline.featurize import featurize_run, materialize
-from drsr.offline.freeze import freeze, freezing_rule
-from drsr.offline.frozen_rows import StateRow, TrajectoryItem, load_states
-from drsr.offline.harm import MeasuredHarm, StateHarms
-from drsr.offline.ingest import ingest
-from drsr.offline.label import label, label_run
-from drsr.offline.labels import LabelerIdentity, MeasuredState, ensure_labeler, record_measurements
+from drsr.offline.featurize.stage import featurize_run, materialize
+from drsr.offline.freeze.rows import StateRow, TrajectoryItem, load_states
+from drsr.offline.freeze.stage import freeze, freezing_rule
+from drsr.offline.freeze.states import rule_hash
+from drsr.offline.ingest.splits import assign_split, group_key
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.label.harm import MeasuredHarm, StateHarms
+from drsr.offline.label.records import LabelerIdentity, MeasuredState, ensure_labeler, record_measurements
+from drsr.offline.label.stage import label, label_run
+from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.params import Params
-from drsr.offline.publish import Published, PublishOrder, publish
-from drsr.offline.release_gates import Verdict
-from drsr.offline.splits import assign_split, group_key
-from drsr.offline.states import rule_hash
-from drsr.offline.target_nll import TargetNll
-from drsr.offline.train import read_inputs, train
-from drsr.rendering import RENDERER_VERSION, render_output
-from drsr.view import Caps, caps_for
+from drsr.offline.publish.gates import Verdict
+from drsr.offline.publish.stage import Published, PublishOrder, publish
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.records import CalibrationRecord
+from drsr.offline.train.stage import read_inputs, train
+from drsr.request.contracts import Backbone
+from drsr.request.rendering import RENDERER_VERSION, render_output
+from drsr.request.view import Caps, caps_for
 from tests.offline.chat_files import chat, write_json
 from tests.offline.frames import params
 from tests.tiny_models import build_tiny

@@ -10,17 +10,17 @@ import numpy as np
 
 from drsr.features.layout import Column, Group, Unit
 from drsr.features.vectors import CandidateFeatures
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.frozen import FreezingRule
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.catalog.statements import insert_all, insert_new
 from drsr.offline.catalog.tables import Candidate, DecisionState, Source, SplitGroup, Trajectory
-from drsr.offline.examples import LabelRow, StateFeatures, StateRow
-from drsr.offline.feature_records import FeaturizedState, PreparedFeatures, prepare_features, record_features
-from drsr.offline.feature_views import RegisteredView, ViewIdentity, register_view
-from drsr.offline.labels import LabelerIdentity, ensure_labeler
-from drsr.offline.splits import Split
+from drsr.offline.featurize.records import FeaturizedState, PreparedFeatures, prepare_features, record_features
+from drsr.offline.featurize.views import RegisteredView, ViewIdentity, register_view
+from drsr.offline.freeze.records import FreezingRule
+from drsr.offline.ingest.splits import Split
+from drsr.offline.label.records import LabelerIdentity, ensure_labeler
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.examples import LabelRow, StateFeatures, StateRow
 
 RULE = FreezingRule("rule", "1" * 64, "renderer", "2" * 64)
 LABELER = LabelerIdentity("model", "3" * 64, "float32", RULE.renderer_version, RULE.rule_hash, 100)

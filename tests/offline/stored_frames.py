@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from drsr.features.layout import Column, Group, Unit
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.feature_store import register_view
+from drsr.offline.featurize.store import register_view
+from drsr.offline.ingest.splits import Split
 from drsr.offline.params import Params
-from drsr.offline.splits import Split
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline import frames
 from tests.offline.stored_examples import Rows, identity, store_examples
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.feature_tables import FeatureFile
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.feature_views import get_view
-from drsr.offline.stored_features import FeatureReader, stored_states
+from drsr.offline.featurize.stored import FeatureReader, stored_states
+from drsr.offline.featurize.views import get_view
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.chat_files import change_corpus, chat, task_in_split, write_corpus, write_json
 from tests.offline.databases import fresh_database
 

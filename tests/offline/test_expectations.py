@@ -14,19 +14,19 @@ from sqlalchemy import insert, select
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.errors import ExpectationFailed
-from drsr.offline.artifacts import ArtifactStore
+from drsr.expectations.__main__ import main
+from drsr.expectations.judging import DATASETS, judge, present, require
+from drsr.expectations.required import REQUIRED
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile
 from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState
-from drsr.offline.feature_files import FeatureBlock, read_file, write_file
-from drsr.offline.feature_views import get_view
-from drsr.offline.freeze import freeze
-from drsr.offline.publish import PublishOrder
-from drsr.view import Caps
-from expectations.__main__ import main
-from expectations.judging import DATASETS, judge, present, require
-from expectations.required import REQUIRED
+from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
+from drsr.offline.featurize.views import get_view
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.publish.stage import PublishOrder
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.view import Caps
 from tests.offline.small_pipeline import Pipeline, add_runs, publish_quickly
 
 BEFORE_PUBLISHING = DATASETS[:-1]

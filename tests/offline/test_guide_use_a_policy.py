@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from drsr.cli import main
-from drsr.offline.golden_requests import golden_requests
+from drsr.offline.publish.golden_requests import golden_requests
 from tests.offline.small_pipeline import Pipeline
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "use-a-policy.md").read_text()

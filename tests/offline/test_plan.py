@@ -9,16 +9,16 @@ from sqlalchemy import func, select
 
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.offline import plan as planning
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Candidate, DecisionState
-from drsr.offline.freeze import freeze
-from drsr.offline.ingest import ingest
-from drsr.offline.label import label, label_run
-from drsr.offline.labels import Selection
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.label.records import Selection
+from drsr.offline.label.stage import label, label_run
+from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.offline.plan import FreezePlan, Plan, make_plan, price
-from drsr.offline.target_nll import Method, TargetNll
-from drsr.view import Caps
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.view import Caps
 from tests.offline.chat_files import chat, task_in_split, write_json
 from tests.tiny_backbones import tiny_backbone
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.metrics import Bootstrap, auroc
-from drsr.offline.scored_sets import score_frame
-from drsr.offline.singletons import RULES, aggregate, evaluate_rules, singleton_harms
-from drsr.offline.training import train_scorer
+from drsr.offline.evaluate.singletons import RULES, aggregate, evaluate_rules, singleton_harms
+from drsr.offline.train.fitting import train_scorer
+from drsr.offline.train.metrics import Bootstrap, auroc
+from drsr.offline.train.scored_sets import score_frame
 from tests.offline.frames import make_frame, params
 
 

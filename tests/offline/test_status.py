@@ -9,23 +9,23 @@ import numpy as np
 from sqlalchemy import select
 
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.deletion_sets import DeletionSet
-from drsr.history import Removal
-from drsr.offline.artifacts import ArtifactStore
+from drsr.decide.deletion_sets import DeletionSet
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.records import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
-from drsr.offline.catalog.withdrawals import take_back, withdraw
-from drsr.offline.freeze import freeze, freezing_rule
-from drsr.offline.harm import Exclusion, ExclusionReason, MeasuredHarm, StateHarms
-from drsr.offline.ingest import ingest
-from drsr.offline.label import label, label_run
-from drsr.offline.label_status import LabelStatus
-from drsr.offline.labels import MeasuredState, ensure_labeler, record_measurements
+from drsr.offline.freeze.stage import freeze, freezing_rule
+from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.ingest.trajectories import Quarantined
+from drsr.offline.ingest.withdrawals import take_back, withdraw
+from drsr.offline.label.harm import Exclusion, ExclusionReason, MeasuredHarm, StateHarms
+from drsr.offline.label.records import MeasuredState, ensure_labeler, record_measurements
+from drsr.offline.label.stage import label, label_run
+from drsr.offline.label.status import LabelStatus
+from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.status import LAST_RUNS, SourceStatus, quarantined_items, read_status
-from drsr.offline.target_nll import TargetNll
-from drsr.offline.trajectories import Quarantined
-from drsr.view import Caps
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.history import Removal
+from drsr.request.view import Caps
 from tests.offline.catalog.read_runs import part, record_parts, run
 from tests.offline.chat_files import chat, write_json
 

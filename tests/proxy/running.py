@@ -14,12 +14,12 @@ from typing import Any
 
 import uvicorn
 
-from drsr.policy import Policy
+from drsr.policy.policy import Policy
+from drsr.policy.scripted import scripted_policy
 from drsr.proxy.app import ProxyApp
 from drsr.proxy.forwarding import Parts
 from drsr.proxy.server import address_of, bind, make_server
 from drsr.proxy.settings import ProxySettings, UpstreamUrl
-from drsr.scripted_policy import scripted_policy
 
 PATIENCE = 30.0
 """Seconds before a test gives up on something that should have happened. No test is about how long it takes."""

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drsr.request import Protocol
-from drsr.scripted_policy import scripted_policy
+from drsr.policy.scripted import scripted_policy
+from drsr.request.request import Protocol
 from tests.proxy.running import RunningProxy
 from tests.proxy.scripted_upstream import ScriptedUpstream
 from tests.strategies import PROTOCOLS, aborted_requests, arbitrary_requests, corrupted_requests, valid_requests

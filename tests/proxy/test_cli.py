@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from drsr.cli import main
-from drsr.receipt_file import read_receipts
-from drsr.scripted_policy import scripted_policy
+from drsr.policy.scripted import scripted_policy
+from drsr.receipts.receipt_file import read_receipts
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.running import PATIENCE
 from tests.proxy.scripted_upstream import ScriptedUpstream

@@ -10,8 +10,8 @@ import anthropic
 import openai
 import pytest
 
-from drsr.protocol import violations
-from drsr.request import read_request
+from drsr.request.protocol import violations
+from drsr.request.request import read_request
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.running import RunningProxy
 from tests.proxy.scripted_upstream import ScriptedUpstream

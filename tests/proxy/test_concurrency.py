@@ -10,9 +10,9 @@ import anthropic
 import httpx
 import openai
 
-from drsr.policy import Policy
+from drsr.policy.policy import Policy
+from drsr.policy.scripted import scripted_policy
 from drsr.proxy.settings import ProxySettings, UpstreamUrl
-from drsr.scripted_policy import scripted_policy
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import PATIENCE, RunningProxy, eventually

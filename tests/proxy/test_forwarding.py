@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from drsr.decision import Reason
-from drsr.scripted_policy import scripted_policy
+from drsr.decide.decision import Reason
+from drsr.policy.scripted import scripted_policy
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask, post

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from drsr.contracts import SetScores
-from drsr.decision import Reason
-from drsr.policy import Policy
+from drsr.decide.decision import Reason
+from drsr.policy.policy import Policy
+from drsr.policy.scripted import scripted_policy
+from drsr.request.contracts import SetScores
 from drsr.scorer.scripted import ScriptedScorer
-from drsr.scripted_policy import scripted_policy
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask, connect, post

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from drsr.proxy.log import JsonLines, TextLines
-from drsr.receipt_file import read_receipts
+from drsr.receipts.receipt_file import read_receipts
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask
@@ -36,8 +36,8 @@ def test_no_secret_and_no_text_is_written_down(
     caplog: pytest.LogCaptureFixture,
     sessions: bool,
 ) -> None:
-    from drsr.prices import Prices
     from drsr.proxy.settings import SessionSettings
+    from drsr.sessions.prices import Prices
 
     caplog.set_level(logging.DEBUG, logger="drsr")
     receipts = tmp_path / "receipts.jsonl"

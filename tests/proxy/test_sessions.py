@@ -7,11 +7,11 @@ import json
 import httpx
 import pytest
 
-from drsr.prices import Prices
+from drsr.policy.scripted import scripted_policy
 from drsr.proxy.settings import SessionSettings
-from drsr.pruning_session import PruningSession
-from drsr.request import Protocol
-from drsr.scripted_policy import scripted_policy
+from drsr.request.request import Protocol
+from drsr.sessions.prices import Prices
+from drsr.sessions.pruning_session import PruningSession
 from tests.agent_runs import growing
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import PATIENCE, RunningProxy, eventually

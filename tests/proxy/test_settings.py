@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from drsr.errors import SettingsError
-from drsr.prices import Prices
 from drsr.proxy.settings import ProxySettings, SessionSettings, UpstreamUrl
+from drsr.sessions.prices import Prices
 
 GOOD = UpstreamUrl.parse("http://127.0.0.1:9")
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from drsr.contracts import SetScorer, SetScores
 from drsr.errors import LayoutMismatch, ScorerError
+from drsr.request.contracts import SetScorer, SetScores
 from drsr.scorer.ensemble import Ensemble, HarmScale, fit_normaliser
 from drsr.scorer.network import initial_parameters
 
@@ -127,5 +127,6 @@ def test_no_sets_no_scores() -> None:
 
 
 def test_deciding_needs_no_torch() -> None:
-    code = "import sys, drsr.scorer.weights, drsr.selection; sys.exit('torch' in sys.modules or 'scipy' in sys.modules)"
+    imports = "import sys, drsr.scorer.weights, drsr.decide.selection"
+    code = f"{imports}; sys.exit('torch' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -11,9 +11,9 @@ import numpy as np
 
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.offline.calibrate import CALIBRATION_VERSION, choose
-from drsr.offline.calibration_files import read_search_table
-from drsr.offline.operating_curve import operating_curve
+from drsr.offline.calibrate.files import read_search_table
+from drsr.offline.calibrate.operating_curve import operating_curve
+from drsr.offline.calibrate.stage import CALIBRATION_VERSION, choose
 from drsr.offline.params import calibrate_params
 
 AGREEMENT = 1e-6

@@ -7,7 +7,7 @@ from typing import Any
 
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.offline.lineage import Link, policy_link
+from drsr.offline.publish.lineage import Link, policy_link
 
 
 def check_chain(subject: AuditSubject, told: Told) -> list[AuditVerdict]:

@@ -30,7 +30,7 @@ def find_judge() -> Callable[..., Any]:
     for package in ("great_expectations", "expectations"):
         if importlib.util.find_spec(package) is None:
             raise MissingExtra(package, "flows", needed_for="an audit, which judges every expectation of the data,")
-    from expectations.judging import judge
+    from drsr.expectations.judging import judge
 
     return judge
 
@@ -38,19 +38,19 @@ def find_judge() -> Callable[..., Any]:
 def check_data_rules(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     """One verdict per rule."""
     judge = find_judge()
-    from expectations.judging import DATASETS
+    from drsr.expectations.judging import DATASETS
 
     datasets = [dataset for dataset in DATASETS if subject.has_policy or dataset != "policy"]
     judged = judge(subject.catalog, subject.artifacts, datasets)
     if not judged:
-        return failed(CHECK, "no expectation was judged", "python -m expectations shows what there is to judge")
+        return failed(CHECK, "no expectation was judged", "python -m drsr.expectations shows what there is to judge")
     return [
         AuditVerdict(
             f"{dataset}: {rule}",
             Severity.CRITICAL if dataset in _CRITICAL or (dataset, rule) in CRITICAL_RULES else Severity.MAJOR,
             is_kept,
             detail,
-            "" if is_kept else f"python -m expectations {dataset} shows the rule and the first rows that break it",
+            "" if is_kept else f"python -m drsr.expectations {dataset} shows the rule and the first rows that break it",
         )
         for dataset, rule, is_kept, detail in judged
     ]

@@ -14,23 +14,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.candidates import DecisionState, Ineligible, freeze_rendered
+from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered
 from drsr.errors import FeatureViewError
 from drsr.features.geometry import geometry_of
 from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
-from drsr.history import read_history
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.feature_views import DEFAULT_VIEW, RegisteredView, get_view
-from drsr.offline.frozen_rows import StateRow, load_states
-from drsr.offline.stored_features import FeatureReader, StoredState, stored_states
-from drsr.offline.trajectories import Trajectory
-from drsr.protocol import violations
-from drsr.rendering import render
-from drsr.request import read_request
-from drsr.view import Caps, caps_for
+from drsr.offline.featurize.stored import FeatureReader, StoredState, stored_states
+from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
+from drsr.offline.freeze.rows import StateRow, load_states
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.history import read_history
+from drsr.request.protocol import violations
+from drsr.request.rendering import render
+from drsr.request.request import read_request
+from drsr.request.view import Caps, caps_for
 
 AGREEMENT = 1e-5
 """How far a stored number may be from the recomputed one; relative to it where it is larger than 1."""

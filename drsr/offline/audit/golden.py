@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from drsr.golden import TOLERANCE, verify_files
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.policy import policy_of
+from drsr.policy.golden import TOLERANCE, verify_files
+from drsr.policy.policy import policy_of
 
 
 def check_golden(subject: AuditSubject, told: Told) -> list[AuditVerdict]:

@@ -8,14 +8,14 @@ from dataclasses import replace
 import orjson
 
 from drsr.errors import ArtifactCorrupt
-from drsr.offline.ablations import column_group, find_ablation, prepare_frame
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.offline.catalog.trained import TrainingRecord
-from drsr.offline.examples import TrainingFrame
-from drsr.offline.metrics import Bootstrap, brier, evaluate
 from drsr.offline.params import train_params
-from drsr.offline.scored_sets import score_frame
+from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame
+from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.metrics import Bootstrap, brier, evaluate
+from drsr.offline.train.records import TrainingRecord
+from drsr.offline.train.scored_sets import score_frame
 from drsr.scorer.ensemble import Ensemble
 
 AGREEMENT = 1e-5

@@ -6,9 +6,9 @@ from typing import Any
 
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
-from drsr.offline.remeasure import remeasure
-from drsr.offline.target_nll import AGREEMENT
-from drsr.view import caps_for
+from drsr.offline.label.remeasure import remeasure
+from drsr.offline.label.target_nll import AGREEMENT
+from drsr.request.view import caps_for
 
 
 def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:

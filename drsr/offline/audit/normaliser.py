@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.ablations import column_group, find_ablation, prepare_frame, used_columns
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
-from drsr.offline.examples import TrainingFrame
-from drsr.offline.objective import fit_harm_scale
 from drsr.offline.params import train_params
+from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame, used_columns
+from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.objective import fit_harm_scale
 from drsr.scorer.ensemble import HarmScale, Normaliser, fit_normaliser
 
 AGREEMENT = 1e-6

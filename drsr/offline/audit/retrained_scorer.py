@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from drsr.offline.ablations import column_group, find_ablation, prepare_frame
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.params import train_params
-from drsr.offline.scored_sets import score_frame
-from drsr.offline.training import TRAINING_VERSION, train_scorer
+from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame
+from drsr.offline.train.fitting import TRAINING_VERSION, train_scorer
+from drsr.offline.train.scored_sets import score_frame
 from drsr.scorer.weights import scorer_bytes
 
 SCORES = 1e-3

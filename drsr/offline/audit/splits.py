@@ -14,9 +14,9 @@ from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, fai
 from drsr.offline.catalog.statements import among, storable
 from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
-from drsr.offline.near_duplicates import text_of
-from drsr.offline.splits import assign_split, group_key
-from drsr.offline.trajectories import Trajectory
+from drsr.offline.ingest.near_duplicates import text_of
+from drsr.offline.ingest.splits import assign_split, group_key
+from drsr.offline.ingest.trajectories import Trajectory
 
 
 class Placed(NamedTuple):

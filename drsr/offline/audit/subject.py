@@ -23,24 +23,24 @@ from drsr.errors import (
     PolicyCorrupt,
     ScorerNotTrained,
 )
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.releases import ReleaseRecord, find_release, latest_releases
-from drsr.offline.catalog.trained import (
+from drsr.offline.featurize.views import RegisteredView
+from drsr.offline.publish.lineage import Link, Traced, trace
+from drsr.offline.publish.lineage_file import read_lineage
+from drsr.offline.publish.lineage_rows import NamedLabeler, labeler_of, present_states, view_of
+from drsr.offline.publish.records import ReleaseRecord, find_release, latest_releases
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.records import (
     CalibrationRecord,
     TrainingRecord,
     find_calibration,
     get_training_run,
     latest_calibrations,
 )
-from drsr.offline.feature_views import RegisteredView
-from drsr.offline.lineage import Link, Traced, trace
-from drsr.offline.lineage_file import read_lineage
-from drsr.offline.lineage_rows import NamedLabeler, labeler_of, present_states, view_of
-from drsr.offline.train import load_trained
-from drsr.policy_description import LINEAGE_FILE
-from drsr.policy_folder import PolicyFiles
-from drsr.policy_location import read_found, read_wheel_policy
+from drsr.offline.train.stage import load_trained
+from drsr.policy.description import LINEAGE_FILE
+from drsr.policy.folder import PolicyFiles
+from drsr.policy.location import read_found, read_wheel_policy
 from drsr.scorer.ensemble import Ensemble
 
 Value = TypeVar("Value")

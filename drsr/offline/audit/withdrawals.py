@@ -15,8 +15,8 @@ from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.catalog.withdrawals import WithdrawnRun, taken_back_runs, withdrawn_runs
-from drsr.offline.lineage_rows import present_states
+from drsr.offline.ingest.withdrawals import WithdrawnRun, taken_back_runs, withdrawn_runs
+from drsr.offline.publish.lineage_rows import present_states
 
 
 def check_withdrawals(subject: AuditSubject, told: Told) -> list[AuditVerdict]:

@@ -68,13 +68,13 @@ def _sample(text: str) -> int | None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.audit.data_rules import find_judge
     from drsr.offline.audit.report import check_writable, write_report
     from drsr.offline.audit.running import run_audit
     from drsr.offline.audit.subject import AuditSubject, Order
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.progress import progress
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.progress import progress
     from drsr.settings import load_settings
 
     find_judge()  # rather now than after an hour of measuring again

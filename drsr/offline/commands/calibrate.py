@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from drsr.offline.commands.train import add_frame_options
 
 if TYPE_CHECKING:
-    from drsr.offline.calibration import SearchTable
-    from drsr.offline.catalog.trained import CalibrationRecord
-    from drsr.offline.operating_curve import Sensitivity
+    from drsr.offline.calibrate.operating_curve import Sensitivity
+    from drsr.offline.calibrate.search import SearchTable
     from drsr.offline.params import CalibrateParams
+    from drsr.offline.train.records import CalibrationRecord
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,13 +39,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.offline.artifacts import ArtifactStore
-    from drsr.offline.calibrate import calibrate, operating_point, plain_search
-    from drsr.offline.calibration_files import write_files
+    from drsr.offline.calibrate.files import write_files
+    from drsr.offline.calibrate.operating_curve import uncertainty_sensitivity
+    from drsr.offline.calibrate.stage import calibrate, operating_point, plain_search
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.operating_curve import uncertainty_sensitivity
     from drsr.offline.params import load_params
-    from drsr.offline.train import read_inputs
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.train.stage import read_inputs
     from drsr.settings import load_settings
 
     settings, params = load_settings(), load_params()

@@ -7,11 +7,11 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from drsr.offline.commands import replay, tasks
+from drsr.offline.bench.commands import replay, tasks
 from drsr.offline.commands.train import add_frame_options, add_training_options, training_progress
 
 if TYPE_CHECKING:
-    from drsr.offline.ablation_study import PolicyRow, ScorerRow, Study
+    from drsr.offline.evaluate.ablation_study import PolicyRow, ScorerRow, Study
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,12 +39,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.cache_folder import cache_folder
     from drsr.errors import SettingsError
-    from drsr.offline.ablations import FULL
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.metrics import Bootstrap
+    from drsr.offline.evaluate.stage import evaluate_ablations
     from drsr.offline.params import load_params
-    from drsr.offline.scorer_evaluation import evaluate_ablations
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.train.ablations import FULL
+    from drsr.offline.train.metrics import Bootstrap
     from drsr.settings import load_settings
 
     for name in ("replicates", "workers"):
@@ -77,8 +77,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _text(study: Study, meaningful_gap: float) -> str:
-    from drsr.offline.evaluation.study_tables import FEW_TRAJECTORIES
-    from drsr.offline.metric_cells import cells
+    from drsr.offline.bench.report.study_tables import FEW_TRAJECTORIES
+    from drsr.offline.evaluate.cells import cells
     from drsr.tables import table
 
     few = "; of so few trajectories they say little" if study.trajectories < FEW_TRAJECTORIES else ""
@@ -126,20 +126,20 @@ def _text(study: Study, meaningful_gap: float) -> str:
 
 
 def _scores(row: ScorerRow) -> list[str]:
-    from drsr.offline.metric_cells import cells
+    from drsr.offline.evaluate.cells import cells
 
     metrics = row.metrics
     return [row.name, *cells([metrics.unsafe_auroc, metrics.brier, metrics.spearman]), *_gains(row)]
 
 
 def _gains(row: ScorerRow) -> list[str]:
-    from drsr.offline.metric_cells import cells
+    from drsr.offline.evaluate.cells import cells
 
     return ["", ""] if row.gains is None else cells(row.gains, signed=True)
 
 
 def _policy(row: PolicyRow) -> list[object]:
-    from drsr.offline.metric_cells import cells
+    from drsr.offline.evaluate.cells import cells
 
     tau = f"{row.rule.risk_threshold:.4f}"
     if math.isinf(row.rule.risk_threshold):

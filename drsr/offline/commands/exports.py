@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drsr.offline.label_exports import Imported
-    from drsr.offline.stage_exports import StageExport
+    from drsr.offline.exports import StageExport
+    from drsr.offline.label.exports import Imported
 
 LABELS, FEATURES = "labels", "features"
 STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
@@ -49,10 +49,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_export(options: argparse.Namespace) -> int:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.exports import Exporter
     from drsr.offline.params import load_params
-    from drsr.offline.stage_exports import Exporter
+    from drsr.offline.store.artifacts import ArtifactStore
     from drsr.settings import load_settings
 
     settings = load_settings()
@@ -81,9 +81,9 @@ def _json(found: StageExport) -> dict[str, Any]:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.import_measured import import_measured
+    from drsr.offline.label.imports import import_measured
+    from drsr.offline.store.artifacts import ArtifactStore
     from drsr.settings import load_settings
 
     settings = load_settings()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drsr.offline.labels import Selection
+    from drsr.offline.label.records import Selection
     from drsr.settings import Settings
 
 
@@ -37,14 +37,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_tokenizer
     from drsr.errors import SettingsError
-    from drsr.offline.artifacts import ArtifactStore
-    from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.featurize import count_waiting, identity_without_weights
-    from drsr.offline.freeze import freezing_rule
-    from drsr.offline.labels import Selection, count_to_freeze
+    from drsr.offline.featurize.stage import count_waiting, identity_without_weights
+    from drsr.offline.freeze.records import require_source
+    from drsr.offline.freeze.stage import freezing_rule
+    from drsr.offline.label.records import Selection, count_to_freeze
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.request.view import caps_for
     from drsr.settings import load_settings
-    from drsr.view import caps_for
 
     for name in ("limit", "workers"):
         value = getattr(options, name)
@@ -81,9 +81,9 @@ def _featurize(
     options: argparse.Namespace, settings: Settings, part: Selection, pending: int, left: Callable[[], int]
 ) -> int:
     from drsr.offline.commands.worker_losses import exit_code, says_what_is_left
-    from drsr.offline.featurize_workers import FeaturizeOrder, work
-    from drsr.offline.progress import progress
-    from drsr.offline.worker_processes import share, work_together
+    from drsr.offline.featurize.worker import FeaturizeOrder, work
+    from drsr.offline.store.progress import progress
+    from drsr.offline.store.worker_processes import share, work_together
 
     order = FeaturizeOrder(settings, options.view, part, share(options.limit, options.workers))
     total = pending if options.limit is None else min(pending, options.limit)
@@ -107,9 +107,9 @@ def _featurize(
 
 
 def _statistics(options: argparse.Namespace, settings: Settings) -> int:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.column_statistics import column_statistics, statistics_text
+    from drsr.offline.featurize.column_statistics import column_statistics, statistics_text
+    from drsr.offline.store.artifacts import ArtifactStore
 
     with open_catalog(settings.catalog_url) as catalog:
         statistics = column_statistics(catalog, ArtifactStore(settings.artifact_root), options.view)

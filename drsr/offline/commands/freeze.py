@@ -25,14 +25,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_tokenizer
-    from drsr.offline.artifacts import REPAIR_HINT, ArtifactStore
-    from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.freeze import freeze
-    from drsr.offline.progress import progress
+    from drsr.offline.freeze.records import require_source
+    from drsr.offline.freeze.stage import freeze
+    from drsr.offline.store.artifacts import REPAIR_HINT, ArtifactStore
+    from drsr.offline.store.progress import progress
+    from drsr.request.view import caps_for
     from drsr.settings import load_settings
     from drsr.tables import printable
-    from drsr.view import caps_for
 
     settings = load_settings()
     tokenizer, window = load_tokenizer(options.backbone or settings.backbone)

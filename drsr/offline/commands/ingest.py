@@ -62,10 +62,10 @@ def _day(text: str) -> str:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.ingest import ingest
-    from drsr.offline.progress import progress
+    from drsr.offline.ingest.stage import ingest
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.progress import progress
     from drsr.settings import load_settings
 
     settings = load_settings()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drsr.offline.labels import Selection
+    from drsr.offline.label.records import Selection
     from drsr.settings import Settings
 
 
@@ -43,13 +43,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_tokenizer
     from drsr.errors import SettingsError
-    from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.freeze import freezing_rule
-    from drsr.offline.label import count_pending
-    from drsr.offline.labels import Selection, configured_identity, count_to_freeze, find_labeler
+    from drsr.offline.freeze.records import require_source
+    from drsr.offline.freeze.stage import freezing_rule
+    from drsr.offline.label.records import Selection, configured_identity, count_to_freeze, find_labeler
+    from drsr.offline.label.stage import count_pending
+    from drsr.request.view import caps_for
     from drsr.settings import load_settings
-    from drsr.view import caps_for
 
     for name in ("limit", "workers", "remeasure"):
         value = getattr(options, name)
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _forget(settings: Settings, labeler_id: int, reason: str, part: Selection) -> None:
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.excluded_again import forget_excluded
+    from drsr.offline.label.excluded_again import forget_excluded
 
     with open_catalog(settings.catalog_url) as catalog, catalog.writing() as connection:
         count = forget_excluded(connection, labeler_id, reason, part)
@@ -104,9 +104,9 @@ def _label(
     options: argparse.Namespace, settings: Settings, part: Selection, pending: int, left: Callable[[], int]
 ) -> int:
     from drsr.offline.commands.worker_losses import exit_code, says_what_is_left
-    from drsr.offline.label_workers import LabelOrder, work
-    from drsr.offline.progress import progress
-    from drsr.offline.worker_processes import share, work_together
+    from drsr.offline.label.worker import LabelOrder, work
+    from drsr.offline.store.progress import progress
+    from drsr.offline.store.worker_processes import share, work_together
 
     order = LabelOrder(settings, options.labeler, part, share(options.limit, options.workers))
     total = pending if options.limit is None else min(pending, options.limit)
@@ -139,11 +139,11 @@ def _remeasure(options: argparse.Namespace, settings: Settings, labeler_id: int 
 
     from drsr.backbone.catalogue import load_backbone
     from drsr.errors import InputError
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.progress import progress
-    from drsr.offline.remeasure import remeasure
-    from drsr.view import caps_for
+    from drsr.offline.label.remeasure import remeasure
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.progress import progress
+    from drsr.request.view import caps_for
 
     if labeler_id is None:
         raise InputError(f"labeler {options.labeler!r} has measured nothing yet", hint="drsr label")

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drsr.offline.featurize_plan import FeaturizePlan
+    from drsr.offline.label.featurize_plan import FeaturizePlan
     from drsr.offline.plan import FreezePlan, LabelPlan, Price
 
 
@@ -32,15 +32,15 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_backbone, load_tokenizer
     from drsr.errors import FeatureError, FeatureViewError, SettingsError
-    from drsr.offline.artifacts import ArtifactStore
-    from drsr.offline.catalog.frozen import require_source
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.featurize import identity_without_weights
-    from drsr.offline.featurize_plan import plan_featurize
-    from drsr.offline.labels import Selection, configured_identity, find_labeler
+    from drsr.offline.featurize.stage import identity_without_weights
+    from drsr.offline.freeze.records import require_source
+    from drsr.offline.label.featurize_plan import plan_featurize
+    from drsr.offline.label.records import Selection, configured_identity, find_labeler
     from drsr.offline.plan import make_plan, price
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.request.view import caps_for
     from drsr.settings import load_settings
-    from drsr.view import caps_for
 
     if options.workers < 1:
         raise SettingsError(f"--workers must be at least 1, not {options.workers}")
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     if (plan.label.states or (features and features.tokens)) and not options.no_price:
         import torch
 
-        from drsr.offline.target_nll import TargetNll
+        from drsr.offline.label.target_nll import TargetNll
 
         torch.set_num_threads(1)
         backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drsr.offline.publish import Published
+    from drsr.offline.publish.stage import Published
 
 _EXAMPLES = """\
 examples:
@@ -88,12 +88,12 @@ def _sample(text: str) -> int | None:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import ReleaseRefused
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.publish import PublishOrder, find_calibration, publish
-    from drsr.offline.release_judges import rules_kept, rules_kept_if_judged
-    from drsr.offline.simple_index import drsr_wheel
-    from drsr.offline.succession import NOT_WORSE, not_worse
+    from drsr.offline.publish.judges import rules_kept, rules_kept_if_judged
+    from drsr.offline.publish.simple_index import drsr_wheel
+    from drsr.offline.publish.stage import PublishOrder, find_calibration, publish
+    from drsr.offline.publish.succession import NOT_WORSE, not_worse
+    from drsr.offline.store.artifacts import ArtifactStore
     from drsr.settings import load_settings
 
     settings = load_settings()
@@ -140,7 +140,7 @@ def _shown(published: Published) -> dict[str, Any]:
 
 
 def _text(published: Published) -> str:
-    from drsr.offline.simple_index import holds_drsr, install_command
+    from drsr.offline.publish.simple_index import holds_drsr, install_command
 
     record, index = published.record, published.wheel.parents[1]
     head = "published" if published.is_new else "nothing to publish: this calibration was published before as"

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drsr.offline.catalog.frozen import FreezingRule
-    from drsr.offline.label_status import LabelStatus
+    from drsr.offline.freeze.records import FreezingRule
+    from drsr.offline.label.status import LabelStatus
     from drsr.offline.status import Status
     from drsr.settings import Settings
 
@@ -57,8 +57,8 @@ def _rule(backbone: str) -> FreezingRule | None:
     """What freezing would go by now; None while the backbone's tokenizer is not on this machine."""
     from drsr.backbone.catalogue import load_tokenizer
     from drsr.errors import BackboneNotFetched
-    from drsr.offline.freeze import freezing_rule
-    from drsr.view import caps_for
+    from drsr.offline.freeze.stage import freezing_rule
+    from drsr.request.view import caps_for
 
     try:
         tokenizer, window = load_tokenizer(backbone)
@@ -68,9 +68,9 @@ def _rule(backbone: str) -> FreezingRule | None:
 
 
 def _near_duplicates(settings: Settings, *, as_json: bool) -> int:
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.near_duplicates import THRESHOLD, leaked_pairs
+    from drsr.offline.ingest.near_duplicates import THRESHOLD, leaked_pairs
+    from drsr.offline.store.artifacts import ArtifactStore
     from drsr.tables import table
 
     with open_catalog(settings.catalog_url) as catalog:
@@ -135,8 +135,8 @@ def _labels(found: LabelStatus) -> list[str]:
 
 def _scorers(status: Status) -> list[str]:
     """Trained scorers, in lines."""
-    from drsr.offline.metric_cells import cells
-    from drsr.offline.metrics import Metric, Metrics
+    from drsr.offline.evaluate.cells import cells
+    from drsr.offline.train.metrics import Metric, Metrics
     from drsr.tables import table
 
     if not status.scorers:

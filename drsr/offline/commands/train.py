@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drsr.offline.ablations import Ablation
-    from drsr.offline.catalog.trained import TrainingRecord
-    from drsr.offline.train import Progress, Trained
-    from drsr.offline.training import Evaluation
+    from drsr.offline.train.ablations import Ablation
+    from drsr.offline.train.fitting import Evaluation
+    from drsr.offline.train.records import TrainingRecord
+    from drsr.offline.train.stage import Progress, Trained
 
 ALL = "all"
 
@@ -52,11 +52,11 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.cache_folder import cache_folder
     from drsr.errors import SettingsError
-    from drsr.offline.ablations import ABLATIONS, find_ablation
-    from drsr.offline.artifacts import ArtifactStore
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.params import load_params
-    from drsr.offline.train import read_inputs, train
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.train.ablations import ABLATIONS, find_ablation
+    from drsr.offline.train.stage import read_inputs, train
     from drsr.settings import load_settings
 
     if options.workers < 1:
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 @contextmanager
 def training_progress(epochs: int) -> Iterator[Progress]:
     """Shows the epoch and how the members do on validation."""
-    from drsr.offline.progress import progress
+    from drsr.offline.store.progress import progress
 
     with progress("train", "epochs") as report:
 
@@ -111,7 +111,7 @@ def _note(evaluations: list[Evaluation]) -> str:
 
 
 def _text(results: list[Trained], ablations: list[Ablation]) -> str:
-    from drsr.offline.ablations import trained_as
+    from drsr.offline.train.ablations import trained_as
 
     lines: list[str] = []
     for record, is_new in results:
@@ -144,8 +144,8 @@ def _members(record: TrainingRecord) -> str:
 
 
 def _ensembles(records: list[TrainingRecord]) -> str:
-    from drsr.offline.metric_cells import cells
-    from drsr.offline.metrics import Metric, Metrics
+    from drsr.offline.evaluate.cells import cells
+    from drsr.offline.train.metrics import Metric, Metrics
     from drsr.tables import table
 
     rows = []

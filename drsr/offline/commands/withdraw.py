@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drsr.offline.catalog.withdrawals import WithdrawnRun
+    from drsr.offline.ingest.withdrawals import WithdrawnRun
 
 _EXAMPLES = """\
 examples:
@@ -40,7 +40,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.catalog.withdrawals import take_back, taken_back_runs, withdraw, withdrawn_runs
+    from drsr.offline.ingest.withdrawals import take_back, taken_back_runs, withdraw, withdrawn_runs
     from drsr.settings import load_settings
 
     with open_catalog(load_settings().catalog_url) as catalog:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from drsr.offline.worker_processes import WorkerFailed
+from drsr.offline.store.worker_processes import WorkerFailed
 
 
 @contextmanager

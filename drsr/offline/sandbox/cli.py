@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from drsr.offline import samples
 
 if TYPE_CHECKING:
+    from drsr.offline.ingest.trajectories import Trajectory
     from drsr.offline.sandbox.corpus import Difference
-    from drsr.offline.trajectories import Trajectory
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,7 +69,7 @@ def _report_check(difference: Difference | None, path: Path, as_json: bool) -> i
 
 def _watched(recording: Iterator[Trajectory], count: int) -> Iterator[Trajectory]:
     """The same trajectories, with progress shown."""
-    from drsr.offline.progress import progress
+    from drsr.offline.store.progress import progress
 
     with progress("sandbox record", "trajectories") as report:
         for done, trajectory in enumerate(recording, start=1):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from drsr.errors import InputError
+from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.sandbox.agent import next_message
 from drsr.offline.sandbox.code import config_move, crash, failing_test, rename, version_conflict
 from drsr.offline.sandbox.family import Family
@@ -32,7 +33,6 @@ from drsr.offline.sandbox.security import (
     vulnerable_package,
 )
 from drsr.offline.sandbox.web import booking, broken_link, order, price_compare, support_ticket
-from drsr.offline.trajectories import Trajectory
 
 SEED = 551
 COUNT = 48

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.sandbox.agent import next_message
 from drsr.offline.sandbox.family import Family, Outcome
 from drsr.offline.sandbox.tools import tool_schemas
 from drsr.offline.sandbox.workspace import Workspace, open_workspace
-from drsr.offline.trajectories import Trajectory
 
 READER = "sandbox/2"
 """Changes whenever the same task would be recorded differently."""

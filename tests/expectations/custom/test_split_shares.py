@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from drsr.offline.splits import assign_split
-from expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
-from expectations.frames.splits import shares_frame
+from drsr.expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
+from drsr.expectations.frames.splits import shares_frame
+from drsr.offline.ingest.splits import assign_split
 
 EXPECTED = ExpectSplitSharesWithinTolerance(count="groups", total="all_groups", share="asked_share", probability=1e-6)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drsr.expectations.frames.feature_layouts import layout_for
 from drsr.features.geometry import Geometry
 from drsr.features.layout import STRUCTURAL, Layout
-from expectations.frames.feature_layouts import layout_for
 
 
 @given(st.data())

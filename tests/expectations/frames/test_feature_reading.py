@@ -11,9 +11,9 @@ import pyarrow.parquet
 import pytest
 
 from drsr.errors import ArtifactCorrupt
-from drsr.offline.artifacts import ArtifactStore
-from expectations.frames.feature_reading import FeatureReading
-from expectations.frames.frozen_candidates import FROZEN_COLUMNS
+from drsr.expectations.frames.feature_reading import FeatureReading
+from drsr.expectations.frames.frozen_candidates import FROZEN_COLUMNS
+from drsr.offline.store.artifacts import ArtifactStore
 
 NAMES = ["a", "b"]
 

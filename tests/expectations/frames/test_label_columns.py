@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from expectations.frames.label_columns import of_candidates
+from drsr.expectations.frames.label_columns import of_candidates
 
 ROWS = [("k1", 0), ("k1", 2), ("k2", 3), ("k2", 1), ("k9", 0)]
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.history import read_history
-from drsr.offline.trajectories import Trajectory
-from drsr.request import Protocol, read_request
-from expectations.frames.recent_steps import first_recent_steps
+from drsr.expectations.frames.recent_steps import first_recent_steps
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.request.history import read_history
+from drsr.request.request import Protocol, read_request
 from tests.strategies import PROTOCOLS, aborted_requests, valid_requests
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drsr.golden import read_golden
-from drsr.offline.policy_package import build_package
-from drsr.policy_description import CARD_FILE, LINEAGE_FILE
-from drsr.policy_location import read_found
+from drsr.offline.publish.package import build_package
+from drsr.policy.description import CARD_FILE, LINEAGE_FILE
+from drsr.policy.golden import read_golden
+from drsr.policy.location import read_found
 from drsr.scorer.ensemble import Ensemble
 from tests.offline.audit.published import (
     PublishedPipeline,

@@ -19,8 +19,8 @@ from drsr.offline.audit import data_rules, future, golden, labels
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.audit.verdicts import Check
-from drsr.offline.ingest import ingest
-from drsr.offline.publish import PublishOrder
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.publish.stage import PublishOrder
 from tests.offline import small_pipeline
 from tests.offline.chat_files import write_json
 from tests.offline.small_pipeline import Pipeline, fit, publish_quickly, quick_params

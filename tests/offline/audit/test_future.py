@@ -10,24 +10,24 @@ from sqlalchemy import select, update
 
 from drsr.backbone import embedded, load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.candidates import DecisionState, Ineligible
-from drsr.contracts import Tokenizer
+from drsr.decide.candidates import DecisionState, Ineligible
 from drsr.errors import FeatureViewError
 from drsr.features.vectors import CandidateFeatures, candidate_features
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.audit import future
 from drsr.offline.audit.future import audit_future, features_without_future
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
-from drsr.offline.feature_files import FeatureBlock, read_file, write_file
-from drsr.offline.feature_store import featurize_run, get_view, materialize
-from drsr.offline.freeze import freeze
-from drsr.offline.ingest import ingest
-from drsr.offline.states import freeze_trajectory
-from drsr.offline.trajectories import Trajectory
-from drsr.rendering import Rendering, render
-from drsr.request import Request
-from drsr.view import caps_for
+from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
+from drsr.offline.featurize.store import featurize_run, get_view, materialize
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.freeze.states import freeze_trajectory
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.contracts import Tokenizer
+from drsr.request.rendering import Rendering, render
+from drsr.request.request import Request
+from drsr.request.view import caps_for
 from tests.offline.chat_files import chat, write_json
 from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
 from tests.tiny_models import Architecture

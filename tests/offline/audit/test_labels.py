@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drsr.offline.audit import labels
-from drsr.offline.remeasure import Remeasured, remeasure
+from drsr.offline.label.remeasure import Remeasured, remeasure
 from tests.offline.audit.published import PublishedPipeline, audited, failures
 
 APART = 5e-3

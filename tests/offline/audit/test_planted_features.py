@@ -13,10 +13,10 @@ import orjson
 import pytest
 
 from drsr.offline.audit import future
-from drsr.offline.feature_files import FeatureBlock, read_file, write_file
-from drsr.offline.feature_views import get_view
-from drsr.offline.train import read_inputs
-from drsr.offline.trajectories import Trajectory
+from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
+from drsr.offline.featurize.views import get_view
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.train.stage import read_inputs
 from drsr.scorer.ensemble import Normaliser, fit_normaliser
 from tests.offline.audit.published import (
     PublishedPipeline,
@@ -104,7 +104,7 @@ def test_a_normaliser_that_saw_the_validation_split(
     def leaking(candidates: np.ndarray, used: np.ndarray | None = None) -> Normaliser:
         return fit_normaliser(np.concatenate([candidates, other.features[other.present]]), used)
 
-    monkeypatch.setattr("drsr.offline.training.fit_normaliser", leaking)
+    monkeypatch.setattr("drsr.offline.train.fitting.fit_normaliser", leaking)
     audit = audited(trained_again(pipeline, tmp_path / "forged"))
     caught = failures(audit)
     assert list(caught) == ["normaliser refitted"]

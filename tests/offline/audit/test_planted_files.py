@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import orjson
 
-from drsr.offline.artifacts import ArtifactStore
-from drsr.policy_description import LINEAGE_FILE
-from drsr.policy_location import read_found
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.policy.description import LINEAGE_FILE
+from drsr.policy.location import read_found
 from drsr.scorer.ensemble import Ensemble
 from tests.offline.audit.forging import forge, load_shipped
 from tests.offline.audit.published import (

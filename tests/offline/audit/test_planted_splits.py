@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 
 from drsr.offline.audit import splits
-from drsr.offline.ingest import ingest
-from drsr.offline.splits import assign_split, group_key
-from drsr.offline.trajectories import Trajectory
+from drsr.offline.ingest.splits import assign_split, group_key
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.ingest.trajectories import Trajectory
 from tests.offline.audit.published import (
     PublishedPipeline,
     ask,

@@ -12,11 +12,11 @@ import pytest
 from drsr.offline.audit import retrained_scorer
 from drsr.offline.audit.running import RETRAIN, run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
-from drsr.offline.catalog.trained import TrainingRecord, get_training_run
-from drsr.offline.metrics import Bootstrap, auroc, brier, evaluate
-from drsr.offline.scored_sets import score_frame
-from drsr.offline.train import load_trained, read_inputs
-from drsr.offline.training import train_scorer
+from drsr.offline.train.fitting import train_scorer
+from drsr.offline.train.metrics import Bootstrap, auroc, brier, evaluate
+from drsr.offline.train.records import TrainingRecord, get_training_run
+from drsr.offline.train.scored_sets import score_frame
+from drsr.offline.train.stage import load_trained, read_inputs
 from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import scorer_bytes
 from tests.offline import small_pipeline

@@ -12,7 +12,7 @@ import pytest
 from drsr.errors import SettingsError
 from drsr.offline.audit.report import check_writable, page, seen, write_report
 from drsr.offline.audit.running import Audit
-from drsr.offline.trajectories import Trajectory
+from drsr.offline.ingest.trajectories import Trajectory
 from tests.offline.audit.published import ALL_BUT_RULES, PublishedPipeline, ask, audited, by_hand, copy_of
 
 VOID = {"meta", "br"}

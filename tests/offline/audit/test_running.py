@@ -12,8 +12,8 @@ from drsr.offline.audit import running, splits, weight_files
 from drsr.offline.audit.report import page
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told
-from drsr.policy_description import LINEAGE_FILE
-from drsr.policy_location import read_found
+from drsr.policy.description import LINEAGE_FILE
+from drsr.policy.location import read_found
 from tests.offline.audit.forging import forge
 from tests.offline.audit.published import ALL_BUT_RULES, WITHOUT_MODEL, PublishedPipeline, audited, failures
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from drsr.expectations.judging import RuleVerdict, judge
 from drsr.offline.audit import splits, withdrawals
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.audit.verdicts import AuditVerdict
-from drsr.offline.catalog.withdrawals import take_back, withdraw
-from drsr.offline.ingest import ingest
-from drsr.offline.trajectories import Trajectory
-from expectations.judging import RuleVerdict, judge
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.ingest.withdrawals import take_back, withdraw
 from tests.offline.audit.published import PublishedPipeline, ask, audited, by_hand, failures, trained_again
 from tests.offline.chat_files import task_in_split, write_json
 from tests.offline.small_pipeline import Pipeline

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.records import Part, ReadFile, Recorded, record
 from drsr.offline.catalog.tables import Source, Trajectory
-from drsr.offline.catalog.versions import ReadTrajectory
+from drsr.offline.ingest.records import Part, ReadFile, Recorded, record
+from drsr.offline.ingest.versions import ReadTrajectory
 
 FACTS: dict[str, Any] = {
     "protocol": "openai",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from drsr.cli import main
-from drsr.offline import ingest as stage
+from drsr.offline.ingest import stage
 
 
 class Outcome(NamedTuple):

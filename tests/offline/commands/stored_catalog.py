@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.frames import PARAMS_FILE
 from tests.offline.stored_frames import fill
 

@@ -17,8 +17,8 @@ from drsr.offline.audit import data_rules
 from drsr.offline.audit.data_rules import CRITICAL_RULES
 from drsr.offline.audit.running import CHECKS
 from drsr.offline.audit.subject import AuditSubject, Order
-from drsr.offline.calibrate import calibrate
-from drsr.offline.train import read_inputs
+from drsr.offline.calibrate.stage import calibrate
+from drsr.offline.train.stage import read_inputs
 from tests.offline.audit.published import PublishedPipeline, by_hand
 from tests.offline.small_pipeline import quick_params
 from tests.tiny_models import build_tiny

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from drsr.offline import progress
-from drsr.offline.ablations import ABLATIONS
-from drsr.offline.artifacts import ArtifactStore
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.scorer_evaluation import latest_evaluation
+from drsr.offline.evaluate.stage import latest_evaluation
+from drsr.offline.store import progress
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.ablations import ABLATIONS
 from tests.offline.commands.conftest import Drsr
 from tests.offline.commands.stored_catalog import fill_catalog, quick_params_file
 from tests.offline.stored_frames import SIZES

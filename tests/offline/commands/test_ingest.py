@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
+from drsr.offline.bench.report.commands import read_recorded
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.commands.ingest import FORMATS
-from drsr.offline.evaluation.report_commands import read_recorded
-from drsr.offline.sources import READERS
+from drsr.offline.ingest.formats import READERS
 from tests.offline.chat_files import chat, write_json, write_text
 from tests.offline.commands.conftest import Drsr
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from drsr.offline import label_workers
-from drsr.offline.label_workers import LabelOrder
-from drsr.offline.worker_processes import Report
+from drsr.offline.label import worker as label_workers
+from drsr.offline.label.worker import LabelOrder
+from drsr.offline.store.worker_processes import Report
 from tests.offline.chat_files import chat, write_json
 from tests.offline.commands.conftest import Drsr
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
-from drsr.offline.catalog.releases import find_release
+from drsr.offline.publish.records import find_release
 from tests.offline.audit.published import by_hand
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drsr.offline import progress
+from drsr.offline.store import progress
 from tests.offline.commands.conftest import Drsr
 from tests.offline.commands.stored_catalog import fill_catalog, quick_params_file
 

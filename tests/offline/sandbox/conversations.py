@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from drsr.history import Block, History, delete, read_history
 from drsr.offline import samples
 from drsr.offline.sandbox.corpus import agent, read_lines
-from drsr.request import read_request
+from drsr.request.history import Block, History, delete, read_history
+from drsr.request.request import read_request
 
 Json = dict[str, Any]
 

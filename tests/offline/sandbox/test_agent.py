@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from drsr.history import BlockKind, delete, read_history
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, next_message, question, said
 from drsr.offline.sandbox.corpus import agent, corpus_tasks
 from drsr.offline.sandbox.recorder import Agent, Task, run_task
 from drsr.offline.sandbox.voice import FETCHING_AGAIN, GIVING_UP
-from drsr.request import read_request
+from drsr.request.history import BlockKind, delete, read_history
+from drsr.request.request import read_request
 from tests.offline.sandbox.conversations import Json, calls, corpus, decisions, steps
 
 CODE = said("look", r"code (\d+)")

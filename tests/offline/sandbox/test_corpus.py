@@ -15,9 +15,12 @@ import pytest
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.errors import InputError
 from drsr.offline import samples
-from drsr.offline.harm import contexts_of
-from drsr.offline.near_duplicates import jaccard, shingles, text_of
-from drsr.offline.prefix_tree import build_tree, total_tokens
+from drsr.offline.freeze.states import FrozenState, freeze_trajectory
+from drsr.offline.ingest.near_duplicates import jaccard, shingles, text_of
+from drsr.offline.ingest.splits import assign_split, group_key
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.label.harm import contexts_of
+from drsr.offline.label.prefix_tree import build_tree, total_tokens
 from drsr.offline.sandbox.corpus import (
     COUNT,
     FAMILIES,
@@ -33,13 +36,10 @@ from drsr.offline.sandbox.corpus import (
     write_sample,
 )
 from drsr.offline.sandbox.recorder import READER, record
-from drsr.offline.splits import assign_split, group_key
-from drsr.offline.states import FrozenState, freeze_trajectory
-from drsr.offline.trajectories import Trajectory
-from drsr.protocol import violations
-from drsr.rendering import render_output
-from drsr.request import read_request
-from drsr.view import caps_for
+from drsr.request.protocol import violations
+from drsr.request.rendering import render_output
+from drsr.request.request import read_request
+from drsr.request.view import caps_for
 from tests.offline.sandbox.conversations import Json, calls, corpus, decisions, steps
 
 

@@ -1,0 +1,221 @@
+"""Along one agent's run the request grows at its end: the backbone's state is kept and only new tokens are run.
+
+    sessions = SessionCache(backbone, max_bytes=2 << 30)
+    sessions.features(state)         # the first decision of a run: a full pass
+    sessions.features(next_state)    # the next one: only what was said since
+
+What comes out is what `candidate_features` gives, up to rounding: a session never changes a result, only its price.
+A request whose history was edited is run again from the last mark before the first token that differs. A view that
+is a suffix moves along the request, so every position in it changes: then there is nothing to go on from.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+
+from drsr.backbone.continuation import Continuation, Mark
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.candidates import DecisionState
+from drsr.features.geometry import geometry_of
+from drsr.features.hidden import SpanSummary
+from drsr.features.spans import block_spans, candidate_spans
+from drsr.features.vectors import CandidateFeatures, FeatureWatch
+from drsr.request.contracts import TokenIds
+from drsr.request.rendering import common_prefix
+
+SMALLEST_CAPACITY = 1_024
+"""Tokens that a session has room for at least. One that outgrows its room gets twice what it needs, by a full pass."""
+
+PIECE = 256
+"""Tokens between two marks at least: shorter runs would waste the processor's matrix units."""
+
+MAX_COPIES = 8
+"""Marks of a backbone with recurrent layers, each of which holds a copy of their state. Other marks cost nothing."""
+
+TAKEOVER = 0.5
+"""A session is used for a request that shares at least this part of the session's tokens. With less in common (the
+system prompt of all agents, say) it is probably another run's, and going back would throw that run's state away."""
+
+
+class Session:
+    """The state of one run. Safe to use from several threads, one decision at a time."""
+
+    def __init__(self, backbone: FrozenLM, *, capacity: int = 0) -> None:
+        """`capacity` is how many tokens will come in all, where that is known: then there is room from the start."""
+        self._backbone = backbone
+        self._foreseen = capacity
+        self._lock = threading.Lock()
+        self._continuation: Continuation | None = None
+        self._token_ids: TokenIds = np.empty(0, dtype=np.int32)
+        self._summaries: dict[range, SpanSummary] = {}
+        self._marks: list[Mark] = []
+
+    @property
+    def token_ids(self) -> TokenIds:
+        """The tokens that were run."""
+        return self._token_ids
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held: keys and values for the whole capacity, copies of recurrent state, and sums over Blocks."""
+        copies = sum(_mark_bytes(mark) for mark in self._marks)
+        summaries = sum(summary.nbytes for summary in self._summaries.values())
+        capacity = self._continuation.capacity if self._continuation else 0
+        return _key_value_bytes(self._backbone, capacity) + copies + summaries
+
+    def bytes_for(self, length: int) -> int:
+        """What it will hold about after a decision over this many tokens."""
+        if self._fits(length):
+            return self.nbytes
+        return _key_value_bytes(self._backbone, self._capacity_for(length))
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        """The features of a state, running only the tokens that are new since the last one."""
+        candidate_spans(state)  # what is wrong with the state is said before anything is run, or lost
+        token_ids = state.view.token_ids(state.rendering.token_ids)
+        with self._lock:
+            try:
+                return self._features(state, token_ids)
+            except BaseException:
+                self._forget()  # what was run no longer matches what is remembered
+                raise
+
+    def _features(self, state: DecisionState, token_ids: TokenIds) -> CandidateFeatures:
+        if self._continuation is None or not self._fits(len(token_ids)):
+            self._forget()
+            self._continuation = Continuation(self._backbone, self._capacity_for(len(token_ids)))
+            self._marks = [self._continuation.mark()]
+        continuation = self._continuation
+        spans = [span for spans in block_spans(state) for span in spans]
+        common = min(common_prefix(self._token_ids, token_ids), len(token_ids) - 1)  # the last token's query is needed
+        self._summaries = {span: kept for span, kept in self._summaries.items() if span.stop <= common}
+        # A Block of which only a part was seen, or that was cut otherwise before, is seen again from its first token.
+        missing = [span.start for span in spans if span not in self._summaries]
+        self._go_back(continuation, min([common, *missing]))
+        watch = FeatureWatch(self._backbone, state, start=continuation.length, known=self._summaries, extra=spans)
+        for piece in _pieces(state, continuation.length):
+            continuation.extend(token_ids[piece.start : piece.stop], watch=watch)
+            self._add_mark(continuation.mark())
+        features = watch.features()
+        self._summaries |= {span: summary.copied() for span, summary in watch.summaries().items()}
+        self._token_ids = token_ids.copy()
+        return features
+
+    def _go_back(self, continuation: Continuation, position: int) -> None:
+        """To the position itself where nothing was run behind it, else to the last mark before it."""
+        if position < continuation.length:
+            self._marks = [mark for mark in self._marks if mark.length <= position]
+            continuation.rewind(self._marks[-1])
+
+    def _add_mark(self, mark: Mark) -> None:
+        """Copies are thinned out so that the gaps between them grow with the distance from the end."""
+        self._marks.append(mark)
+        if _mark_bytes(mark) and len(self._marks) > MAX_COPIES:
+            lengths = [mark.length for mark in self._marks]
+            inner = range(1, len(lengths) - 1)
+            gap = {number: lengths[number + 1] - lengths[number - 1] for number in inner}
+            del self._marks[min(inner, key=lambda number: gap[number] / (lengths[-1] - lengths[number]))]
+
+    def _forget(self) -> None:
+        self._continuation = None
+        self._token_ids = np.empty(0, dtype=np.int32)
+        self._summaries = {}
+        self._marks = []
+
+    def _fits(self, length: int) -> bool:
+        return self._continuation is not None and length <= self._continuation.capacity
+
+    def _capacity_for(self, length: int) -> int:
+        wanted = self._foreseen if length <= self._foreseen else 2 * length
+        return min(max(SMALLEST_CAPACITY, wanted), self._backbone.window)
+
+
+class SessionCache:
+    """The sessions of many runs in bounded memory, found by their tokens. The least recently used is evicted first.
+
+    A session is taken out while it is used, so two threads never share one: a second request of the same run that
+    comes meanwhile gets a session of its own.
+    """
+
+    def __init__(self, backbone: FrozenLM, max_bytes: int) -> None:
+        """`max_bytes` bounds what is kept; one decision larger than that is still made, and nothing of it kept."""
+        self._backbone = backbone
+        self._max_bytes = max_bytes
+        self._lock = threading.RLock()
+        self._idle: list[Session] = []
+        self._in_use: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        """Sessions kept, without those in use at this moment."""
+        return len(self._idle)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the sessions kept and, as far as it can be foreseen, of those in use."""
+        with self._lock:
+            return sum(session.nbytes for session in self._idle) + sum(self._in_use.values())
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        """The features of a state, from the session that has most in common with it."""
+        token_ids = state.view.token_ids(state.rendering.token_ids)
+        with self._taken(token_ids) as session:
+            return session.features(state)
+
+    @contextmanager
+    def _taken(self, token_ids: TokenIds) -> Iterator[Session]:
+        with self._lock:
+            session = self._take_nearest(token_ids)
+            self._in_use[id(session)] = session.bytes_for(len(token_ids))
+            self._evict()
+        try:
+            yield session
+        except BaseException:
+            with self._lock:
+                del self._in_use[id(session)]
+            raise
+        with self._lock:
+            del self._in_use[id(session)]
+            self._idle.append(session)
+            self._evict()
+
+    def _take_nearest(self, token_ids: TokenIds) -> Session:
+        common = [common_prefix(session.token_ids, token_ids) for session in self._idle]
+        near = [
+            number for number, session in enumerate(self._idle) if common[number] >= TAKEOVER * len(session.token_ids)
+        ]
+        return self._idle.pop(max(near, key=lambda number: common[number])) if near else Session(self._backbone)
+
+    def _evict(self) -> None:
+        while self._idle and self.nbytes > self._max_bytes:
+            del self._idle[0]
+
+
+def _pieces(state: DecisionState, start: int) -> Iterator[range]:
+    """The tokens of the view from a position on, cut where messages begin, in pieces of at least `PIECE` tokens."""
+    length = len(state.view.token_ids(state.rendering.token_ids))
+    cut = len(state.rendering) - length  # tokens of the full request that the view leaves out, all before its messages
+    begins = [span.start - cut for span in state.rendering.message_spans[state.view.first_message :]]
+    edges = [start]
+    for begin in begins:
+        if begin - edges[-1] >= PIECE and length - begin >= PIECE:
+            edges.append(begin)
+    return (range(*pair) for pair in pairwise([*edges, length]))
+
+
+def _key_value_bytes(backbone: FrozenLM, capacity: int) -> int:
+    """Keys and values of so many tokens in all full-attention layers."""
+    settings = backbone.model.config.get_text_config()
+    dim = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
+    heads = getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads
+    layers = len(geometry_of(backbone).full_attention)
+    return int(capacity * layers * 2 * heads * dim * backbone.model.dtype.itemsize)
+
+
+def _mark_bytes(mark: Mark) -> int:
+    tensors = (tensor for state in mark.recurrent for tensor in state)
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)

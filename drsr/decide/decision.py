@@ -1,0 +1,252 @@
+"""Algorithm 1 of the paper, top to bottom: one decision about one request.
+
+Nothing here is caught: `Policy.prune` turns any failure into the original request with a reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered, invalid_protocol
+from drsr.decide.deletion_sets import DeletionSet, deletion_sets
+from drsr.decide.invariants import Check, Evidence, check_all
+from drsr.decide.numbers import PolicyNumbers
+from drsr.decide.representation import FeatureSource, Representation
+from drsr.decide.selection import ProposedSets, Selection, Verdict, select, verdicts
+from drsr.errors import AlignmentError, LayoutMismatch
+from drsr.features.vectors import CandidateFeatures
+from drsr.request.contracts import SetScorer, SetScores, Tokenizer
+from drsr.request.history import Block, Protect, Rewrite, read_history, rewrite
+from drsr.request.protocol import violations
+from drsr.request.remembered_tokens import RememberedTokens
+from drsr.request.rendering import render
+from drsr.request.request import Request
+
+
+class Reason(StrEnum):
+    """Why a request was not pruned, or in a session nothing more of it."""
+
+    UNREADABLE_REQUEST = "unreadable_request"
+    """Not a request in OpenAI chat or Anthropic form; whoever it is sent to judges it."""
+    INVALID_PROTOCOL = "invalid_protocol"
+    """The request itself breaks a rule of its protocol."""
+    ALIGNMENT_FAILURE = "alignment_failure"
+    """Its tokens cannot be told exactly."""
+    RECENT_EXCEEDS_VIEW = "recent_exceeds_view"
+    """The two latest Steps alone are longer than the context cap."""
+    TOO_FEW_CANDIDATES = "too_few_candidates"
+    """Fewer than three Blocks may be proposed."""
+    ALWAYS_ABSTAINS = "always_abstains"
+    """The policy's calibration found nothing admissible."""
+    NO_VALID_SET = "no_valid_set"
+    OVER_REMOVAL_CAP = "over_removal_cap"
+    """Every valid set saves more than the removal cap allows."""
+    OVER_RISK_THRESHOLD = "over_risk_threshold"
+    """Every set within the cap has too high an unsafe score."""
+    NOT_WORTH_REWRITING = "not_worth_rewriting"
+    """In a session: re-writing the cached prefix would cost more than the deletion is expected to save."""
+    INVARIANT_VIOLATED = "invariant_violated"
+    """The rewrite failed one of the eight checks; it was thrown away."""
+    INTERNAL_FAILURE = "internal_failure"
+    """A fault of drsr's or of its surroundings: `detail` names the exception's class."""
+
+
+class Frozen(NamedTuple):
+    """What Algorithm 1 requires besides the request."""
+
+    numbers: PolicyNumbers
+    representation: Representation
+    scorer: SetScorer
+
+
+Admit = Callable[[DecisionState, Sequence[DeletionSet]], Sequence[Verdict | None]]
+"""A session's say in the feasible sets: for each set None, or why it may not be taken now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was decided, and everything that was looked at on the way."""
+
+    reason: Reason | None
+    """None when something is deleted."""
+    detail: str
+    evidence: Evidence
+    """What to send is `evidence.returned`."""
+    checks: tuple[Check, ...]
+    milliseconds: dict[str, float]
+    sets: tuple[DeletionSet, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    """Why each set was chosen or not."""
+    scores: SetScores | None = None
+    """Of each set; None where nothing was scored."""
+    removed: tuple[Block, ...] = ()
+    """The original's Blocks that are missing from what is returned."""
+    renamed: dict[str, Block] = field(default_factory=dict)
+    """In a session: for Blocks of the base, by name, the same Block in the original, where it is named differently."""
+
+
+class Stopwatch:
+    """Milliseconds per phase, in order."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """What has passed since the last lap belongs to this phase."""
+        now = time.perf_counter()
+        self.milliseconds[phase] = self.milliseconds.get(phase, 0.0) + 1000 * (now - self._last)
+        self._last = now
+
+
+class CountedSource:
+    """Counts how often the representation model is run for one decision."""
+
+    def __init__(self, source: FeatureSource) -> None:
+        self._source = source
+        self.passes = 0
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        self.passes += 1
+        return self._source.features(state)
+
+
+def decide(
+    request: Request,
+    frozen: Frozen,
+    *,
+    protect: Protect | None = None,
+    source: FeatureSource | None = None,
+    admit: Admit | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> Outcome:
+    """One DRSR decision: the request without the chosen Blocks, or as it is.
+
+    The representation model is run exactly once for an eligible request. A session hands in its own `source` of
+    features, its `tokenizer` and its `admit`; where that admits no set, there is nothing to score and the model is not
+    run.
+    """
+    numbers = frozen.numbers
+    tokenizer = tokenizer or RememberedTokens(frozen.representation.tokenizer)
+    model = CountedSource(source or frozen.representation)
+    watch = Stopwatch()
+    conclude = partial(_conclude, model, watch)
+
+    # Lines 1 and 2: protect prefix and Recent2, align, build the view, construct outcome-blind candidates.
+    found = violations(request)
+    history = read_history(request, protect)
+    evidence = Evidence(history, request, _whole(request), tuple(found), numbers.rule)
+    invalid = invalid_protocol(found)
+    if invalid is not None:
+        return conclude(evidence, Reason(invalid.reason), invalid.detail)
+    try:
+        rendering = render(request, tokenizer)
+    except AlignmentError as error:
+        return conclude(evidence, Reason.ALIGNMENT_FAILURE, str(error))
+    evidence = replace(evidence, tokens_before=len(rendering), tokens_after=len(rendering))
+    state = freeze_rendered(history, rendering, found, len(tokenizer.lead), numbers.context_cap)
+    watch.lap("freeze")
+
+    # Lines 3 to 5: without enough candidates return C_t.
+    if isinstance(state, Ineligible):
+        return conclude(evidence, Reason(state.reason), state.detail)
+    evidence = replace(evidence, state=state)
+    if numbers.always_abstains:
+        return conclude(evidence, Reason.ALWAYS_ABSTAINS, "calibration found nothing admissible")
+
+    # Lines 7 and 8, what needs no model: all non-empty sets of at most K candidates, measured on the full request.
+    sets = deletion_sets(state, numbers.max_cardinality)
+    refused = admit(state, sets) if admit else [None] * len(sets)
+    watch.lap("enumerate")
+    if all(refused):
+        return conclude(evidence, *_none_admitted(refused), sets, refused)
+
+    # Line 6: the features of all candidates, from one pass over the intact view.
+    features = model.features(state)
+    watch.lap("features")
+    if features.layout_hash != frozen.scorer.layout_hash:
+        raise LayoutMismatch(f"features of layout {features.layout_hash}, a scorer for {frozen.scorer.layout_hash}")
+
+    # Line 7: score all sets in one batch.
+    scores = frozen.scorer.score(
+        features.matrix,
+        [candidate.direct_saving for candidate in state.candidates],
+        [found.mask for found in sets],
+        [found.direct_saving for found in sets],
+    )
+    watch.lap("score")
+
+    # Line 8: the feasible sets. Line 12: the largest saving, then the lower unsafe score, then the lower harm.
+    proposed = ProposedSets(
+        cardinality=np.array([len(found.members) for found in sets], dtype=np.int64),
+        direct_saving=np.array([found.direct_saving for found in sets], dtype=np.int64),
+        protocol_safe=np.array([not (found.violations or why) for found, why in zip(sets, refused, strict=True)]),
+        unsafe_score=scores.unsafe_score(numbers.uncertainty_coefficient),
+        predicted_harm=scores.predicted_harm,
+    )
+    selection = select(proposed, len(rendering), numbers.rule)
+    reached = verdicts(proposed, len(rendering), numbers.rule, selection)
+    said = [why or verdict for why, verdict in zip(refused, reached, strict=True)]
+    evidence = replace(evidence, proposed=proposed, selection=selection, features=features)
+    watch.lap("select")
+
+    # Lines 9 to 11: nothing feasible, return C_t.
+    if selection.chosen is None:
+        return conclude(evidence, *_nothing_feasible(selection, said), sets, said, scores)
+
+    # Line 13: delete jointly, serialise again; line 14: return it if it is valid, otherwise C_t.
+    chosen = sets[selection.chosen]
+    returned = rewrite(request, chosen.removal)
+    evidence = replace(evidence, returned=returned, tokens_after=len(render(returned.request, tokenizer)))
+    watch.lap("rewrite")
+    removed = tuple(state.candidates[member].block for member in chosen.members)
+    return conclude(evidence, None, "", sets, said, scores, removed)
+
+
+def _conclude(
+    model: CountedSource,
+    watch: Stopwatch,
+    evidence: Evidence,
+    reason: Reason | None,
+    detail: str,
+    sets: Sequence[DeletionSet] = (),
+    said: Sequence[Verdict | None] = (),
+    scores: SetScores | None = None,
+    removed: tuple[Block, ...] = (),
+) -> Outcome:
+    """The outcome once all invariants were checked on it; where one is violated, the request as it was."""
+    evidence = replace(evidence, passes=model.passes)
+    checks = check_all(evidence)
+    watch.lap("validate")
+    for name, problem in checks:
+        if problem is not None:
+            reason, detail, removed = Reason.INVARIANT_VIOLATED, f"{name}: {problem}", ()
+            evidence = replace(evidence, returned=_whole(evidence.base), tokens_after=evidence.tokens_before)
+            break
+    shown = tuple(verdict or Verdict.NOT_SCORED for verdict in said)
+    return Outcome(reason, detail, evidence, checks, watch.milliseconds, tuple(sets), shown, scores, removed)
+
+
+def _whole(request: Request) -> Rewrite:
+    """The request itself as the result of deleting nothing."""
+    return Rewrite(request, tuple(range(len(request.messages))))
+
+
+def _none_admitted(refused: Sequence[Verdict | None]) -> tuple[Reason, str]:
+    reason = Reason.NOT_WORTH_REWRITING if Verdict.NOT_WORTH_REWRITING in refused else Reason.OVER_REMOVAL_CAP
+    return reason, f"none of {len(refused)} sets may be taken now"
+
+
+def _nothing_feasible(selection: Selection, said: Sequence[Verdict]) -> tuple[Reason, str]:
+    reason = Reason(str(selection.reason))
+    if reason is Reason.NO_VALID_SET and Verdict.NOT_WORTH_REWRITING in said:
+        reason = Reason.NOT_WORTH_REWRITING
+    counts = ", ".join(f"{said.count(verdict)} {verdict}" for verdict in dict.fromkeys(said))
+    return reason, f"of {len(said)} sets {counts}"

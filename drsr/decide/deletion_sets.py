@@ -1,0 +1,48 @@
+"""The deletion sets of a decision: every non-empty subset of its candidates, measured on the real rewrite."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+from drsr.decide.candidates import DecisionState
+from drsr.request.history import Removal, removal, rewrite
+from drsr.request.protocol import Violation, new_violations
+
+
+class DeletionSet(NamedTuple):
+    """A subset A of the candidates."""
+
+    members: tuple[int, ...]
+    """Positions in the candidate list, ascending."""
+    removal: Removal
+    """What deleting them together takes away from the request."""
+    direct_saving: int
+    """w(A) in tokens of the full request. Not the sum over its members: a message that loses all parts vanishes."""
+    violations: tuple[Violation, ...]
+    """Protocol rules that the rewrite breaks and the original does not. Empty means protocol-safe."""
+
+    @property
+    def mask(self) -> int:
+        """Bit i is set when candidate i is deleted: the set's identity within its state."""
+        return sum(1 << member for member in self.members)
+
+
+def deletion_sets(state: DecisionState, max_cardinality: int) -> tuple[DeletionSet, ...]:
+    """All non-empty subsets with at most `max_cardinality` members: by size, then by position."""
+    found = []
+    for size in range(1, min(max_cardinality, len(state.candidates)) + 1):
+        for members in combinations(range(len(state.candidates)), size):
+            found.append(_measured(state, members))
+    return tuple(found)
+
+
+def _measured(state: DecisionState, members: tuple[int, ...]) -> DeletionSet:
+    removed = removal(state.history, [state.candidates[member].block for member in members])
+    rewritten = rewrite(state.history.request, removed)
+    return DeletionSet(
+        members=members,
+        removal=removed,
+        direct_saving=state.rendering.direct_saving(removed),
+        violations=tuple(new_violations(rewritten.request, rewritten.kept, state.violations)),
+    )

@@ -1,0 +1,218 @@
+"""The eight invariants of "Protocol-Preserving Deletion" (paper, appendix), each checked by a function of its own.
+
+They look at the request that is about to be returned, not at the steps that led to it, and are logically separate from
+the learned score. Each gives None, or one sentence that says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from drsr.decide.candidates import DecisionState
+from drsr.decide.selection import ProposedSets, Selection, SelectionRule
+from drsr.features.spans import prefix_hash
+from drsr.features.vectors import CandidateFeatures
+from drsr.request.history import History, Rewrite
+from drsr.request.parts import Message, Part, PartRef, Reasoning, says_something
+from drsr.request.protocol import Violation, new_violations, pair_calls
+from drsr.request.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A decision that is ready to be returned, and what it rests on."""
+
+    original: History
+    """The request as it came, taken apart, with what the consumer pinned."""
+    base: Request
+    """What was decided on: the original, in a session without what was deleted before."""
+    returned: Rewrite
+    """What is to be sent, and for each of its messages the index in the original."""
+    violations: tuple[Violation, ...]
+    """What the original breaks itself."""
+    rule: SelectionRule
+    tokens_before: int | None = None
+    """Tok(C) of the original; None where it could not be rendered."""
+    tokens_after: int | None = None
+    """Tok of what is returned, rendered from scratch."""
+    proposed: ProposedSets | None = None
+    selection: Selection | None = None
+    """None where nothing was scored: the request is not eligible, or failed."""
+    state: DecisionState | None = None
+    features: CandidateFeatures | None = None
+    passes: int = 0
+    """How often the representation model was run for this decision."""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether this decision deletes something."""
+        return self.returned.request is not self.base and self.returned.request != self.base
+
+
+class Check(NamedTuple):
+    """One invariant and whether it held."""
+
+    name: str
+    problem: str | None
+    """None: it holds."""
+
+
+def recent_steps_stay(evidence: Evidence) -> str | None:
+    """(i) The two latest complete Steps, and all that came after them, are as they were. So is what is pinned,
+    opaque, the user's, or the prefix."""
+    history, returned = evidence.original, evidence.returned
+    place = {original: number for number, original in enumerate(returned.kept)}
+    first_recent = history.recent[0].message if history.recent else 0
+    deletable = _deletable(history)
+    for index, message in enumerate(history.request.messages):
+        after = returned.request.messages[place[index]] if index in place else None
+        if after is message or (after is not None and after.wire == message.wire):
+            continue
+        if index < history.prefix_length or index >= first_recent:
+            where = "the prefix" if index < history.prefix_length else "Recent2"
+            return f"message {index} of {where} was changed"
+        kept = Counter(_said(after)) if after else Counter[str]()
+        protected = Counter(_said(message, [n for n in range(len(message.parts)) if (index, n) not in deletable]))
+        if protected - kept:
+            return f"message {index} lost a protected part"
+    return None
+
+
+def exchanges_stay_whole(evidence: Evidence) -> str | None:
+    """(ii) A call and its result stay together or go together."""
+    before, after = evidence.original.request, evidence.returned.request
+    had, has = _exchanges(before, range(len(before.messages))), _exchanges(after, evidence.returned.kept)
+    if has.answered - had.answered:
+        return f"{(has.answered - had.answered).total()} results answer other calls than before"
+    if has.open != had.open:
+        return "other calls than before have no result"
+    if has.orphans != had.orphans:
+        return "other results than before have no call"
+    return None
+
+
+def nothing_dangles(evidence: Evidence) -> str | None:
+    """(iii) No dangling id and no empty assistant message that the original did not have, nor any other violation."""
+    found = new_violations(evidence.returned.request, evidence.returned.kept, evidence.violations)
+    return f"{len(found)} new violations, such as {found[0].kind}" if found else None
+
+
+def removal_within_cap(evidence: Evidence) -> str | None:
+    """(iv) The full serialised request shrinks by at most the removal cap, and never grows."""
+    before, after = evidence.tokens_before, evidence.tokens_after
+    if before is None or after is None:
+        return "a request was changed that could not be measured" if evidence.deletes else None
+    if after > before:
+        return f"{after} tokens, {before} before"
+    if before - after > evidence.rule.removal_cap * before:
+        return f"{before - after} of {before} tokens removed, the cap is {evidence.rule.removal_cap:.0%}"
+    if evidence.deletes and after == before:
+        return "something was deleted and nothing saved"
+    return None
+
+
+def only_gated_sets(evidence: Evidence) -> str | None:
+    """(v) What is deleted is a scored set of at most K candidates whose unsafe score is within the threshold."""
+    if not evidence.deletes:
+        return None
+    if evidence.proposed is None or evidence.selection is None or evidence.selection.chosen is None:
+        return "something was deleted that no selection chose"
+    row = evidence.selection.chosen
+    score, size = float(evidence.proposed.unsafe_score[row]), int(evidence.proposed.cardinality[row])
+    if not score <= evidence.rule.risk_threshold:
+        return f"unsafe score {score} above {evidence.rule.risk_threshold}"
+    if not 1 <= size <= evidence.rule.max_cardinality:
+        return f"{size} candidates at once, at most {evidence.rule.max_cardinality}"
+    return None
+
+
+def kept_when_nothing_feasible(evidence: Evidence) -> str | None:
+    """(vi) Without a feasible set the complete request is retained."""
+    selection = evidence.selection
+    if selection is None or selection.feasible.any():
+        return None
+    return "no set is feasible, yet the request was changed" if evidence.deletes else None
+
+
+def kept_when_not_eligible(evidence: Evidence) -> str | None:
+    """(vii) A request that cannot be aligned or breaks the protocol itself, or has too few candidates, is unchanged."""
+    if evidence.state is not None:
+        return None
+    return "the request is not eligible, yet it was changed" if evidence.deletes else None
+
+
+def one_look_at_the_intact_prefix(evidence: Evidence) -> str | None:
+    """(viii) The representation model was run once over exactly the intact request, and never over a rewrite: so no
+    future and no counterfactual can have entered."""
+    if evidence.features is None or evidence.state is None:
+        return f"{evidence.passes} passes of the model without a score" if evidence.passes else None
+    if evidence.passes != 1:
+        return f"{evidence.passes} passes of the model for one decision"
+    if evidence.features.prefix_hash != prefix_hash(evidence.state):
+        return "the features are of another prefix"
+    return None
+
+
+INVARIANTS: tuple[Callable[[Evidence], str | None], ...] = (
+    recent_steps_stay,
+    exchanges_stay_whole,
+    nothing_dangles,
+    removal_within_cap,
+    only_gated_sets,
+    kept_when_nothing_feasible,
+    kept_when_not_eligible,
+    one_look_at_the_intact_prefix,
+)
+"""In the paper's order, (i) to (viii)."""
+
+
+def check_all(evidence: Evidence) -> tuple[Check, ...]:
+    """Every invariant, in order."""
+    return tuple(Check(invariant.__name__, invariant(evidence)) for invariant in INVARIANTS)
+
+
+class _Exchanges(NamedTuple):
+    """The exchanges of a request, with messages numbered as in the original."""
+
+    answered: Counter[tuple[int, int]]
+    """From message to message, how many calls are answered."""
+    open: Counter[int]
+    """Per message, how many calls have no result."""
+    orphans: Counter[int]
+    """Per message, how many results have no call."""
+
+
+def _exchanges(request: Request, original: tuple[int, ...] | range) -> _Exchanges:
+    pairing = pair_calls(request)
+    return _Exchanges(
+        Counter((original[call.message], original[result.message]) for call, result in pairing.result_of.items()),
+        Counter(original[call.message] for call in pairing.unanswered),
+        Counter(original[result.message] for result in pairing.orphans),
+    )
+
+
+def _deletable(history: History) -> set[tuple[int, int]]:
+    """The parts that may go: of Blocks that are older than Recent2, complete, text, and not pinned. Reasoning goes
+    with the call it led to, and parts that say nothing (an empty text beside results) with the message they are in."""
+    refs: set[tuple[int, int]] = {
+        PartRef(index, number)
+        for index, message in enumerate(history.request.messages)
+        for number, part in enumerate(message.parts)
+        if not says_something(part)
+    }
+    for block in (block for step in history.older for block in step.blocks if not block.pinned):
+        refs |= {ref for ref in block.parts if not block.opaque or isinstance(_part(history, ref), Reasoning)}
+    return refs
+
+
+def _part(history: History, ref: PartRef) -> Part:
+    return history.request.messages[ref.message].parts[ref.part]
+
+
+def _said(message: Message, numbers: list[int] | None = None) -> list[str]:
+    """What some parts of a message say, wherever they stand in it."""
+    wanted = range(len(message.parts)) if numbers is None else numbers
+    return [repr(replace(message.parts[number], place=())) for number in wanted]

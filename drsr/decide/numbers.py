@@ -1,0 +1,180 @@
+"""Every frozen number of a policy, with versions and hashes of all it was made with: the content of `policy.json`.
+
+numbers = PolicyNumbers.from_json(json.loads(text))
+numbers.check()          # refuses what this version of drsr would compute differently
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, get_args, get_origin, get_type_hints
+
+from drsr.decide.candidates import BINS, MINIMUM, RULE_VERSION
+from drsr.decide.selection import SelectionRule
+from drsr.errors import PolicyCorrupt, PolicyMismatch
+from drsr.features.geometry import Geometry
+from drsr.features.layout import FEATURES_VERSION, PROJECTION_SEED
+from drsr.features.vectors import layout_of
+from drsr.request.history import RECENT_STEPS
+from drsr.request.rendering import RENDERER_VERSION
+from drsr.version import __version__
+
+FORMAT = "drsr-policy/1"
+"""Changes whenever an older reader would misread the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackboneNumbers:
+    """The representation model that a policy reads with, and refuses to do without."""
+
+    name: str
+    """What it is loaded by: `smollm2-135m`."""
+    identity: str
+    """SHA-256 over its weights and tokenizer."""
+    dtype: str
+    """Number format of its weights when the features were made that the scorer was trained on."""
+    geometry: Geometry | None
+    """Its layers and heads, from which the feature layout follows; None for the scripted double."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNumbers:
+    """What a decision depends on besides the scorer's weights."""
+
+    version: str
+    """The policy's own version, such as `2026.11.16`."""
+    max_cardinality: int
+    """K: most candidates deleted at once."""
+    uncertainty_coefficient: float
+    """beta: how much the members' disagreement counts into the unsafe score."""
+    risk_threshold: float | None
+    """tau: largest unsafe score of a set that may be deleted. None: no set may, the policy abstains always."""
+    removal_cap: float
+    """q_max: largest part of the full request's tokens that one decision may remove."""
+    harm_tolerance: float
+    """delta_H: measured harm above this was labelled unsafe; nats per token of the next output."""
+    context_cap: int
+    """Most tokens of a representation view."""
+    target_cap: int
+    """Most tokens of a recorded next output when labels were measured."""
+    seeds: tuple[int, ...]
+    """Of the ensemble's members."""
+    backbone: BackboneNumbers
+    layout_hash: str
+    """Of the feature columns that the scorer reads."""
+    calibration: dict[str, Any] = field(default_factory=dict)
+    """How the numbers above were chosen and what they gave on validation: for people, not for deciding."""
+    recent_steps: int = RECENT_STEPS
+    bins: int = BINS
+    minimum_candidates: int = MINIMUM
+    projection_seed: int = PROJECTION_SEED
+    rule_version: str = RULE_VERSION
+    renderer_version: str = RENDERER_VERSION
+    features_version: str = FEATURES_VERSION
+    drsr_version: str = __version__
+    """The drsr that made it."""
+
+    def __post_init__(self) -> None:
+        _require(bool(self.version), "version", "not empty")
+        _require(1 <= self.max_cardinality <= 4, "max_cardinality", "from 1 to 4")
+        _require(self.uncertainty_coefficient >= 0, "uncertainty_coefficient", "not negative")
+        _require(0 < self.removal_cap < 1, "removal_cap", "between 0 and 1")
+        _require(self.risk_threshold is None or math.isfinite(self.risk_threshold), "risk_threshold", "finite or null")
+        _require(self.context_cap > 0, "context_cap", "above 0")
+
+    @property
+    def always_abstains(self) -> bool:
+        """True when calibration found nothing admissible: every request stays as it is."""
+        return self.risk_threshold is None
+
+    @property
+    def rule(self) -> SelectionRule:
+        threshold = -math.inf if self.risk_threshold is None else self.risk_threshold
+        return SelectionRule(self.max_cardinality, self.removal_cap, threshold)
+
+    def check(self) -> None:
+        """PolicyMismatch unless this version of drsr takes requests apart as the policy was trained for."""
+        ours = {
+            "rule_version": RULE_VERSION,
+            "renderer_version": RENDERER_VERSION,
+            "features_version": FEATURES_VERSION,
+            "recent_steps": RECENT_STEPS,
+            "bins": BINS,
+            "minimum_candidates": MINIMUM,
+            "projection_seed": PROJECTION_SEED,
+        }
+        for name, value in ours.items():
+            if getattr(self, name) != value:
+                raise PolicyMismatch(
+                    f"it was made with {name} {getattr(self, name)!r}, this is {value!r}",
+                    where=f"policy {self.version}",
+                    hint=f"install drsr {self.drsr_version}, which made it, or a policy for drsr {__version__}",
+                )
+        geometry = self.backbone.geometry
+        if geometry is not None and layout_of(geometry).hash != self.layout_hash:
+            raise PolicyMismatch(
+                f"its feature layout {self.layout_hash} is not the one of its backbone's geometry, "
+                f"{layout_of(geometry).hash}",
+                where=f"policy {self.version}",
+                hint=f"install drsr {self.drsr_version}, which made it, or a policy for drsr {__version__}",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, which `from_json` reads back exactly."""
+        values = {**asdict(self), "format": FORMAT, "always_abstains": self.always_abstains}
+        geometry = self.backbone.geometry
+        values["backbone"]["geometry"] = None if geometry is None else geometry._asdict()
+        plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))  # tuples become lists
+        return plain
+
+    def to_bytes(self) -> bytes:
+        """The content of `policy.json`: the same numbers give the same bytes."""
+        return (json.dumps(self.to_json(), indent=2, sort_keys=True) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, values: Any) -> PolicyNumbers:
+        """Read what `to_json` gave; PolicyCorrupt names the first key that is wrong."""
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise PolicyCorrupt(
+                f"is not a policy of format {FORMAT!r}", where="policy.json", hint="install the drsr that it asks for"
+            )
+        numbers: PolicyNumbers = _read(
+            cls, {key: value for key, value in values.items() if key not in ("format", "always_abstains")}
+        )
+        if values.get("always_abstains") is not numbers.always_abstains:
+            raise PolicyCorrupt("always_abstains contradicts risk_threshold", where="policy.json")
+        return numbers
+
+
+def _read(kind: type[Any], values: Any, name: str = "") -> Any:
+    """A dataclass or NamedTuple from an object with exactly its keys, each of its type."""
+    hints = get_type_hints(kind)
+    names = [item.name for item in fields(kind)] if hasattr(kind, "__dataclass_fields__") else list(kind._fields)
+    if not isinstance(values, dict) or set(values) != set(names):
+        _require(False, name or "the file", f"an object with the keys {', '.join(names)}")
+    return kind(**{key: _value(hints[key], values[key], f"{name}.{key}" if name else key) for key in names})
+
+
+def _value(kind: Any, value: Any, name: str) -> Any:
+    options = [option for option in get_args(kind) if option is not type(None)]
+    if get_origin(kind) is tuple:
+        _require(isinstance(value, list), name, "a list")
+        return tuple(_value(options[0], item, name) for item in value)
+    if get_origin(kind) is dict:
+        _require(isinstance(value, dict), name, "an object")
+        return value
+    if options:  # X | None
+        return None if value is None else _value(options[0], value, name)
+    if hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_fields"):
+        return _read(kind, value, name)
+    if kind is float and type(value) is int:
+        return float(value)
+    _require(type(value) is kind, name, f"of type {kind.__name__}")
+    return value
+
+
+def _require(holds: bool, name: str, what: str) -> None:
+    if not holds:
+        raise PolicyCorrupt(f"{name} must be {what}", where="policy.json")

@@ -1,0 +1,231 @@
+"""The frozen representation model of Algorithm 1: whose tokens are counted, and features of the intact request.
+
+A policy decides through this seam alone. `FrozenRepresentation` reads with a language model, `LazyRepresentation` loads
+one when the first eligible request needs it, `ScriptedRepresentation` is a double without weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from drsr.backbone.catalogue import TokenizerAndWindow, identity_of, load_backbone, load_tokenizer
+from drsr.backbone.frozen_lm import check_placement
+from drsr.backbone.scripted import ScriptedBackbone
+from drsr.decide.candidates import DecisionState
+from drsr.errors import MissingExtra, PolicyMismatch
+from drsr.features.geometry import geometry_of
+from drsr.features.layout import STRUCTURAL
+from drsr.features.spans import prefix_hash
+from drsr.features.structural import structural_features
+from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
+from drsr.request.contracts import Backbone, Tokenizer
+
+if TYPE_CHECKING:
+    from drsr.backbone.frozen_lm import FrozenLM
+    from drsr.backbone.session import SessionCache
+
+SESSION_BYTES = 2 << 30
+"""Memory for the backbone's state of all runs in sessions together; the least recently used goes first."""
+
+SCRIPTED_LAYOUT = hashlib.sha256(f"scripted structural/1 {STRUCTURAL}".encode()).hexdigest()
+"""Of the double's columns: no policy for a real backbone has it."""
+
+
+class FeatureSource(Protocol):
+    """Something that gives the features of a state by one pass over its intact view."""
+
+    def features(self, state: DecisionState) -> CandidateFeatures: ...
+
+
+class Representation(FeatureSource, Protocol):
+    """A frozen representation model."""
+
+    @property
+    def name(self) -> str:
+        """The backbone's name."""
+
+    @property
+    def identity(self) -> str:
+        """The backbone's identity."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def window(self) -> int:
+        """The largest number of tokens in one sequence."""
+
+    @property
+    def layout_hash(self) -> str:
+        """Which columns its features have."""
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        """One forward over the intact view, bit for bit the same for the same request."""
+
+    def session(self) -> FeatureSource:
+        """For the requests of one run, which grow at their end: only new tokens are run. Equal up to rounding."""
+
+
+class FrozenRepresentation:
+    """Reads with a language model that transformers loaded."""
+
+    def __init__(self, backbone: FrozenLM) -> None:
+        self.backbone = backbone
+        self.layout_hash = layout_of(geometry_of(backbone)).hash
+        self._sessions: SessionCache | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self.backbone.name
+
+    @property
+    def identity(self) -> str:
+        return self.backbone.identity
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.backbone.tokenizer
+
+    @property
+    def window(self) -> int:
+        return self.backbone.window
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        return candidate_features(self.backbone, state)
+
+    def session(self) -> FeatureSource:
+        """All sessions share one bounded store, which finds a run's state by its tokens."""
+        from drsr.backbone.session import SessionCache  # needs torch
+
+        with self._lock:
+            if self._sessions is None:
+                self._sessions = SessionCache(self.backbone, SESSION_BYTES)
+            return self._sessions
+
+
+class ScriptedRepresentation:
+    """A double of a representation model: the scripted tokenizer and the 58 structural columns, without any layer.
+
+    It needs numpy alone and counts its passes. No decision made with it means anything about a real model.
+    """
+
+    def __init__(self) -> None:
+        self._backbone = ScriptedBackbone()
+        self.layout_hash = SCRIPTED_LAYOUT
+        self.passes = 0
+        """How often features were computed."""
+
+    @property
+    def name(self) -> str:
+        return self._backbone.name
+
+    @property
+    def identity(self) -> str:
+        return self._backbone.identity
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._backbone.tokenizer
+
+    @property
+    def window(self) -> int:
+        return self._backbone.window
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        self.passes += 1
+        return CandidateFeatures(structural_features(state).astype("float32"), self.layout_hash, prefix_hash(state))
+
+    def session(self) -> FeatureSource:
+        return self
+
+
+class LazyRepresentation:
+    """A backbone by name. Its files are checked at once, its tokenizer is read when a request comes, its weights when
+    an eligible one comes. Safe to use from several threads."""
+
+    def __init__(self, name: str, identity: str, layout_hash: str, *, device: str, dtype: str) -> None:
+        """Raises PolicyMismatch where the backbone of this name is another one than `identity` says, SettingsError
+        where it cannot be loaded on that device or in that dtype."""
+        for package in ("torch", "transformers"):
+            if importlib.util.find_spec(package) is None:
+                raise MissingExtra(package, "backbone", needed_for=f"the backbone {name}")
+        check_placement(device, dtype)
+        found = identity_of(name)
+        if found != identity:
+            raise _other_backbone(name, found, identity)
+        self.name, self.identity, self.layout_hash = name, identity, layout_hash
+        self._device, self._dtype = device, dtype
+        self._lock = threading.Lock()
+        self._read: TokenizerAndWindow | None = None
+        self._loaded: FrozenRepresentation | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._quick().tokenizer
+
+    @property
+    def window(self) -> int:
+        return self._quick().window
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        return self.loaded().features(state)
+
+    def session(self) -> FeatureSource:
+        return _LazySession(self)
+
+    def loaded(self) -> FrozenRepresentation:
+        """The loaded backbone. The first call takes seconds, or longer for a large model."""
+        with self._lock:
+            if self._loaded is None:
+                backbone = load_backbone(self.name, device=self._device, dtype=self._dtype)
+                self._loaded = checked(backbone, self.identity, self.layout_hash)
+            return self._loaded
+
+    def _quick(self) -> TokenizerAndWindow:
+        with self._lock:
+            if self._read is None:
+                self._read = load_tokenizer(self.name)
+            return self._read
+
+
+class _LazySession:
+    """A run's session, begun with its first eligible request."""
+
+    def __init__(self, representation: LazyRepresentation) -> None:
+        self._representation = representation
+        self._session: FeatureSource | None = None
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        if self._session is None:
+            self._session = self._representation.loaded().session()
+        return self._session.features(state)
+
+
+def checked(backbone: Backbone, identity: str, layout_hash: str) -> FrozenRepresentation:
+    """A loaded backbone as representation model; PolicyMismatch where it is not the one that was asked for."""
+    from drsr.backbone.frozen_lm import FrozenLM
+
+    if backbone.identity != identity:
+        raise _other_backbone(backbone.name, backbone.identity, identity)
+    if not isinstance(backbone, FrozenLM):
+        raise PolicyMismatch("it has no layers to read features from", where=backbone.name)
+    representation = FrozenRepresentation(backbone)
+    if representation.layout_hash != layout_hash:
+        raise PolicyMismatch(
+            f"the backbone gives features of layout {representation.layout_hash}, the policy reads {layout_hash}",
+            where=backbone.name,
+            hint="install the drsr version that the policy was made with",
+        )
+    return representation
+
+
+def _other_backbone(name: str, found: str, expected: str) -> PolicyMismatch:
+    return PolicyMismatch(
+        f"is the backbone {found}, the policy was made with {expected}",
+        where=name,
+        hint="give the policy the backbone that it names; scores of another one mean nothing",
+    )

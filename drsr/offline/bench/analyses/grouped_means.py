@@ -1,0 +1,62 @@
+"""Means over deletion sets with intervals. Sets of one trajectory are dependent, so whole tasks are resampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.offline.train.examples import ExampleFrame
+from drsr.offline.train.metrics import (
+    Bootstrap,
+    Floats,
+    Metric,
+    PairCounts,
+    draw_trajectories,
+    pair_gain,
+    pair_metrics,
+    ratio_metric,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INTERVALS = "95 % intervals in brackets resample whole tasks."
+
+
+class GroupedMeans:
+    """Of one frame; all its means are drawn together."""
+
+    def __init__(self, frame: ExampleFrame, bootstrap: Bootstrap) -> None:
+        self._trajectory = frame.trajectory
+        self._bootstrap = bootstrap
+        self._draws = draw_trajectories(frame.trajectory_group, bootstrap)
+
+    def mean(self, values: Floats, rows: NDArray[np.bool_]) -> Metric:
+        """Over these sets, each counting once."""
+        where, trajectories = self._trajectory[rows], self._draws.shape[1]
+        total = np.bincount(where, weights=values[rows], minlength=trajectories).astype(np.float64)
+        number = np.bincount(where, minlength=trajectories).astype(np.float64)
+        return ratio_metric("mean", "sets, pooled", "none", total, number, self._draws, self._bootstrap)
+
+    def accuracy(self, counts: PairCounts) -> Metric:
+        """Of pairs, pooled."""
+        return pair_metrics(counts, "pairs", self._counted(counts), self._bootstrap)[0]
+
+    def gain(self, counts: PairCounts, baseline: PairCounts) -> Metric:
+        """How much more often the same pairs are ordered rightly than by a baseline, drawn together."""
+        return pair_gain(counts, baseline, "pairs", self._counted(counts), self._bootstrap)
+
+    def _counted(self, counts: PairCounts) -> Floats:
+        return self._draws[:, : len(counts.pairs)]  # trajectories after the last that has a pair are not counted
+
+
+def draw_line(
+    axes: Axes, x: Sequence[float], found: Sequence[Metric], mark: str, colour: str, label: str | None = None
+) -> None:
+    """The values as a line, and their intervals as bars."""
+    axes.plot(list(x), [one.value for one in found], mark, color=colour, label=label, markersize=3)
+    for place, one in zip(x, found, strict=True):
+        axes.plot([place, place], [one.low, one.high], "-", color=colour, linewidth=0.8)

@@ -1,0 +1,1 @@
+"""The commands of a researcher: replay, tasks, report, price report, harm."""

@@ -1,0 +1,282 @@
+"""`drsr evaluate --replay`: every comparator on the same recorded decisions, scored by the same recorded outputs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from drsr.offline.bench.comparators.registry import Registry
+    from drsr.offline.bench.replay.ablation_methods import Sources
+    from drsr.offline.bench.replay.recorded_runs import Measuring
+    from drsr.offline.bench.replay.stage import Replayed
+    from drsr.offline.bench.replay.summary import MethodSummary
+    from drsr.offline.bench.summarisers.summariser import Summariser
+    from drsr.offline.catalog.engine import Catalog
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.policy.policy import Policy
+    from drsr.request.contracts import Backbone, Tokenizer
+
+SCRIPTED, EMBEDDED = "scripted", "embedded"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that `drsr evaluate` takes for a replay."""
+    parser.add_argument("--replay", action="store_true", help="every comparator on the recorded decisions")
+    parser.add_argument("--methods", metavar="A,B", help="only these comparators (default: all)")
+    parser.add_argument("--policy", metavar="PATH", help="a published policy, as a further row: wheel or folder")
+    parser.add_argument(
+        "--summariser",
+        default=SCRIPTED,
+        metavar="WHO",
+        help="who writes summaries: scripted (a double), embedded (the language model), or the URL of an endpoint",
+    )
+    parser.add_argument("--summariser-model", default="default", metavar="NAME", help="the endpoint's model")
+    parser.add_argument(
+        "--window",
+        type=int,
+        default=128_000,
+        metavar="TOKENS",
+        help="of the acting model: methods that wait for pressure measure it by this (default: 128000)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="replay N trajectories only: the first of every task, then the second, and so on, domains by turns",
+    )
+    parser.add_argument("--source", help="only trajectories of this source")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Replay what is missing, then show everything."""
+    import drsr
+    from drsr.errors import SettingsError
+    from drsr.offline.bench.replay.file import MethodNote, ReplayFile, chosen_rows, note_of
+    from drsr.offline.bench.replay.method_version import version_with
+    from drsr.offline.bench.replay.recorded_runs import load_runs, measuring, open_runs
+    from drsr.offline.bench.replay.stage import replay
+    from drsr.offline.bench.trainings import different_trainings
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.progress import progress
+    from drsr.policy.policy import load_policy
+    from drsr.settings import load_settings
+
+    for name in ("limit", "window"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise SettingsError(f"--{name} must be at least 1, not {value}")
+    settings = load_settings()
+    tools = measuring(settings)
+    summariser = summariser_of(options, tools.backbone.tokenizer, lambda: tools.backbone)
+    policy = load_policy(options.policy, backbone=tools.backbone) if options.policy else None
+    about = {
+        "drsr": drsr.__version__,
+        "split": options.split,
+        "labeler": tools.identity._asdict(),
+        "window": options.window,
+    }
+    with open_catalog(settings.catalog_url) as catalog:
+        artifacts = ArtifactStore(settings.artifact_root)
+        found = _methods(options, tools, policy, catalog, artifacts)
+        versions = {name: version_with(method, summariser) for name, method in found.available.items()}
+        left_out = {name: row.reason for name, row in found.not_available.items()}
+        path = options.output or Path("var") / "evaluation" / f"replay-{options.split}.jsonl"
+        with ReplayFile(path, about) as file:
+            rows = open_runs(
+                catalog,
+                tools,
+                options.split,
+                labeler=options.labeler,
+                view=options.view,
+                source=options.source,
+                limit=options.limit,
+            )
+            keys = {key for row in rows for key in row.states.values()}
+            notes = [note_of(method, summariser) for method in found.available.values()]
+            notes += [MethodNote(row.name, row.title, left_out=row.reason) for row in found.not_available.values()]
+            file.describe(notes, keys)
+            with progress("replay", "trajectories") as report:
+                for done, row in enumerate(rows):
+                    report(done, len(rows))
+                    missing = file.missing(row.states.values(), versions)
+                    if not missing:  # then nothing of the run is loaded, and nothing scored
+                        continue
+                    found.forget()
+                    (recorded,) = load_runs(catalog, artifacts, [row], tools)
+                    file.add(replay(recorded, [found.available[name] for name in missing], summariser, tools.scorer))
+    shown, apart = chosen_rows(file.replayed, keys, versions), different_trainings(notes)
+    print((_json if options.json else _text)(shown, left_out, apart, options.replicates))
+    return 0
+
+
+def summariser_of(
+    options: argparse.Namespace, tokenizer: Tokenizer, load_backbone: Callable[[], Backbone]
+) -> Summariser:
+    """Who writes summaries. The language model is loaded only where it is the one."""
+    import os
+
+    from drsr.errors import SettingsError
+    from drsr.offline.bench.summarisers.scripted import ScriptedSummariser
+    from drsr.offline.bench.summarisers.summariser import EndpointSummariser
+
+    if options.summariser == SCRIPTED:
+        return ScriptedSummariser(tokenizer)
+    if options.summariser == EMBEDDED:
+        from drsr.backbone.frozen_lm import FrozenLM
+        from drsr.offline.bench.summarisers.embedded import EmbeddedSummariser
+
+        backbone = load_backbone()
+        if not isinstance(backbone, FrozenLM):
+            raise SettingsError(f"{backbone.name} cannot write", hint="--summariser scripted, or an endpoint")
+        return EmbeddedSummariser(backbone)
+    if options.summariser.startswith(("http://", "https://")):
+        key = os.environ.get("DRSR_SUMMARISER_KEY")
+        return EndpointSummariser(options.summariser, options.summariser_model, api_key=key)
+    raise SettingsError(
+        f"nobody called {options.summariser!r} writes summaries", hint="scripted, embedded, or the URL of an endpoint"
+    )
+
+
+def _methods(
+    options: argparse.Namespace, tools: Measuring, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
+) -> Registry:
+    """Those that are asked for, and why others cannot run. Ablations are trained where one of them is asked for."""
+    from drsr.offline.bench.comparators.registry import comparators
+    from drsr.offline.bench.comparators.token_counts import TokenCounts
+    from drsr.offline.bench.replay.chosen_methods import ablations_wanted, choose, lre_if_wanted, wanted_names
+
+    tokenizer, wanted = tools.backbone.tokenizer, wanted_names(options.methods)
+    lre = lre_if_wanted(wanted, catalog, artifacts, TokenCounts(tokenizer, options.window))
+    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
+    if options.ablations and ablations_wanted(wanted):
+        from drsr.offline.bench.replay.ablation_methods import stored
+
+        sources = stored(catalog, artifacts, view=options.view, labeler=options.labeler, split=options.split)
+        registry = with_ablations(registry, options, tools, catalog, artifacts, sources)
+    return choose(registry, wanted)
+
+
+def with_ablations(
+    registry: Registry,
+    options: argparse.Namespace,
+    tools: Measuring,
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    sources: Sources,
+) -> Registry:
+    """The rows and DRSR's ablations, trained where they are not; `sources` says where their features come from."""
+    from drsr.backbone.cache_folder import cache_folder
+    from drsr.offline.bench.comparators.registry import NotAvailable
+    from drsr.offline.bench.replay.ablation_methods import ablation_methods
+    from drsr.offline.commands.train import training_progress
+    from drsr.offline.evaluate.stage import train_ablations
+    from drsr.offline.params import load_params
+
+    params, frames = load_params(), {"view": options.view, "labeler": options.labeler}
+    with training_progress(params.train.max_epochs) as progress:
+        trained = train_ablations(
+            catalog,
+            artifacts,
+            params,
+            checkpoints=cache_folder() / "training",
+            workers=options.workers,
+            progress=progress,
+            **frames,
+        )
+    rows = ablation_methods(catalog, artifacts, tools, trained, params.calibrate, sources, **frames)
+    missing = {name: NotAvailable(name, name, why) for name, why in rows.missing.items()}
+    return registry._replace(
+        available={**registry.available, **rows.available}, not_available={**registry.not_available, **missing}
+    )
+
+
+def _text(rows: Sequence[Replayed], left_out: Mapping[str, str], apart: str, replicates: int) -> str:
+    """Tables for people. `apart` says of which trainings DRSR and its ablations are, where they are of several."""
+    from drsr.offline.bench.replay.summary import by_domain, compare
+    from drsr.offline.bench.replay.tables import NOTICE
+    from drsr.offline.train.metrics import Bootstrap
+    from drsr.tables import table
+
+    bootstrap = Bootstrap(replicates)
+    found = compare(rows, bootstrap)
+    parts = [
+        "\n".join(filter(None, [NOTICE, found.population, apart])),
+        "what the methods do, on the measured decisions; every task counts once, where it says domains every domain; "
+        "95 % intervals in brackets resample whole tasks\n" + table(_EFFECTS, [_effects(one) for one in found.methods]),
+        "what they cost, on all decisions\n" + table(_COSTS, [_costs(one) for one in found.methods]),
+    ]
+    failures = [
+        (one.method, reason, times) for one in found.methods for reason, times in sorted(one.why_fell_back.items())
+    ]
+    if failures:
+        parts.append("why requests went on as they were\n" + table(("method", "reason", "decisions"), failures))
+    domains = by_domain(rows, bootstrap) if found.domains > 1 else {}
+    if domains:
+        cells = [
+            (domain, one.method, f"{mine.measured} of {mine.decisions}", *_by_domain(one))
+            for domain, mine in domains.items()
+            for one in mine.methods
+        ]
+        headers = ("domain", "method", "measured", "removed", "tokens", "harm", "unsafe", "of changed", "left alone")
+        parts.append("by domain\n" + table((*headers, "auxiliary tokens", "ms", "invalid"), cells))
+    if left_out:
+        parts.append("\n".join(f"left out: {name}: {why}" for name, why in left_out.items()))
+    return "\n\n".join(parts)
+
+
+_EFFECTS = (
+    *("method", "removed", "removed, domains", "tokens", "harm", "unsafe", "unsafe, domains"),
+    *("unsafe of changed", "left alone"),
+)
+_COSTS = (
+    *("method", "removed", "auxiliary tokens", "net removed", "ms", "invalid", "fell back", "task lost"),
+    "claims broken",
+)
+
+
+def _effects(found: MethodSummary) -> list[object]:
+    from drsr.offline.evaluate.cells import cells
+
+    return [
+        found.method,
+        *cells([found.removal, found.removal_by_domain, found.removed_tokens]),
+        *cells([found.harm, found.unsafe, found.unsafe_by_domain, found.unsafe_of_changed, found.abstained]),
+    ]
+
+
+def _costs(found: MethodSummary) -> list[object]:
+    from drsr.offline.evaluate.cells import cell
+
+    return [
+        *(found.method, cell(found.removal_of_all), f"{found.auxiliary_tokens.value:,.1f}", cell(found.net_removal)),
+        *(f"{found.milliseconds:,.1f}", found.invalid, found.fell_back, found.lost_task, found.claims_broken),
+    ]
+
+
+def _by_domain(found: MethodSummary) -> list[object]:
+    from drsr.offline.evaluate.cells import cells
+
+    return [
+        *cells([found.removal, found.removed_tokens, found.harm, found.unsafe]),
+        *cells([found.unsafe_of_changed, found.abstained]),
+        *(f"{found.auxiliary_tokens.value:,.1f}", f"{found.milliseconds:,.1f}", found.invalid),
+    ]
+
+
+def _json(rows: Sequence[Replayed], left_out: Mapping[str, str], apart: str, replicates: int) -> str:
+    from drsr.offline.bench.replay.summary import by_domain, compare
+    from drsr.offline.bench.replay.tables import NOTICE
+    from drsr.offline.train.metrics import Bootstrap
+
+    bootstrap = Bootstrap(replicates)
+    domains = {domain: found.to_json() for domain, found in by_domain(rows, bootstrap).items()}
+    found = compare(rows, bootstrap).to_json()
+    said = {"notice": NOTICE, "different_trainings": apart}
+    return json.dumps({**said, **found, "left_out": dict(left_out), "by_domain": domains})

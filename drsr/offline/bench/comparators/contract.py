@@ -1,0 +1,129 @@
+"""What a comparator is: a rewriter of requests that says what it assumes, what it claims to keep, and what it costs.
+
+    state = comparator.begin()                                  # once per trajectory
+    rewrite = comparator.rewrite(request, state, summariser)    # before each decision, in order
+
+A comparator always sees the whole recorded request, never its own earlier rewrite: what it did before is in `state`.
+`evaluation/checked.py` looks at what comes out.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from drsr.offline.bench.summarisers.summariser import Completion, Summariser
+from drsr.request.request import Request
+
+
+class Keep(StrEnum):
+    """What a rewrite may leave as it was. `checked.py` measures it; a comparator claims some of it."""
+
+    PAIRS = "pairs"
+    """Every call with its result, and no other violation of the protocol that the request did not have."""
+    PREFIX = "prefix"
+    """The messages before the first Step, word for word."""
+    TASK = "task"
+    """What the user said first, perhaps with something behind it."""
+    RECENT2 = "recent2"
+    """The two latest complete Steps and all that follows, word for word."""
+    USER = "user"
+    """What the user said later on."""
+
+
+Trained = Literal["no", "untrained", "here", "stand-in"]
+"""`no`: nothing to train. `untrained`: the source trains a model, and here an ordinary one takes its place. `here`:
+trained on our own train split. `stand-in`: the source's model is out of reach, and a simple rule takes its place."""
+
+
+class Event(NamedTuple):
+    """Something a comparator did, for people and for counts."""
+
+    kind: str
+    """One fixed word: `dropped`, `summarised`, `cleared`, ..."""
+    detail: str
+
+
+class Rewrite(NamedTuple):
+    """What a comparator made of a request."""
+
+    request: Request
+    """The very object that came in where nothing was changed."""
+    auxiliary_input_tokens: int = 0
+    """Tokens that were read by the models it asked along the way."""
+    auxiliary_output_tokens: int = 0
+    """Tokens that they wrote."""
+    events: tuple[Event, ...] = ()
+
+
+class Comparator(Protocol):
+    """One method, with its settings. Holds nothing that changes: that is what `state` is for."""
+
+    @property
+    def name(self) -> str:
+        """Short, fixed, unique: `sliding_window_5`."""
+
+    @property
+    def title(self) -> str:
+        """For the rows of tables: `Sliding Window (K=5)`."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its source leaves open and we decided, one sentence each."""
+
+    @property
+    def trained(self) -> Trained: ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks the summariser: what it does then depends on who that is."""
+
+    @property
+    def keeps(self) -> frozenset[Keep]:
+        """What it claims to keep, whatever the request."""
+
+    def begin(self) -> Any:
+        """What it remembers along one trajectory, at its start. None where it remembers nothing."""
+
+    def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
+        """The request as this method would send it. `request` stays as it is; `state` may change."""
+
+
+@runtime_checkable
+class Peer(Comparator, Protocol):
+    """A comparator that runs a third-party package."""
+
+    @property
+    def package(self) -> str:
+        """As it is installed: `openai-agents`."""
+
+    def load(self) -> Any:
+        """Import what it needs of the package. Whatever goes wrong in that is raised."""
+
+
+class Ledger:
+    """What one rewrite cost and did, as it goes along."""
+
+    def __init__(self) -> None:
+        self._completions: list[Completion] = []
+        self._events: list[Event] = []
+
+    def paid(self, completion: Completion) -> str:
+        """Count a model's answer; gives its text."""
+        self._completions.append(completion)
+        return completion.text
+
+    def note(self, kind: str, detail: str) -> None:
+        self._events.append(Event(kind, detail))
+
+    def rewrite(self, request: Request) -> Rewrite:
+        return Rewrite(
+            request,
+            sum(one.input_tokens for one in self._completions),
+            sum(one.output_tokens for one in self._completions),
+            tuple(self._events),
+        )
+
+
+WHOLE_STEPS = "Messages of the user behind the task go with the Step they follow, as in any window over a conversation."
+"""The assumption of every method that cuts whole Steps away."""

@@ -1,0 +1,72 @@
+"""The few ways in which comparators change a request, for both protocols. Each gives a new request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drsr.request.history import History
+from drsr.request.parts import Message, PartRef, Result, Text
+from drsr.request.request import Request, read_request
+
+
+def cut(history: History, first: int) -> Request:
+    """The prefix, and the messages from index `first` on."""
+    messages = history.request.messages
+    return history.request.with_messages([*messages[: history.prefix_length], *messages[first:]])
+
+
+def with_texts(request: Request, texts: Mapping[PartRef, str]) -> Request:
+    """Other words in some parts: of a result its whole content, of a text the text. Ids and order stay."""
+    by_message: dict[int, dict[int, str]] = {}
+    for ref, text in texts.items():
+        by_message.setdefault(ref.message, {})[ref.part] = text
+    messages = list(request.messages)
+    for index, replaced in by_message.items():
+        wire: dict[str, Any] = dict(messages[index].wire)
+        for number, text in replaced.items():
+            _write(wire, messages[index], number, text)
+        messages[index] = _read(request, wire)
+    return request.with_messages(messages)
+
+
+def with_section(request: Request, prefix_length: int, title: str, text: str) -> Request:
+    """A section at the end of the user's first words, so that no role changes; a message of its own where the user has
+    said nothing yet."""
+    section = f"## {title}\n\n{text}"
+    messages = list(request.messages)
+    for index in range(prefix_length - 1, -1, -1):
+        message = messages[index]
+        if message.role == "user" and not message.demonstration:
+            messages[index] = _read(request, {**message.wire, "content": _extended(message.wire["content"], section)})
+            return request.with_messages(messages)
+    return request.with_messages([*messages[:prefix_length], said(request, "user", section), *messages[prefix_length:]])
+
+
+def said(request: Request, role: str, text: str) -> Message:
+    """A new message of plain text, in the request's protocol."""
+    return _read(request, {"role": role, "content": text})
+
+
+def _extended(content: Any, section: str) -> Any:
+    if isinstance(content, str):
+        return f"{content}\n\n{section}"
+    return [*content, {"type": "text", "text": section}]
+
+
+def _write(wire: dict[str, Any], message: Message, number: int, text: str) -> None:
+    part = message.parts[number]
+    if not isinstance(part, Text | Result):
+        raise ValueError(f"part {number} is a {type(part).__name__}, which has no text to replace")
+    field, *place = part.place
+    if not place:
+        wire[str(field)] = text
+        return
+    items: Sequence[Any] = wire[str(field)]
+    index = int(place[0])
+    key = "content" if isinstance(part, Result) else "refusal" if items[index]["type"] == "refusal" else "text"
+    wire[str(field)] = [{**item, key: text} if at == index else item for at, item in enumerate(items)]
+
+
+def _read(request: Request, wire: Mapping[str, Any]) -> Message:
+    return read_request([dict(wire)], protocol=request.protocol).messages[0]

@@ -1,0 +1,110 @@
+"""LLMLingua-2: words that a token classifier would drop are dropped from old tool results and old assistant text.
+
+A word's score is the mean of its sub-tokens' scores. Words above the percentile that gives the target rate stay; words
+with a digit are forced, and so are line ends. Ids, arguments and Recent2 are never touched. It runs when the request is
+over its budget, and the target rate is what brings it back there.
+
+Assumptions. The source's classifier comes from a hub. A stand-in takes its place: a sub-token's score is how surprising
+it is among all that may be compressed, -log of its share. So the row says what dropping frequent words does, no more.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from drsr.offline.bench.comparators.boundaries import steps_before_recent
+from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.edits import with_texts
+from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
+from drsr.offline.bench.summarisers.summariser import Summariser
+from drsr.request.contracts import TokenIds
+from drsr.request.history import History, read_history
+from drsr.request.parts import PartRef, Result, Text
+from drsr.request.request import Request
+
+BUDGET = 32_000
+"""Tokens of a request, for a window of 128K."""
+LOWEST_RATE = 1 / 3
+_WORD = re.compile(r"\S+\s*")
+_FORCED = re.compile(r"\d|\n")
+
+
+class TokenClassifier(Protocol):
+    """Scores the sub-tokens of some words: the higher, the rather it stays."""
+
+    def __call__(self, words: Sequence[TokenIds]) -> list[list[float]]: ...
+
+
+def surprisal(words: Sequence[TokenIds]) -> list[list[float]]:
+    """The stand-in: -log of a sub-token's share among all of them."""
+    counts = Counter(int(token) for word in words for token in word)
+    total = sum(counts.values())
+    return [[-math.log(counts[int(token)] / total) for token in word] for word in words]
+
+
+class LlmLingua2:
+    """Drops words."""
+
+    name = "llmlingua2"
+    title = "LLMLingua-2"
+    assumptions = (
+        "The token classifier is a stand-in: a sub-token counts by how rare it is in what may be compressed.",
+        "The budget is a quarter of the window, and no more than two thirds of the words are dropped.",
+        "Words with a digit and words before a line end are forced to stay.",
+        SCALED,
+    )
+    trained: Trained = "stand-in"
+    asks = False
+    keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2, Keep.USER})
+
+    def __init__(self, counts: TokenCounts, classifier: TokenClassifier = surprisal) -> None:
+        self._counts = counts
+        self._classifier = classifier
+
+    def begin(self) -> None:
+        return None
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+        budget, tokens = self._counts.share(BUDGET), self._counts.request(request)
+        texts = compressible(read_history(request)) if tokens > budget else {}
+        available = sum(self._counts.text(text) for text in texts.values())
+        if not available:
+            return Rewrite(request)
+        rate = max(LOWEST_RATE, 1 - (tokens - budget) / available)
+        shorter = self._compressed(texts, rate)
+        changed = {ref: text for ref, text in shorter.items() if text != texts[ref]}
+        events = (Event("compressed", f"{len(changed)} texts to a rate of {rate:.2f}"),)
+        return Rewrite(with_texts(request, changed), events=events) if changed else Rewrite(request)
+
+    def _compressed(self, texts: dict[PartRef, str], rate: float) -> dict[PartRef, str]:
+        words = {ref: _WORD.findall(text) for ref, text in texts.items()}
+        every = [word for found in words.values() for word in found]
+        scored = self._classifier(self._counts.ids([word.rstrip() for word in every]))
+        scores = np.array([np.mean(score) if score else 0.0 for score in scored])
+        threshold = np.quantile(scores, 1 - rate)
+        stays = iter(
+            score >= threshold or _FORCED.search(word) is not None for word, score in zip(every, scores, strict=True)
+        )
+        kept = {ref: [word for word in found if next(stays)] for ref, found in words.items()}
+        return {ref: "".join(kept[ref]).rstrip() or words[ref][0].rstrip() for ref in texts}
+
+
+def compressible(history: History) -> dict[PartRef, str]:
+    """Results and assistant text of the complete Steps before Recent2, where all of it is text."""
+    messages = history.request.messages
+    refs = [
+        ref
+        for step in history.steps[: steps_before_recent(history)]
+        if step.complete
+        for block in step.blocks
+        if not block.opaque
+        for ref in block.parts
+    ]
+    parts = {ref: messages[ref.message].parts[ref.part] for ref in refs}
+    return {ref: part.text for ref, part in parts.items() if isinstance(part, Text | Result) and part.text.strip()}

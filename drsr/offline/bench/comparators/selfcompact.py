@@ -1,0 +1,152 @@
+"""SelfCompact: the acting model itself says when a unit of work is closed, and then starts over from a summary.
+
+On the full prefix it is asked a rubric: the unit is closed, three to five facts can be cited, progress was made, it is
+not stuck; each with a quotation, the facts with three to five. Only where all hold and every quotation is really there,
+the conversation is reset to system, task, summary, "continue". Gates: iteration >= 3, prompt >= 40K tokens, two rounds
+since the last probe.
+
+Assumptions. Probe and summary go to the summariser, which stands for the acting model. A fact counts as cited where its
+quotation occurs in the conversation, once however often it is given. The summary is an assistant message, "continue"
+the user's. The two latest Steps are not protected: the source resets everything.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from drsr.offline.bench.comparators.boundaries import KEEPS_UNFINISHED, end_of_finished
+from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
+from drsr.offline.bench.comparators.edits import cut, said
+from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
+from drsr.offline.bench.comparators.transcript import conversation
+from drsr.offline.bench.summarisers.summariser import Ask, Summariser
+from drsr.request.history import History, read_history
+from drsr.request.request import Request
+
+FIRST_ITERATION = 3
+PROMPT_TOKENS = 40_000
+ROUNDS_BETWEEN = 2
+FACTS = range(3, 6)
+"""How many different facts are to be quoted: three to five. Every other item needs one quotation or more."""
+CONTINUE = "Continue."
+"""In the user's name, so that roles stay valid."""
+RUBRIC = {
+    "unit_closed": "the present unit of work is finished",
+    "facts_cited": "three to five facts that later work needs can be quoted",
+    "progress_made": "something was achieved since the start or the last summary",
+    "not_stuck": "the last rounds did not repeat the same failure",
+}
+_PROBE = (
+    "Judge whether this is a good moment to replace the conversation by a summary. Answer with one JSON object that "
+    'has for each item {"holds": true or false, "evidence": ["a literal quotation from the conversation"]}, with one '
+    "quotation for an item and three to five different ones, one per fact, for facts_cited:\n"
+    + "\n".join(f"- {item}: {meaning}" for item, meaning in RUBRIC.items())
+)
+_SUMMARY = (
+    "Summarise the conversation so that the work can go on from the summary alone: what was asked, what was done, "
+    "facts with names, numbers and paths word for word, decisions, what comes next."
+)
+
+
+@dataclass
+class Compaction:
+    """What one trajectory was reset to."""
+
+    summary: str = ""
+    until: int = 0
+    """Messages before this one are summarised; 0: none."""
+    probed: int | None = None
+    """Iteration of the last probe."""
+
+
+class SelfCompact:
+    """Resets where the rubric holds."""
+
+    name = "selfcompact"
+    title = "SelfCompact"
+    assumptions = (
+        "The summariser stands for the acting model; rubric and prompts are worded by us.",
+        "A verdict counts only where each quotation occurs in the conversation, and three to five different ones stand "
+        "for the facts.",
+        "The summary is a message of the assistant, `Continue.` one of the user's; the two latest Steps go too.",
+        KEEPS_UNFINISHED,
+        WHOLE_STEPS,
+        SCALED,
+    )
+    trained: Trained = "no"
+    asks = True
+    keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK})
+
+    def __init__(
+        self,
+        counts: TokenCounts,
+        *,
+        first_iteration: int = FIRST_ITERATION,
+        prompt_tokens: int = PROMPT_TOKENS,
+        rounds_between: int = ROUNDS_BETWEEN,
+    ) -> None:
+        """The gates; `prompt_tokens` is for a window of 128K."""
+        self._counts = counts
+        self._first_iteration = first_iteration
+        self._prompt_tokens = counts.share(prompt_tokens)
+        self._rounds_between = rounds_between
+
+    def begin(self) -> Compaction:
+        return Compaction()
+
+    def rewrite(self, request: Request, state: Compaction, summariser: Summariser) -> Rewrite:
+        history, ledger = read_history(request), Ledger()
+        present = _reset(history, state)
+        iteration, end = len(history.steps), end_of_finished(history)
+        rested = state.probed is None or iteration - state.probed >= self._rounds_between
+        due = iteration >= self._first_iteration and rested and end > state.until
+        if due and history.prefix_length and self._counts.request(present) >= self._prompt_tokens:
+            state.probed = iteration
+            text = conversation(present)
+            if holds(ledger.paid(summariser.complete(Ask("rubric", _PROBE, text, 512))), text):
+                state.summary = ledger.paid(summariser.complete(Ask("summary", _SUMMARY, text, 1024)))
+                state.until = end
+                ledger.note("compacted", f"at iteration {iteration}")
+                present = _reset(history, state)
+            else:
+                ledger.note("probed", f"not yet at iteration {iteration}")
+        return ledger.rewrite(present)
+
+
+def holds(verdict: str, text: str) -> bool:
+    """Whether every item of the rubric is said to hold, with quotations that are really there, as many as it needs."""
+    try:
+        answer: Any = json.loads(verdict[verdict.index("{") : verdict.rindex("}") + 1])
+    except ValueError:
+        return False
+    for name in RUBRIC:
+        item = answer.get(name)
+        if not isinstance(item, dict) or item.get("holds") is not True:
+            return False
+        quoted = _quotations(item.get("evidence"))
+        if not quoted or not all(one and one in text for one in quoted):
+            return False
+        if name == "facts_cited" and len(quoted) not in FACTS:
+            return False
+    return True
+
+
+def _quotations(evidence: Any) -> set[str]:
+    """The different ones; one alone may stand without a list. Empty where anything is no text."""
+    given = evidence if isinstance(evidence, list) else [evidence]
+    return {one.strip() for one in given} if all(isinstance(one, str) for one in given) else set()
+
+
+def _reset(history: History, state: Compaction) -> Request:
+    """System, task, summary, and what came since; "continue" where nothing did, or where the assistant came next."""
+    request, first = history.request, state.until
+    if not first:
+        return request
+    later = request.messages[first:]
+    asks_already = bool(later) and later[0].role == "user"
+    go_on = [] if asks_already else [said(request, "user", CONTINUE)]
+    summary = said(request, "assistant", state.summary or "(nothing to report)")
+    prefix = cut(history, len(request.messages)).messages
+    return request.with_messages([*prefix, summary, *go_on, *later])

@@ -1,0 +1,112 @@
+"""SWE-Pruner: lines of a new tool output that do not help with a stated goal are left out, and marked.
+
+It acts on a tool output when it arrives, given a goal question; a skimmer scores lines; runs of omitted lines are
+marked. No goal, no change. What was pruned stays pruned, so the newest output is shortened too.
+
+Assumptions. The source's skimmer is a trained model of 0.6B. A lexical stand-in takes its place: a line counts by the
+goal's words in it and in its neighbours, weighed by how rare they are in the output. The goal is the call's own
+argument `context_focus_question`, else what the assistant says in the same message; a call without either has no goal.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.edits import with_texts
+from drsr.offline.bench.summarisers.summariser import Summariser
+from drsr.request.history import BlockKind, History, Step, read_history
+from drsr.request.parts import Call, PartRef, Reasoning, Result, Text
+from drsr.request.request import Request
+
+GOAL_ARGUMENT = "context_focus_question"
+FEWEST_LINES = 8
+"""Shorter outputs are not worth skimming."""
+_NEIGHBOUR = 0.5
+_WORD = re.compile(r"[^\W_]{3,}")
+_ALWAYS = re.compile(r"error|exception|traceback|failed|warning", re.IGNORECASE)
+
+
+class SwePruner:
+    """Leaves out lines."""
+
+    name = "swe_pruner"
+    title = "SWE-Pruner"
+    assumptions = (
+        "A lexical stand-in takes the place of the trained skimmer: the goal's words in a line and its neighbours.",
+        "The goal is the argument context_focus_question where a call has it, else what the assistant says beside it.",
+        "Outputs of fewer than 8 lines stay; the first and the last line and lines that speak of errors always stay.",
+    )
+    trained: Trained = "stand-in"
+    asks = False
+    keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
+
+    def begin(self) -> None:
+        return None
+
+    def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
+        history = read_history(request)
+        texts: dict[PartRef, str] = {}
+        for step in history.steps:
+            texts |= _pruned(history, step)
+        if not texts:
+            return Rewrite(request)
+        return Rewrite(with_texts(request, texts), events=(Event("skimmed", f"{len(texts)} tool outputs"),))
+
+
+def skim(output: str, goal: str) -> str:
+    """The output without the lines that share nothing with the goal; as it is where none does."""
+    lines = output.splitlines()
+    wanted = set(_words(goal))
+    if len(lines) < FEWEST_LINES or not wanted:
+        return output
+    occurs = Counter(word for line in lines for word in set(_words(line)))
+    own = [sum(math.log(1 + len(lines) / occurs[word]) for word in wanted & set(_words(line))) for line in lines]
+    padded = [0.0, *own, 0.0]
+    scores = [padded[at] + _NEIGHBOUR * (padded[at - 1] + padded[at + 1]) for at in range(1, len(lines) + 1)]
+    if not any(scores):
+        return output
+    threshold = sum(scores) / len(scores)
+    ends = (0, len(lines) - 1)
+    stays = [at in ends or scores[at] >= threshold or bool(_ALWAYS.search(line)) for at, line in enumerate(lines)]
+    return _marked(lines, stays)
+
+
+def _marked(lines: list[str], stays: list[bool]) -> str:
+    written: list[str] = []
+    omitted = 0
+    for line, stay in zip(lines, stays, strict=True):
+        if not stay:
+            omitted += 1
+            continue
+        if omitted:
+            written.append(f"[{omitted} lines omitted]")
+            omitted = 0
+        written.append(line)
+    return "\n".join(written)
+
+
+def _pruned(history: History, step: Step) -> dict[PartRef, str]:
+    parts = history.request.messages[step.message].parts
+    spoken = "\n".join(part.text for part in parts if isinstance(part, Text | Reasoning))
+    texts: dict[PartRef, str] = {}
+    for block in step.blocks:
+        if block.kind is not BlockKind.TOOL_EXCHANGE or block.opaque or len(block.parts) < 2:
+            continue
+        call, result = (history.request.messages[ref.message].parts[ref.part] for ref in block.parts)
+        if isinstance(call, Call) and isinstance(result, Result):
+            shorter = skim(result.text, _goal(call) or spoken)
+            if len(shorter) < len(result.text):
+                texts[block.parts[1]] = shorter
+    return texts
+
+
+def _goal(call: Call) -> str:
+    given = call.arguments.get(GOAL_ARGUMENT) if isinstance(call.arguments, dict) else None
+    return given if isinstance(given, str) else ""
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]

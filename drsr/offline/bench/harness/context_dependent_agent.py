@@ -1,0 +1,128 @@
+"""The scripted agent of the sandbox as a double of a model: it knows only what stands in the request it is shown.
+
+Its plan, which moves in which order, is its skill; every fact it uses is read from the visible messages each time (see
+`sandbox/agent.py`). Evidence that was deleted, masked or shortened is fetched again by calling the tool again, which
+costs requests, and where the step limit comes first, the task. A request without the user's task is one it can do
+nothing with. A section behind the task, where methods put summaries, is read like any other text.
+
+It needs no endpoint and always does the same. It is no language model: it is never distracted by noise, so nothing is
+gained by removing it but tokens, and it takes no hint that does not have the words it looks for.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from drsr.errors import AlignmentError, SettingsError
+from drsr.offline.bench.comparators.selfcompact import CONTINUE
+from drsr.offline.bench.harness.agent import Answer, Refused
+from drsr.offline.bench.harness.prompt_cache import CHUNK, PromptCache
+from drsr.offline.bench.harness.sandbox_suite import sandbox_task
+from drsr.offline.sandbox.agent import Move, follow, task_dice
+from drsr.offline.sandbox.visible import prompt_of
+from drsr.request.contracts import Tokenizer
+from drsr.request.parts import Call, Message, Reasoning, Result, Text
+from drsr.request.remembered_tokens import RememberedTokens
+from drsr.request.rendering import render, render_output
+from drsr.request.request import Request, read_output
+
+Json = dict[str, Any]
+
+NO_TASK = "I do not see what I was asked to do, so I stop here."
+NO_TOKENS = "its tokenizer cannot represent the request"
+
+
+class ContextDependentAgent:
+    """The double. Tokens are counted with the tokenizer it is given."""
+
+    def __init__(self, tokenizer: Tokenizer, chunk: int = CHUNK) -> None:
+        self._tokenizer = tokenizer
+        self._chunk = chunk
+
+    @property
+    def name(self) -> str:
+        return "scripted"
+
+    def begin(self, task: str, opening: Json) -> ScriptedConversation:
+        plan = sandbox_task(task).family.plan(task_dice(opening["messages"]))
+        tokenizer = RememberedTokens(self._tokenizer)
+        return ScriptedConversation(plan, prompt_of(opening["messages"]), tokenizer, PromptCache(self._chunk))
+
+    def close(self) -> None:
+        return
+
+
+class ScriptedConversation:
+    """The double at work on one task. Between requests it keeps the ids that it has used, and no word."""
+
+    def __init__(self, plan: list[Move], task: str, tokenizer: Tokenizer, cache: PromptCache) -> None:
+        self._plan = plan
+        self._task = task
+        self._tokenizer = tokenizer
+        self._cache = cache
+        self._ids: set[str] = set()
+
+    def answer(self, request: Request) -> Answer | Refused:
+        """Refused where the tokenizer has no token for something in it: no model with that tokenizer could read it."""
+        visible = visible_messages(request, self._task)
+        message: Json = follow(visible, self._plan) if visible else {"role": "assistant", "content": NO_TASK}
+        for made in message.get("tool_calls") or ():
+            made["id"] = self._unused(made["id"])
+        try:
+            rendered = render(request, self._tokenizer).token_ids
+            output = len(render_output(read_output(message, "openai", where="the agent's message"), self._tokenizer))
+        except AlignmentError:
+            return Refused(NO_TOKENS)
+        return Answer(message, self._cache.usage(rendered, output))
+
+    def _unused(self, wanted: str) -> str:
+        """A provider never gives the same id twice; a move that is made again would."""
+        found = wanted if wanted not in self._ids else f"{wanted}_{len(self._ids)}"
+        self._ids.add(found)
+        return found
+
+
+def visible_messages(request: Request, task: str) -> list[Json]:
+    """What the double reads of a request, in the form it reads; nothing where the user's task is not in it."""
+    found: list[Json] = []
+    task_seen = False
+    for message in request.messages:
+        text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
+        if message.role == "user" and not task_seen and task in text:
+            task_seen = True
+            before, _, behind = text.partition(task)
+            notes = "\n".join(filter(None, (before.strip(), behind.strip())))
+            found.append({"role": "user", "content": task})
+            found += [{"role": "assistant", "content": notes}] if notes else []
+        elif message.role == "user" and (not task_seen or text == CONTINUE):
+            # Words that a method put there: no task, and no answer to a question.
+            found.append({"role": "assistant", "content": text})
+        elif message.role != "system":
+            found += _plain(message, text)
+    return found if task_seen else []
+
+
+def _plain(message: Message, text: str) -> list[Json]:
+    results = [part for part in message.parts if isinstance(part, Result)]
+    if results:
+        return [{"role": "tool", "tool_call_id": part.call_id, "content": part.text} for part in results]
+    reasoning = [part.text for part in message.parts if isinstance(part, Reasoning)]
+    calls = [part for part in message.parts if isinstance(part, Call) and isinstance(part.arguments, dict)]
+    plain: Json = {"role": message.role, "content": text or None}
+    if reasoning:
+        plain["reasoning_content"] = "\n".join(reasoning)
+    if calls:
+        plain["tool_calls"] = [
+            {"id": part.id, "function": {"name": part.name, "arguments": json.dumps(part.arguments)}} for part in calls
+        ]
+    return [plain]
+
+
+def only_in_the_sandbox(suite: str) -> None:
+    """SettingsError where the double would be asked to work on tasks that it has no plan for."""
+    if suite != "sandbox":
+        raise SettingsError(
+            f"the scripted agent knows the sandbox's tasks alone, not those of {suite}",
+            hint="--agent http://HOST:PORT/v1 --model NAME",
+        )

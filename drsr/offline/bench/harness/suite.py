@@ -1,0 +1,66 @@
+"""What a suite of tasks is, so that any benchmark can be run: it opens a task's environment by its id.
+
+A benchmark of yours joins through the entry-point group `drsr.suites`, under the name that manifests call it by:
+
+    [project.entry-points."drsr.suites"]
+    workbuddybench = "my_runner:suite"      # a function without arguments that gives a Suite
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from drsr.errors import ManifestError, SuiteNotInstalled
+from drsr.offline.bench.harness.bundled_manifests import SANDBOX
+
+GROUP = "drsr.suites"
+Json = dict[str, Any]
+
+
+class Environment(Protocol):
+    """One task in progress. Messages are in OpenAI chat form."""
+
+    @property
+    def opening(self) -> Json:
+        """The first request: `messages` and `tools`. The model's name is not in it."""
+
+    def follow(self, message: Json) -> Sequence[Json] | None:
+        """What comes back to an assistant message: a result for each of its calls, or words of the user. None where
+        the task is over."""
+
+    def reward(self) -> float:
+        """How well the task was done, from 0 to 1, as things stand now."""
+
+
+class Suite(Protocol):
+    """A benchmark's tasks."""
+
+    @property
+    def executes_here(self) -> bool:
+        """Whether commands that the agent writes are run on this machine, with the rights of this process."""
+
+    def open(self, task: str) -> AbstractContextManager[Environment]:
+        """A fresh environment; what it needs is gone when the block ends. ManifestError for an id it does not know."""
+
+
+def find_suite(name: str) -> Suite:
+    """Our own, or one that something installed here brings."""
+    if name == SANDBOX:
+        from drsr.offline.bench.harness.sandbox_suite import SandboxSuite
+
+        return SandboxSuite()
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        raise SuiteNotInstalled(
+            f"nothing here can run tasks of {name!r}",
+            where=f"entry points {GROUP}",
+            hint="install a package that brings its runner; docs/guides/measure-your-agent.md says what that is",
+        )
+    if len(found) > 1:
+        raise ManifestError(f"{len(found)} packages bring the suite {name!r}", where=f"entry points {GROUP}")
+    (entry,) = found
+    suite: Suite = entry.load()()
+    return suite

@@ -1,0 +1,1 @@
+"""The replay: every method decides recorded test decisions, and the harm of what it did is measured."""

@@ -1,0 +1,162 @@
+"""DRSR's ablations as methods of a comparison: each decides with a scorer and an operating point of its own.
+
+In a replay features are taken from the store, so the time of these rows is without the language model's pass. A
+mismatched state can only be had this way: its columns are another decision's. In whole tasks they are computed.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.candidates import DecisionState
+from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
+from drsr.decide.representation import FrozenRepresentation
+from drsr.errors import FeaturesMissing, FrameError, SettingsError
+from drsr.features.geometry import geometry_of
+from drsr.features.spans import prefix_hash
+from drsr.features.vectors import CandidateFeatures
+from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy, training_of
+from drsr.offline.bench.replay.recorded_runs import Measuring
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.evaluate.ablation_points import AblationPoint, ablation_point
+from drsr.offline.evaluate.stage import TrainedAblations
+from drsr.offline.featurize.store import get_training_frame, get_view
+from drsr.offline.featurize.stored import stored_states
+from drsr.offline.ingest.splits import Split
+from drsr.offline.label.harm import HARM_TOLERANCE
+from drsr.offline.params import CalibrateParams
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.ablations import ABLATIONS, FULL, Ablation, method_name, prepare_frame, trained_as
+from drsr.offline.train.examples import ExampleFrame
+from drsr.offline.train.records import content_key
+from drsr.policy.policy import Policy
+from drsr.scorer.ensemble import Ensemble
+
+
+class StoredFeatures:
+    """A source of features that asks no language model: those of a frame, by the exact tokens of the request."""
+
+    def __init__(self, frame: ExampleFrame, state_keys: Mapping[str, str]) -> None:
+        """`state_keys` of the hashes of exact prefixes."""
+        self._frame = frame
+        places = {key: place for place, key in enumerate(frame.state_ids)}
+        self._places = {prefix: places[key] for prefix, key in state_keys.items() if key in places}
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        prefix, frame = prefix_hash(state), self._frame
+        if prefix not in self._places:
+            raise FeaturesMissing("no features of this request are stored", where=f"split {frame.split}")
+        place = self._places[prefix]
+        return CandidateFeatures(frame.features[place, : frame.candidate_counts[place]], frame.layout_hash, prefix)
+
+
+class AblationMethods(NamedTuple):
+    available: dict[str, DrsrPolicy]
+    missing: dict[str, str]
+    """Why a configuration has no row, by its name as a method."""
+
+
+class Source(NamedTuple):
+    """Where a configuration's features come from."""
+
+    stored: StoredFeatures | None
+    """None: they are computed with every decision, as a policy does."""
+    depends_on: str = ""
+    """What they go by beside the request itself."""
+
+
+Sources = Callable[[Ablation, Sequence[str]], Source]
+"""Of a configuration and the group of each column; FrameError says why it cannot have features."""
+
+
+def stored(catalog: Catalog, artifacts: ArtifactStore, *, view: str, labeler: str, split: Split) -> Sources:
+    """For recorded decisions: features that were computed once for all configurations."""
+    frame = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
+    with catalog.reading() as connection:
+        keys = {state.prefix_hash: state.state_key for state in stored_states(connection, get_view(connection, view))}
+
+    def source(ablation: Ablation, groups: Sequence[str]) -> Source:
+        # With which decision one was exchanged goes by the states that there were.
+        others = content_key({"states": frame.state_ids}) if ablation.mismatched_state else ""
+        return Source(StoredFeatures(prepare_frame(frame, ablation, groups), keys), others)
+
+    return source
+
+
+def computed_now(ablation: Ablation, groups: Sequence[str]) -> Source:
+    """For requests that are made now."""
+    if ablation.mismatched_state:
+        raise FrameError("a request that is made now has no recorded decision to exchange its state with")
+    return Source(None)
+
+
+def ablation_methods(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    tools: Measuring,
+    trained: TrainedAblations,
+    params: CalibrateParams,
+    sources: Sources,
+    *,
+    view: str,
+    labeler: str,
+) -> AblationMethods:
+    """Every configuration but the full one, which is the policy itself."""
+    backbone, groups = _with_layers(tools), trained.inputs.column_groups
+    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
+    ensembles = trained.ensembles(artifacts)
+    training = training_of(ensembles[FULL.name])
+    found: dict[str, DrsrPolicy] = {}
+    missing = {method_name(row.name): row.why for row in trained.missing}
+    for ablation in ABLATIONS.values():
+        name, scorer = method_name(ablation.name), ensembles.get(trained_as(ablation).name)
+        if ablation is FULL or scorer is None:
+            continue
+        try:
+            source = sources(ablation, groups)
+        except FrameError as error:
+            missing[name] = error.what
+            continue
+        point = ablation_point(ablation, ensembles, validation, groups, params)
+        policy = _policy(ablation, point, scorer, tools, backbone)
+        title = f"DRSR, {ablation.what}"
+        found[name] = DrsrPolicy(
+            policy, name=name, title=title, source=source.stored, depends_on=source.depends_on, training=training
+        )
+    return AblationMethods(found, missing)
+
+
+def _with_layers(tools: Measuring) -> FrozenLM:
+    """The language model; SettingsError where it has no layers that features could be read from."""
+    backbone = tools.backbone
+    if not isinstance(backbone, FrozenLM):
+        raise SettingsError(f"{backbone.name} has no layers, so there are no ablations of its features")
+    return backbone
+
+
+def _policy(ablation: Ablation, point: AblationPoint, scorer: Ensemble, tools: Measuring, backbone: FrozenLM) -> Policy:
+    return Policy(_numbers(ablation, point, scorer, tools, backbone), scorer, FrozenRepresentation(backbone))
+
+
+def _numbers(
+    ablation: Ablation, point: AblationPoint, scorer: Ensemble, tools: Measuring, backbone: FrozenLM
+) -> PolicyNumbers:
+    """An open gate is the largest threshold there is: a policy's numbers are finite."""
+    threshold = sys.float_info.max if point.rule.risk_threshold == math.inf else point.rule.risk_threshold
+    return PolicyNumbers(
+        version=ablation.name,
+        max_cardinality=point.rule.max_cardinality,
+        uncertainty_coefficient=point.uncertainty_coefficient,
+        risk_threshold=None if point.abstains_always else threshold,
+        removal_cap=point.rule.removal_cap,
+        harm_tolerance=HARM_TOLERANCE,
+        context_cap=tools.caps.context,
+        target_cap=tools.caps.target,
+        seeds=scorer.seeds,
+        backbone=BackboneNumbers(backbone.name, backbone.identity, tools.identity.dtype, geometry_of(backbone)),
+        layout_hash=scorer.layout_hash,
+    )

@@ -1,0 +1,50 @@
+"""Which comparators an evaluation runs: what is asked for by name, and nothing is fitted or imported for others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from drsr.errors import OneClassOnly, SettingsError
+from drsr.offline.bench.comparators.lre import LreModel
+from drsr.offline.bench.comparators.lre_training import fit_lre, train_requests
+from drsr.offline.bench.comparators.registry import Registry
+from drsr.offline.bench.comparators.token_counts import TokenCounts
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.ablations import ABLATIONS, FULL, method_name
+
+
+def wanted_names(option: str | None) -> list[str] | None:
+    """`a,b` as names; None where everything is wanted."""
+    return None if option is None else [name.strip() for name in option.split(",") if name.strip()]
+
+
+def ablations_wanted(wanted: Collection[str] | None) -> bool:
+    """Whether one of DRSR's ablations is asked for: training them takes long."""
+    names = {method_name(name) for name in ABLATIONS if name != FULL.name}
+    return wanted is None or not names.isdisjoint(wanted)
+
+
+def lre_if_wanted(
+    wanted: Collection[str] | None, catalog: Catalog, artifacts: ArtifactStore, counts: TokenCounts
+) -> LreModel | None:
+    """LRE's regression, fitted on the train split; None where nobody asks for it or there is nothing to learn."""
+    if wanted is not None and "lre" not in wanted:
+        return None
+    try:
+        return fit_lre(train_requests(catalog, artifacts), counts)
+    except OneClassOnly:  # its row then says that it could not be trained
+        return None
+
+
+def choose(registry: Registry, wanted: Sequence[str] | None, always: Sequence[str] = ()) -> Registry:
+    """The rows that are asked for, `always` among them; SettingsError where one is not there."""
+    if wanted is None:
+        return registry
+    for name in wanted or [""]:
+        if name not in registry.available:
+            missing = registry.not_available.get(name)
+            what = f"no method is called {name!r}" if missing is None else f"{name} cannot run here: {missing.reason}"
+            raise SettingsError(what, hint=f"one of {', '.join(registry.available)}")
+    chosen = {name: registry.available[name] for name in dict.fromkeys([*always, *wanted])}
+    return registry._replace(available=chosen, not_available={})

@@ -1,0 +1,159 @@
+"""What the report's tables are computed from, read and judged once: frames, scores, operating point, study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, select
+
+from drsr.errors import FrameError, InputError
+from drsr.offline.calibrate.search import SearchTable
+from drsr.offline.calibrate.stage import Calibrated, calibrate, plain_search
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import Source, Trajectory
+from drsr.offline.evaluate.stage import Evaluated, evaluate_ablations
+from drsr.offline.featurize.store import RegisteredView, get_training_frame, get_view
+from drsr.offline.ingest.splits import Split
+from drsr.offline.label.records import recorded_identity
+from drsr.offline.params import Params
+from drsr.offline.publish.records import latest_releases
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.ablations import FULL, MISMATCH_SEED, mismatch_states
+from drsr.offline.train.examples import ExampleFrame
+from drsr.offline.train.metrics import Bootstrap
+from drsr.offline.train.scored_sets import ScoredSets, score_frame
+from drsr.offline.train.stage import Progress, TrainingInputs, load_trained, read_inputs
+from drsr.scorer.ensemble import Ensemble
+
+
+class Asked(NamedTuple):
+    """What a report is made of."""
+
+    view: str
+    labeler: str
+    split: Split
+    """What is judged; the analyses of interactions take `train`."""
+    ablations: bool
+    """Whether every ablation and control is judged too; those that are not trained yet are trained then."""
+    checkpoints: Path
+    replicates: int
+    workers: int
+    called: tuple[str, ...]
+    """The words after `drsr report` that make this one again."""
+    replay: Path | None
+    """The file that its replay was read from."""
+    tasks: Path | None
+    """And that of whole tasks."""
+
+
+class ReportInputs(NamedTuple):
+    params: Params
+    bootstrap: Bootstrap
+    evaluated: Evaluated
+    inputs: TrainingInputs
+    view: RegisteredView
+    calibrated: Calibrated
+    search: SearchTable
+    """Everything that a plain calibration tries."""
+    frames: Mapping[str, ExampleFrame]
+    """By split."""
+    scored: Mapping[str, ScoredSets[ExampleFrame]]
+    """Validation and what is judged, by the full scorer."""
+    exchanged: ScoredSets[ExampleFrame] | None
+    """What is judged, by the same scorer given another decision's relations; None where there are too few decisions."""
+    judged: Split
+    domains: Mapping[str, str]
+    """Of the trajectories that have one, named as in the frames."""
+    released: str | None
+    """The latest version of a policy, if one was published."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the feature columns, in order."""
+        return [column.name for column in self.view.columns]
+
+
+def refuse_other_replay(catalog: Catalog, about: Mapping[str, Any], split: Split, labeler: str, *, where: str) -> None:
+    """A replay beside labels of another language model, or of another split, would be read as one with them."""
+    if about["split"] != split:
+        raise InputError(
+            f"is a replay of the split {about['split']}, this report judges {split}",
+            where=where,
+            hint=f"drsr report --split {about['split']}, or replay that one: drsr evaluate --replay --split {split}",
+        )
+    with catalog.reading() as connection:
+        found = recorded_identity(connection, labeler)
+    if found is None:
+        return  # whoever asks for its labels says so
+    for name, here in found[1]._asdict().items():
+        there = about["labeler"].get(name)
+        if there != here and name != "backbone":
+            raise InputError(
+                f"was scored with {name} {there!r}, the labels of labeler {labeler!r} with {here!r}",
+                where=where,
+                hint="replay with the labeler's settings, or name the labeler that measures so: --labeler NAME",
+            )
+
+
+def read_report_inputs(
+    catalog: Catalog, artifacts: ArtifactStore, params: Params, asked: Asked, progress: Progress
+) -> ReportInputs:
+    """Train what is not trained yet, and read every split for evaluation."""
+    bootstrap = Bootstrap(asked.replicates)
+    evaluated = evaluate_ablations(
+        catalog,
+        artifacts,
+        params,
+        view=asked.view,
+        labeler=asked.labeler,
+        checkpoints=asked.checkpoints,
+        split=asked.split,
+        bootstrap=bootstrap,
+        workers=asked.workers,
+        configurations=None if asked.ablations else (FULL,),
+        progress=progress,
+    )
+    inputs = read_inputs(catalog, artifacts, asked.view, asked.labeler, "calibrate")
+    calibrated = calibrate(catalog, artifacts, inputs, params)
+    frames: dict[str, ExampleFrame] = {"train": inputs.train, "validation": inputs.validation}
+    if asked.split not in frames:
+        frames[asked.split] = get_training_frame(
+            catalog, artifacts, asked.view, split=asked.split, purpose="evaluate", labeler=asked.labeler
+        )
+    scorer = load_trained(artifacts, calibrated.run)
+    with catalog.reading() as connection:
+        view = get_view(connection, asked.view)
+        releases = latest_releases(connection, 1)
+        domains = {f"{source}/{run}": domain for source, run, domain in connection.execute(_domains())}
+    return ReportInputs(
+        params=params,
+        bootstrap=bootstrap,
+        evaluated=evaluated,
+        inputs=inputs,
+        view=view,
+        calibrated=calibrated,
+        search=plain_search(artifacts, inputs, calibrated, params.calibrate),
+        frames=frames,
+        scored={split: score_frame(scorer, frames[split]) for split in dict.fromkeys(("validation", asked.split))},
+        exchanged=_exchanged(scorer, frames[asked.split], inputs.column_groups),
+        judged=asked.split,
+        domains=domains,
+        released=releases[0].version if releases else None,
+    )
+
+
+def _exchanged(scorer: Ensemble, frame: ExampleFrame, column_groups: Sequence[str]) -> ScoredSets[ExampleFrame] | None:
+    try:
+        return score_frame(scorer, mismatch_states(frame, column_groups, MISMATCH_SEED))
+    except FrameError:
+        return None
+
+
+def _domains() -> Select[Any]:
+    return (
+        select(Source.name, Trajectory.external_id, Trajectory.domain)
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(Trajectory.is_current(), Trajectory.domain.is_not(None))
+    )

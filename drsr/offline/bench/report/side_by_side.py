@@ -1,0 +1,173 @@
+"""Our data, calibration and representations beside the paper's, a table each.
+
+In the paper: "Offline supervision and benchmark task counts", "Set-level supervision by deletion cardinality",
+"Validation search space and frozen deployment values", "History granularity and relational representations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from drsr.errors import FrameError
+from drsr.offline.bench.analyses.analysis import Analysis, Cell, Section
+from drsr.offline.bench.analyses.grouped_means import GroupedMeans
+from drsr.offline.bench.analyses.state_relations import Related, best_in_training, layers_of
+from drsr.offline.bench.report.inputs import ReportInputs
+from drsr.offline.bench.report.paper_tables import SOURCE, analyses, calibration, supervision
+from drsr.offline.evaluate.ablation_study import Study
+from drsr.offline.evaluate.cells import cell
+from drsr.offline.params import CalibrateParams
+from drsr.offline.train.examples import ExampleFrame
+from drsr.offline.train.records import CalibrationRecord
+
+PAPERS_SPLIT = {"train": 0.8, "validation": 0.1, "test": 0.1}
+"""Of its trajectories."""
+
+
+def side_by_side(given: ReportInputs) -> Section:
+    return Section(
+        "Data and calibration beside the paper's",
+        [
+            data(given.frames),
+            chosen_values(given.calibrated.record, given.params.calibrate),
+            representations(given.evaluated.study, best_relation(given)),
+        ],
+        {},
+    )
+
+
+def data(frames: Mapping[str, ExampleFrame]) -> Analysis:
+    """Runs, states and labelled sets, by split and by how many Blocks a set deletes."""
+    theirs = supervision()
+    runs = {split: len(set(frame.trajectory_ids)) for split, frame in frames.items()}
+
+    def row(name: str, count: Callable[[ExampleFrame], int], paper: int) -> tuple[Cell, ...]:
+        counts = [count(frame) for frame in frames.values()]
+        return (name, *counts, sum(counts), paper)
+
+    rows = [
+        row("runs", lambda frame: len(set(frame.trajectory_ids)), theirs.trajectories),
+        row("states", lambda frame: len(frame.state_ids), theirs.states),
+        row("labelled sets", len, sum(theirs.labels.values())),
+    ]
+    for size, paper in theirs.labels.items():
+        name = f"sets of {size} {'Block' if size == 1 else 'Blocks'}"
+        rows.append(row(name, lambda frame, size=size: int(np.sum(frame.cardinality == size)), paper))  # type: ignore[misc]
+    shares = ", ".join(f"{split} {runs[split] / sum(runs.values()):.0%}" for split in frames)
+    papers = ", ".join(f"{split} {share:.0%}" for split, share in PAPERS_SPLIT.items())
+    return Analysis(
+        "supervision",
+        "What was measured",
+        f"Labelled deletion sets of the splits that this report reads; the last column is {SOURCE}. Runs by split here "
+        f"{shares}; in the paper {papers}. There as here all states of a run are in one split.",
+        ("what", *frames, "all of these", "in the paper"),
+        tuple(rows),
+        b"",
+    )
+
+
+def chosen_values(record: CalibrationRecord, params: CalibrateParams) -> Analysis:
+    """What calibration tried and chose."""
+    theirs = calibration()
+
+    def joined(values: tuple[float, ...]) -> str:
+        return ", ".join(f"{value:g}" for value in values)
+
+    nothing = "none: nothing was admissible"
+    ours: dict[str, tuple[str, str, str]] = {
+        "max_cardinality": ("most Blocks at once, K", joined(params.max_cardinalities), str(record.max_cardinality)),
+        "uncertainty_coefficient": (
+            "weight of disagreement, beta",
+            joined(params.uncertainty_coefficients),
+            f"{record.uncertainty_coefficient:g}",
+        ),
+        "risk_threshold": (
+            "risk threshold, tau",
+            f"{record.tried:,} policies in all",
+            nothing if record.risk_threshold is None else f"{record.risk_threshold:.6g}",
+        ),
+        "max_unsafe_rate": ("unsafe rate of selected sets, at most", "", f"{params.max_unsafe_rate:g}"),
+        "max_mean_harm": ("mean harm of selected sets, at most", "", f"{params.max_mean_harm:g}"),
+        "removal_cap": ("part of a request removed, at most", "", f"{record.removal_cap:g}"),
+    }
+    return Analysis(
+        "calibration",
+        "What calibration tried and chose",
+        f"On {record.states:,} validation states. {record.explanation} The last two columns are {SOURCE}. There as "
+        "here the two latest Steps are protected, and where no set is safe enough nothing is removed.",
+        ("value", "tried here", "chosen or set here", "tried in the paper", "frozen in the paper"),
+        tuple((*found, theirs[name].tried, f"{theirs[name].frozen:.6g}") for name, found in ours.items()),
+        b"",
+    )
+
+
+class _Counterpart(NamedTuple):
+    """What here comes nearest to a representation of the paper's."""
+
+    what: str
+    scorer: str | None = None
+    """The configuration of the study that it is, if one is."""
+    relation: Literal["own", "others"] | None = None
+    """Or which cosine of a Block with a decision state it is, if one is."""
+
+
+COUNTERPARTS = {
+    "current_state_only": _Counterpart("0.5 by definition: the state is the same for all Blocks of a state"),
+    "surface_features": _Counterpart("a scorer of structural features only", "structural-only"),
+    "matched_state": _Counterpart("cosine of a Block with its own decision's state", relation="own"),
+    "mismatched_state": _Counterpart("cosine of the same Block with states of other tasks", relation="others"),
+    "full_context": _Counterpart(
+        "not measured here: no feature relates a Block to the context as a whole, only to the pre-action position"
+    ),
+    "attention_mass_layer_20": _Counterpart("a scorer of attention features only, all layers", "attention-only"),
+    "combined_layers_12_and_16": _Counterpart("a scorer of hidden-state relations only, all layers", "hidden-only"),
+}
+
+
+class BestRelation(NamedTuple):
+    """The cosine with the own state at the layer that is best in training, and with other states there."""
+
+    layer: int
+    found: Related
+
+
+def best_relation(given: ReportInputs) -> BestRelation | str:
+    """Or why it cannot be had."""
+    train, judged, gap = given.frames["train"], given.frames[given.judged], given.params.train.meaningful_gap
+    try:
+        best = best_in_training(layers_of(train, judged, given.columns, gap))
+    except FrameError as error:
+        return error.what
+    return BestRelation(best.layer, best.at(gap, GroupedMeans(judged, given.bootstrap)))
+
+
+def representations(study: Study, relation: BestRelation | str) -> Analysis:
+    """Pair accuracies of the paper's representations, and of what comes nearest here."""
+    found = {row.name: cell(row.metrics.state_pairs) for row in study.scorers}
+    missing = {row.name: row.why for row in study.missing}
+
+    def here(one: _Counterpart) -> str:
+        if one.relation is not None:
+            return relation if isinstance(relation, str) else cell(getattr(relation.found, one.relation))
+        if one.scorer is None:
+            return "-"
+        return found.get(one.scorer) or missing.get(one.scorer, "not judged: drsr report --ablations")
+
+    layer = "" if isinstance(relation, str) else f", at layer {relation.layer}, which is best in training"
+    return Analysis(
+        "representations",
+        "Representations",
+        "Pairs that are ordered rightly at a harm margin of 0.02. A cosine here orders single Blocks of one state of "
+        f"the {study.split} split{layer}; it is of projected directions. A scorer here is trained and orders sets of "
+        f"one state and cardinality. The paper's are single relations, {SOURCE}. So the two columns are neighbours, "
+        "not the same measurement.",
+        ("in the paper", "pairs in the paper", "what comes nearest here", "pairs here"),
+        tuple(
+            (name.replace("_", " "), analyses()[f"representation.{name}"].value, one.what, here(one))
+            for name, one in COUNTERPARTS.items()
+        ),
+        b"",
+    )

@@ -1,0 +1,110 @@
+"""The model that a method asks along the way: for a summary, a plan, a verdict. A seam; its tokens are counted.
+
+`EndpointSummariser` asks any OpenAI-compatible endpoint, `EmbeddedSummariser` (in `embedded_summariser.py`) the
+language model that labels are measured with, and `ScriptedSummariser` (in `scripted_summariser.py`) is a double.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from drsr.errors import SummariserFailed, SummariserRefused
+from drsr.offline.bench.summarisers.chat_endpoint import REFUSED, ChatEndpoint
+
+
+class Ask(NamedTuple):
+    """One question to a summariser."""
+
+    purpose: str
+    """What kind of answer is wanted, as one fixed word: `summary`, `rubric`, `plan`, `recall`. A real model does not
+    see it; the double goes by it."""
+    instructions: str
+    """What to do."""
+    material: str
+    """What to do it with."""
+    max_tokens: int
+    """The answer is at most this long."""
+
+
+class Completion(NamedTuple):
+    """An answer, and what it took."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+
+
+class Summariser(Protocol):
+    """Answers questions. The same question gets the same answer."""
+
+    @property
+    def name(self) -> str:
+        """For the report: which model it is."""
+
+    def complete(self, ask: Ask) -> Completion: ...
+
+
+class EndpointSummariser:
+    """A model behind an OpenAI-compatible endpoint. Its own count of tokens is taken, as it is what is paid for."""
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 120.0,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`base_url` is what stands before `/chat/completions`."""
+        self._endpoint = ChatEndpoint(
+            base_url,
+            model,
+            SummariserFailed,
+            key_from="DRSR_SUMMARISER_KEY",
+            needed_for="a summariser behind an endpoint",
+            api_key=api_key,
+            timeout=timeout,
+            pause=pause,
+        )
+
+    @property
+    def name(self) -> str:
+        return self._endpoint.name
+
+    def complete(self, ask: Ask) -> Completion:
+        """Ask at temperature 0. SummariserRefused where it makes nothing of this question, SummariserFailed where it
+        would make nothing of any: out of reach, a wrong key, answers without token counts."""
+        response = self._endpoint.ask(
+            {
+                "messages": [
+                    {"role": "system", "content": ask.instructions},
+                    {"role": "user", "content": ask.material},
+                ],
+                "max_tokens": ask.max_tokens,
+                "temperature": 0,
+            }
+        )
+        if response.status_code in REFUSED:
+            raise SummariserRefused(f"the summariser refused the question: status {response.status_code}")
+        try:
+            text, read, written = _read(response.json())
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise SummariserFailed(
+                "an answer without a message or without its token counts",
+                where=self.name,
+                hint="the endpoint must give choices[0].message.content and usage",
+            ) from error
+        if not isinstance(text, str):  # it thought until its tokens were used up, say
+            raise SummariserRefused("the summariser answered without a text")
+        return Completion(text, read, written)
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+
+def _read(answer: Any) -> tuple[Any, int, int]:
+    usage = answer["usage"]
+    return answer["choices"][0]["message"]["content"], int(usage["prompt_tokens"]), int(usage["completion_tokens"])

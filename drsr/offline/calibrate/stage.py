@@ -1,0 +1,210 @@
+"""The calibrate stage: the operating point of the scorer that the present data gave, chosen on validation.
+
+Incremental by content like training: the same scorer, frames and parameters are not searched twice. When no policy is
+admissible the record says so, and a policy made from it abstains always.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import drsr
+from drsr.decide.selection import SelectionRule
+from drsr.errors import ScorerNotTrained
+from drsr.offline.calibrate import search as calibration
+from drsr.offline.calibrate.certificates import CertifiedCalibration, calibrate_certified
+from drsr.offline.calibrate.files import read_search_table, search_table_csv
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.params import CalibrateParams, Params
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.records import (
+    CalibrationRecord,
+    TrainingRecord,
+    content_key,
+    find_calibration,
+    record_calibration,
+)
+from drsr.offline.train.scored_sets import score_frame
+from drsr.offline.train.stage import TrainingInputs, find_trained, load_trained
+from drsr.request.contracts import SetScorer
+
+CALIBRATION_VERSION = "calibration/1"
+"""Changes whenever the same scores and parameters would give another choice."""
+
+
+class Calibrated(NamedTuple):
+    record: CalibrationRecord
+    run: TrainingRecord
+    """The scorer that was calibrated."""
+    is_new: bool
+    """False: the same inputs gave this before, and nothing was done."""
+
+
+def calibrate(
+    catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params, *, certified: bool = False
+) -> Calibrated:
+    """Choose K, beta and tau for the full scorer of these inputs."""
+    run = require_trained(catalog, artifacts, inputs, params)
+    mode, train_hash, key = _identity(inputs, params, run, certified=certified)
+    known = calibration_of(catalog, inputs, params, run, certified=certified)
+    if known is not None and artifacts.exists(known.search_table):
+        return Calibrated(known, run, is_new=False)
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "calibrate", mode, drsr.__version__)
+    scorer = load_trained(artifacts, run)
+    numbers, table = choose(scorer, inputs.train, inputs.validation, params.calibrate, certified=certified)
+    row = {
+        "calibration_key": key,
+        "training_run_id": run.id,
+        "mode": mode,
+        "version": CALIBRATION_VERSION,
+        "params": asdict(params.calibrate),
+        "validation_hash": inputs.validation_hash,
+        "train_hash": train_hash,
+        "search_table": artifacts.put(table),
+        "code_version": drsr.__version__,
+        "calibrated_at": datetime.datetime.now(datetime.UTC),
+        **numbers,
+    }
+    with catalog.writing() as connection:
+        record = record_calibration(connection, row)
+        finish_run(connection, run_id, {"tried": record.tried, "abstains_always": record.abstains_always})
+    return Calibrated(record, run, is_new=True)
+
+
+def calibration_of(
+    catalog: Catalog, inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool = False
+) -> CalibrationRecord | None:
+    """What was chosen for this scorer on these inputs, if it was."""
+    with catalog.reading() as connection:
+        return find_calibration(connection, _identity(inputs, params, run, certified=certified).key)
+
+
+class _Identity(NamedTuple):
+    mode: str
+    train_hash: str | None
+    key: str
+
+
+def _identity(inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool) -> _Identity:
+    mode, train_hash = ("certified", inputs.train_hash) if certified else ("plain", None)
+    numbers = asdict(params.calibrate)
+    key = calibration_key(CALIBRATION_VERSION, mode, numbers, run.weights, inputs.validation_hash, train_hash)
+    return _Identity(mode, train_hash, key)
+
+
+def calibration_key(
+    version: str,
+    mode: str,
+    params: Mapping[str, Any],
+    weights: str,
+    validation_hash: str,
+    train_hash: str | None,
+) -> str:
+    """SHA-256 over everything that determines what is chosen; `train_hash` where it was looked at."""
+    return content_key(
+        {
+            "version": version,
+            "mode": mode,
+            "params": params,
+            "scorer": weights,
+            "validation": validation_hash,
+            "train": train_hash,
+        }
+    )
+
+
+def choose(
+    scorer: SetScorer, train: TrainingFrame, validation: TrainingFrame, params: CalibrateParams, *, certified: bool
+) -> tuple[dict[str, Any], bytes]:
+    """The numbers of a calibration as its record has them, and the search table. The same inputs give the same."""
+    scored = score_frame(scorer, validation)
+    if certified:
+        return _certified(calibrate_certified(score_frame(scorer, train), scored, params), params)
+    return _plain(calibration.calibrate(scored, params), params)
+
+
+def require_trained(
+    catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params
+) -> TrainingRecord:
+    """The full scorer of these inputs, or ScorerNotTrained: one of older labels is never calibrated on newer ones."""
+    run = find_trained(catalog, artifacts, inputs, params.train)
+    if run is None:
+        raise ScorerNotTrained(
+            "no scorer was trained on the present labels, features and parameters", hint="run drsr train first"
+        )
+    return run
+
+
+def plain_search(
+    artifacts: ArtifactStore, inputs: TrainingInputs, calibrated: Calibrated, params: CalibrateParams
+) -> calibration.SearchTable:
+    """The table of every observed score: what a plain calibration kept, searched anew for a certified one."""
+    if calibrated.record.mode == "plain":
+        return read_search_table(artifacts.get(calibrated.record.search_table))
+    scored = score_frame(load_trained(artifacts, calibrated.run), inputs.validation)
+    return calibration.search(scored, params.max_cardinalities, params.uncertainty_coefficients, params.removal_cap)
+
+
+def operating_point(record: CalibrationRecord) -> calibration.OperatingPoint | None:
+    """The point that was chosen; None where the policy abstains always."""
+    if record.risk_threshold is None or record.unsafe_rate is None or record.mean_harm is None:
+        return None
+    return calibration.OperatingPoint(
+        record.max_cardinality,
+        record.uncertainty_coefficient,
+        record.risk_threshold,
+        record.selected,
+        record.unsafe_rate,
+        record.mean_harm,
+        record.mean_removal,
+    )
+
+
+def frozen_rule(record: CalibrationRecord) -> SelectionRule:
+    """The rule that a policy made from this calibration selects by; without an admissible one no set passes it."""
+    threshold = float("-inf") if record.risk_threshold is None else record.risk_threshold
+    return SelectionRule(record.max_cardinality, record.removal_cap, threshold)
+
+
+def _plain(found: calibration.Calibration, params: CalibrateParams) -> tuple[dict[str, Any], bytes]:
+    admissible = int(found.table.admissible(params.max_unsafe_rate, params.max_mean_harm).sum())
+    numbers = _numbers(found, params) | {"admissible": admissible}
+    return numbers | {"unsafe_bound": None, "confidence": None, "bound": None}, search_table_csv(found, params)
+
+
+def _certified(found: CertifiedCalibration, params: CalibrateParams) -> tuple[dict[str, Any], bytes]:
+    table = found.calibration.table
+    allowed = table.admissible(params.max_unsafe_rate, params.max_mean_harm)
+    admissible = sum(bool(ok) and policy.certified for ok, policy in zip(allowed, found.tried, strict=True))
+    numbers = _numbers(found.calibration, params) | {
+        "admissible": admissible,
+        "unsafe_bound": None if found.chosen is None else found.chosen.unsafe_bound,
+        "confidence": found.confidence,
+        "bound": found.bound,
+    }
+    return numbers, search_table_csv(found, params)
+
+
+def _numbers(found: calibration.Calibration, params: CalibrateParams) -> dict[str, Any]:
+    chosen, rule = found.chosen, found.rule(params)
+    return {
+        "abstains_always": chosen is None,
+        "max_cardinality": rule.max_cardinality,
+        "uncertainty_coefficient": 0.0 if chosen is None else chosen.uncertainty_coefficient,
+        "risk_threshold": None if chosen is None else chosen.risk_threshold,
+        "removal_cap": rule.removal_cap,
+        "states": found.table.states,
+        "incomplete_states": found.incomplete_states,
+        "tried": len(found.table),
+        "selected": 0 if chosen is None else chosen.selected,
+        "unsafe_rate": None if chosen is None else chosen.unsafe_rate,
+        "mean_harm": None if chosen is None else chosen.mean_harm,
+        "mean_removal": 0.0 if chosen is None else chosen.mean_removal,
+        "explanation": found.explanation,
+    }

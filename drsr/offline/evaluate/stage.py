@@ -1,0 +1,166 @@
+"""The evaluate stage: trains what is to be judged and not trained yet, then judges it on the test split.
+
+What came out is kept as JSON in the artifact store, and the run's row names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import select
+
+import drsr
+from drsr.errors import FrameError, SettingsError
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import Run
+from drsr.offline.evaluate.ablation_study import Missing, Study, StudyInputs, study
+from drsr.offline.evaluate.study_json import study_json
+from drsr.offline.featurize.store import get_training_frame
+from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.ingest.splits import Split
+from drsr.offline.params import Params
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.ablations import ABLATIONS, FULL, Ablation, trained_as
+from drsr.offline.train.checkpoints import frame_hash
+from drsr.offline.train.metrics import Bootstrap
+from drsr.offline.train.stage import (
+    Progress,
+    Trained,
+    TrainingInputs,
+    check_configuration,
+    load_trained,
+    read_inputs,
+    train,
+)
+from drsr.scorer.ensemble import Ensemble
+
+_KEPT = "evaluation"
+"""Under which name a run's counts have the key of what was kept."""
+
+
+class Evaluated(NamedTuple):
+    study: Study
+    scorers: list[Trained]
+    """What was judged, by configuration."""
+    examples_hash: str
+    """SHA-256 over every number that it was judged on."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The study, with what was judged and on what."""
+        return {
+            **study_json(self.study),
+            "examples_hash": self.examples_hash,
+            "training_runs": {result.record.ablation: result.record.run_key for result in self.scorers},
+        }
+
+
+class TrainedAblations(NamedTuple):
+    """Scorers of every configuration that the examples allow."""
+
+    inputs: TrainingInputs
+    scorers: list[Trained]
+    missing: list[Missing]
+
+    def ensembles(self, artifacts: ArtifactStore) -> dict[str, Ensemble]:
+        """By configuration; one that only selects otherwise has none of its own."""
+        return {result.record.ablation: load_trained(artifacts, result.record) for result in self.scorers}
+
+
+def train_ablations(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    params: Params,
+    *,
+    view: str,
+    labeler: str,
+    checkpoints: Path,
+    configurations: Sequence[Ablation] | None = None,
+    workers: int = 2,
+    progress: Progress = lambda ablation, evaluations: None,
+) -> TrainedAblations:
+    """Train what is not trained yet; `configurations` leaves all others out, the full one must be among them."""
+    inputs = read_inputs(catalog, artifacts, view, labeler, "train")
+    wanted, missing = _possible(inputs, [*ABLATIONS.values()] if configurations is None else configurations)
+    scorers = train(
+        catalog, artifacts, inputs, params.train, wanted, checkpoints=checkpoints, workers=workers, progress=progress
+    )
+    return TrainedAblations(inputs, scorers, missing)
+
+
+def evaluate_ablations(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    params: Params,
+    *,
+    view: str,
+    labeler: str,
+    checkpoints: Path,
+    split: Split = "test",
+    bootstrap: Bootstrap = Bootstrap(),  # noqa: B008 - frozen
+    configurations: Sequence[Ablation] | None = None,
+    workers: int = 2,
+    progress: Progress = lambda ablation, evaluations: None,
+) -> Evaluated:
+    """Judge the full scorer, every ablation and control, and the singleton rules.
+
+    `configurations` leaves all others out; the full one must be among them.
+    """
+    trained = train_ablations(
+        catalog,
+        artifacts,
+        params,
+        view=view,
+        labeler=labeler,
+        checkpoints=checkpoints,
+        configurations=configurations,
+        workers=workers,
+        progress=progress,
+    )
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "evaluate", f"ablations on {split}", drsr.__version__)
+    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
+    examples = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
+    found = study(
+        StudyInputs(
+            examples=examples,
+            validation=validation,
+            ensembles=trained.ensembles(artifacts),
+            missing=trained.missing,
+            column_groups=trained.inputs.column_groups,
+            meaningful_gap=params.train.meaningful_gap,
+            calibrate=params.calibrate,
+            bootstrap=bootstrap,
+        )
+    )
+    evaluated = Evaluated(found, trained.scorers, frame_hash(examples))
+    kept = artifacts.put(orjson.dumps(evaluated.to_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
+    with catalog.writing() as connection:
+        finish_run(connection, run_id, {"scorers": len(found.scorers), "sets": found.sets, _KEPT: kept})
+    return evaluated
+
+
+def latest_evaluation(catalog: Catalog, artifacts: ArtifactStore) -> bytes | None:
+    """What the latest finished evaluation kept, as JSON; None where none has finished."""
+    query = select(Run.counts).where(Run.stage == "evaluate", Run.finished_at.is_not(None)).order_by(Run.id.desc())
+    with catalog.reading() as connection:
+        for counts in connection.execute(query).scalars():
+            if counts and _KEPT in counts:
+                return artifacts.get(counts[_KEPT])
+    return None
+
+
+def _possible(inputs: TrainingInputs, configurations: Sequence[Ablation]) -> tuple[list[Ablation], list[Missing]]:
+    """The configurations that these examples can be trained in, and why not the others. The full one must be."""
+    check_configuration(inputs, FULL)
+    possible, missing = [], []
+    for ablation in dict.fromkeys(map(trained_as, configurations)):
+        try:
+            check_configuration(inputs, ablation)
+        except (FrameError, SettingsError) as error:
+            missing.append(Missing(ablation.name, error.what))
+        else:
+            possible.append(ablation)
+    return possible, missing

@@ -1,0 +1,233 @@
+"""The featurize stage: features of every frozen state that has none yet in this view.
+
+The unit of work is a trajectory: its states grow out of one another, so each goes on from what a session kept of the
+one before, by the same code that decides online. A killed worker loses the trajectory it was at, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import Connection, func
+
+import drsr
+from drsr.backbone.catalogue import identity_of, load_config
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.deletion_sets import deletion_sets
+from drsr.errors import ArtifactCorrupt, FeatureError
+from drsr.features.geometry import geometry_from, geometry_of, no_layers
+from drsr.features.layout import Column
+from drsr.features.vectors import CandidateFeatures, layout_of
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.featurize.records import (
+    FeatureExclusion,
+    FeaturizedState,
+    featurized,
+    pending_features,
+    prepare_features,
+    record_features,
+    recorded,
+)
+from drsr.offline.featurize.upkeep import forget_lost, lost_files, merge_small_files
+from drsr.offline.featurize.views import (
+    DEFAULT_VIEW,
+    RegisteredView,
+    ViewIdentity,
+    present_view,
+    register_view,
+    view_identity,
+)
+from drsr.offline.freeze.records import FreezingRule
+from drsr.offline.freeze.rows import ITEM_COLUMNS, StateRow, all_damaged, items_behind, load_states
+from drsr.offline.freeze.stage import freezing_rule
+from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.label.records import Selection
+from drsr.offline.label.target_nll import ExclusionReason, is_out_of_memory
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.claims import Claims
+from drsr.request.contracts import Backbone, Tokenizer
+from drsr.request.view import Caps
+
+if TYPE_CHECKING:
+    from drsr.backbone.session import Session
+
+
+@dataclass(slots=True)
+class FeaturizeSummary:
+    """What one worker did."""
+
+    trajectories: int = 0
+    featurized: int = 0
+    """States with features now."""
+    rows: int = 0
+    """Candidates of these."""
+    excluded: Counter[str] = field(default_factory=Counter)
+    """States without features, by reason."""
+    lost: int = 0
+    """States whose file was gone, and which were to be computed again."""
+    seconds: float = 0.0
+
+    @property
+    def states(self) -> int:
+        return self.featurized + self.excluded.total()
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in FeaturizeSummary.__slots__} | {"states": self.states}
+
+    def count(self, states: Sequence[FeaturizedState]) -> None:
+        """Add what came of some states."""
+        for state in states:
+            if isinstance(state.result, FeatureExclusion):
+                self.excluded[state.result.reason] += 1
+            else:
+                self.featurized += 1
+                self.rows += len(state.result.matrix)
+
+
+Progress = Callable[[FeaturizeSummary], None]
+
+
+class FeaturizeRun(NamedTuple):
+    """Everything that one run of the stage is about."""
+
+    view: str
+    identity: ViewIdentity
+    columns: tuple[Column, ...]
+    caps: Caps
+    part: Selection
+    limit: int | None
+    """Stop after the trajectory with which this many states were reached."""
+
+
+def featurize_run(
+    backbone: Backbone,
+    dtype: str,
+    caps: Caps,
+    *,
+    view: str = DEFAULT_VIEW,
+    part: Selection | None = None,
+    limit: int | None = None,
+) -> FeaturizeRun:
+    """A run with a loaded language model; FeatureError if it has no layers to read."""
+    layout = layout_of(geometry_of(backbone))
+    rule = freezing_rule(backbone.tokenizer, caps)
+    identity = view_identity(layout, backbone.name, backbone.identity, dtype, rule)
+    return FeaturizeRun(view, identity, layout.columns, caps, part or Selection(), limit)
+
+
+def identity_without_weights(backbone: str, dtype: str, caps: Caps, tokenizer: Tokenizer) -> ViewIdentity:
+    """The identity that features will have once the language model of this name is loaded."""
+    config = load_config(backbone)
+    if config is None:
+        raise no_layers(backbone)
+    layout = layout_of(geometry_from(config, backbone))
+    return view_identity(layout, backbone, identity_of(backbone), dtype, freezing_rule(tokenizer, caps))
+
+
+def count_waiting(
+    catalog: Catalog, artifacts: ArtifactStore, view: str, identity: ViewIdentity, part: Selection
+) -> int:
+    """States that a run would work on: those without features, and those whose file is gone."""
+    with catalog.reading() as connection:
+        present = present_view(connection, view, identity)
+        missing = count_pending(connection, present and present.id, identity.freezing, part)
+    return missing + (sum(lost_files(catalog, artifacts, present).values()) if present else 0)
+
+
+def count_pending(connection: Connection, view_id: int | None, freezing: FreezingRule, part: Selection) -> int:
+    """States that wait for their features."""
+    query = pending_features([func.count(DecisionState.id)], view_id, freezing, part)
+    count: int = connection.execute(query).scalar_one()
+    return count
+
+
+def materialize(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    backbone: FrozenLM,
+    run: FeaturizeRun,
+    *,
+    progress: Progress = lambda summary: None,
+) -> FeaturizeSummary:
+    """Compute what is missing, together with whatever other workers are at it. Rerunning changes nothing.
+
+    A run whose stored bytes are damaged does not stop the others: it is left out, and named by the error at the end.
+    """
+    started = time.monotonic()
+    summary, damaged = FeaturizeSummary(), dict[int, ArtifactCorrupt]()
+    with catalog.writing() as connection:
+        view = register_view(connection, run.view, run.identity, run.columns)
+        run_id = start_run(connection, "featurize", run.view, drsr.__version__)
+    summary.lost = forget_lost(catalog, artifacts, view)
+    with Claims(catalog, "featurize") as claims:
+        for item in claims.items(
+            items_behind(
+                pending_features(ITEM_COLUMNS, view.id, run.identity.freezing, run.part),
+                f"{view.name}/{view.version}",
+                damaged,
+            ),
+            enough=lambda: run.limit is not None and summary.states >= run.limit,
+        ):
+            try:
+                rows = load_states(catalog, artifacts, item, backbone.tokenizer, run.caps, run.identity.freezing)
+            except ArtifactCorrupt as error:
+                damaged[item.number] = error
+                with catalog.writing() as connection:
+                    claims.release(connection, item.claimed_as)
+                continue
+            states = featurize_states(backbone, without_features(catalog, view, rows))
+            prepared = prepare_features(artifacts, view, item.split, states)
+            with catalog.writing() as connection:
+                record_features(connection, view, prepared)
+                claims.release(connection, item.claimed_as)
+            summary.count(states)
+            summary.trajectories += 1
+            summary.seconds = time.monotonic() - started
+            progress(summary)
+    merge_small_files(catalog, artifacts, view)
+    summary.seconds = time.monotonic() - started
+    with catalog.writing() as connection:
+        finish_run(connection, run_id, summary.to_json())
+    if damaged:
+        raise all_damaged(list(damaged.values()))
+    return summary
+
+
+def featurize_states(backbone: FrozenLM, rows: Sequence[StateRow]) -> list[FeaturizedState]:
+    """The features of some states of one trajectory, in order of their decisions."""
+    from drsr.backbone.session import Session  # needs torch, which counting what is missing does not
+
+    lengths = [len(row.frozen.state.view.token_ids(row.frozen.state.rendering.token_ids)) for row in rows]
+    session = Session(backbone, capacity=max(lengths, default=0))
+    return [_featurize(session, row) for row in rows]
+
+
+def without_features(catalog: Catalog, view: RegisteredView, rows: Sequence[StateRow]) -> list[StateRow]:
+    """Those states about which the view says nothing yet."""
+    with catalog.reading() as connection:
+        there = recorded(connection, view, [row.id for row in rows])
+    return [row for row in rows if row.id not in there]
+
+
+def _featurize(session: Session, row: StateRow) -> FeaturizedState:
+    state = row.frozen.state
+    try:
+        result = session.features(state)
+    except FeatureError as error:
+        return _featurized(row, FeatureExclusion.of(error))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        complaint = str(error).partition("\n")[0]
+        return _featurized(row, FeatureExclusion(ExclusionReason.OUT_OF_MEMORY.value, complaint))
+    return _featurized(row, result)
+
+
+def _featurized(row: StateRow, result: CandidateFeatures | FeatureExclusion) -> FeaturizedState:
+    state = row.frozen.state
+    return featurized(row.id, row.state_key, state, deletion_sets(state, len(state.candidates)), result)

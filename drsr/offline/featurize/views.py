@@ -1,0 +1,162 @@
+"""Feature views: which columns, read from which language model, of which frozen states. Registered, never changed.
+
+A name stands for one language model. When the same model gives other columns (the layout changed), or states are
+rendered or frozen otherwise, the view gets its next version; what older versions hold is stale, and never mixed in.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, select
+
+from drsr.errors import FeatureViewError, LayoutMismatch, NotOnline
+from drsr.features.layout import Column, Group, Information, Layout, Unit
+from drsr.offline.catalog.feature_tables import FeatureView
+from drsr.offline.catalog.statements import insert_new
+from drsr.offline.freeze.records import FreezingRule
+
+DEFAULT_VIEW = "default"
+
+
+class ViewIdentity(NamedTuple):
+    """All that a feature's number depends on besides its state."""
+
+    layout_hash: str
+    backbone: str
+    backbone_identity: str
+    dtype: str
+    rule_version: str
+    rule_hash: str
+    renderer_version: str
+    tokenizer_identity: str
+
+    @property
+    def freezing(self) -> FreezingRule:
+        """Under which the states of the view were frozen."""
+        return FreezingRule(self.rule_version, self.rule_hash, self.renderer_version, self.tokenizer_identity)
+
+
+class RegisteredView(NamedTuple):
+    """One version of a view, as the catalog has it."""
+
+    id: int
+    name: str
+    version: int
+    identity: ViewIdentity
+    columns: tuple[Column, ...]
+
+    @property
+    def shown(self) -> str:
+        return f"{self.name} version {self.version}"
+
+    def is_read_from(self, identity: ViewIdentity) -> bool:
+        """Whether it is of the same language model in the same precision; columns and states may differ."""
+        return (self.identity.backbone_identity, self.identity.dtype) == (identity.backbone_identity, identity.dtype)
+
+
+def view_identity(
+    layout: Layout, backbone: str, backbone_identity: str, dtype: str, rule: FreezingRule
+) -> ViewIdentity:
+    """The identity of the features that a language model gives of states frozen under a rule."""
+    return ViewIdentity(layout.hash, backbone, backbone_identity, dtype, *rule)
+
+
+def register_view(
+    connection: Connection, name: str, identity: ViewIdentity, columns: Sequence[Column]
+) -> RegisteredView:
+    """The version of the view that has this identity, created if need be, inside the caller's write transaction."""
+    refuse_unknowable(columns)
+    present = present_view(connection, name, identity)
+    if present is not None:
+        return present
+    latest = find_view(connection, name)
+    version = 1 if latest is None else latest.version + 1
+    row = {
+        "name": name,
+        "version": version,
+        "columns": [list(column) for column in columns],
+        "registered_at": datetime.datetime.now(datetime.UTC),
+        **identity._asdict(),
+    }
+    insert_new(connection, FeatureView, [row])
+    return get_view(connection, name)
+
+
+def present_view(connection: Connection, name: str, identity: ViewIdentity) -> RegisteredView | None:
+    """The view's latest version if it has this identity; None if registering would make the next one, or the first.
+
+    FeatureViewError if the name stands for another language model.
+    """
+    latest = find_view(connection, name)
+    return latest if latest is not None and _is_the_same(latest, identity) else None
+
+
+def refuse_unknowable(columns: Sequence[Column]) -> None:
+    """NotOnline if a column is not known before the decision: what builds labels or judges a run is no feature."""
+    for column in columns:
+        if column.information is not Information.ONLINE:
+            raise NotOnline(
+                f"{column.name} is {column.information.value}, a feature view holds what is online",
+                hint="labels and rewards are joined to a frame as what they are, never as a column of the view",
+            )
+    names = [column.name for column in columns]
+    if len(set(names)) != len(names) or not names:
+        raise FeatureViewError("a view needs columns, each with a name of its own")
+
+
+def find_view(connection: Connection, name: str, version: int | None = None) -> RegisteredView | None:
+    """A version of a view, by default its latest; None where there is none."""
+    fields = [getattr(FeatureView, field) for field in ViewIdentity._fields]
+    query = select(FeatureView.id, FeatureView.version, FeatureView.columns, *fields).where(FeatureView.name == name)
+    if version is not None:
+        query = query.where(FeatureView.version == version)
+    row = connection.execute(query.order_by(FeatureView.version.desc()).limit(1)).first()
+    if row is None:
+        return None
+    view_id, found, columns, *identity = row
+    return RegisteredView(view_id, name, found, ViewIdentity(*identity), tuple(_column(column) for column in columns))
+
+
+def get_view(connection: Connection, name: str, version: int | None = None) -> RegisteredView:
+    """A version of a view, by default its latest, or FeatureViewError."""
+    found = find_view(connection, name, version)
+    if found is None:
+        known = sorted(set(connection.execute(select(FeatureView.name)).scalars()))
+        called = f"{name!r}" if version is None else f"{name!r} with a version {version}"
+        raise FeatureViewError(
+            f"no feature view is called {called}",
+            hint=f"the views are {', '.join(known)}" if known else "there is none yet: drsr featurize",
+        )
+    return found
+
+
+def require_layout(view: RegisteredView, layout_hash: str) -> None:
+    """LayoutMismatch if features of this layout do not belong into the view."""
+    if layout_hash != view.identity.layout_hash:
+        raise LayoutMismatch(
+            f"features of layout {layout_hash}, the view has {view.identity.layout_hash}",
+            where=f"feature view {view.shown}",
+            hint="run drsr featurize with this version of drsr: it makes the view's next version",
+        )
+
+
+def _is_the_same(view: RegisteredView, identity: ViewIdentity) -> bool:
+    """False if the same language model gives something else now. Another language model is refused."""
+    there, here = view.identity, identity
+    for field in ("backbone_identity", "dtype"):
+        if getattr(there, field) != getattr(here, field):
+            raise FeatureViewError(
+                f"the view is read from a language model with {field} {getattr(there, field)!r}, "
+                f"these settings have {getattr(here, field)!r}",
+                where=f"feature view {view.shown}",
+                hint="go back to its settings, or name another view: drsr featurize --view NAME",
+            )
+    return there._replace(backbone=here.backbone) == here  # one model may be known by two names
+
+
+def _column(written: Sequence[str]) -> Column:
+    name, group, unit, information = written
+    return Column(name, Group(group), Unit(unit), Information(information))

@@ -1,0 +1,157 @@
+"""Which runs were ingested and which states of them frozen, as exported parts: identities and hashes, no text.
+
+The runs themselves stay where they are, in the artifact store, under the hash that stands here. A row is never taken
+back: a run that was recorded anew has a row of its own, with the next version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from sqlalchemy import Connection, select
+
+from drsr.errors import InputError
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Source, Trajectory
+from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.store.exports import About, Exported, add_part, exported_keys
+from drsr.offline.train.records import content_key
+
+KEY = "trajectory_key"
+
+_TRAJECTORIES = pyarrow.schema(
+    [
+        (KEY, pyarrow.string()),
+        ("source", pyarrow.string()),
+        ("external_id", pyarrow.string()),
+        ("version", pyarrow.int32()),
+        ("content_hash", pyarrow.string()),
+        ("protocol", pyarrow.string()),
+        ("reader", pyarrow.string()),
+        ("task", pyarrow.string()),
+        ("domain", pyarrow.string()),
+        ("group_key", pyarrow.string()),
+        ("split", pyarrow.string()),
+        ("messages", pyarrow.int32()),
+        ("assistant_messages", pyarrow.int32()),
+        ("tool_calls", pyarrow.int32()),
+    ]
+)
+_CANDIDATE = pyarrow.struct(
+    [
+        ("kind", pyarrow.string()),
+        ("step_index", pyarrow.int32()),
+        ("component_index", pyarrow.int32()),
+        ("direct_saving", pyarrow.int32()),
+        ("token_spans", pyarrow.list_(pyarrow.list_(pyarrow.int32()))),
+        ("text_hash", pyarrow.string()),
+    ]
+)
+_STATES = pyarrow.schema(
+    [
+        ("state_key", pyarrow.string()),
+        (KEY, pyarrow.string()),
+        ("split", pyarrow.string()),
+        ("decision_index", pyarrow.int32()),
+        ("ordinal", pyarrow.int32()),
+        ("quantile", pyarrow.float64()),
+        ("request_hash", pyarrow.string()),
+        ("candidates", pyarrow.list_(_CANDIDATE)),
+    ]
+)
+"""`candidates`: in chronological order, so that a candidate's place is its bit in a deletion set's mask."""
+
+
+def about_trajectories() -> About:
+    return {"format": "drsr trajectories/1"}
+
+
+def export_trajectories(catalog: Catalog, folder: Path) -> Exported:
+    """Add the current version of every run to a folder."""
+    about = about_trajectories()
+    there = exported_keys(folder, about, KEY)
+    with catalog.reading() as connection:
+        rows = [row for row in _trajectories(connection) if row[KEY] not in there]
+    return add_part(folder, about, pyarrow.Table.from_pylist(rows, _TRAJECTORIES), len(there), KEY)
+
+
+def current_trajectories(catalog: Catalog) -> tuple[dict[str, int], str]:
+    """How many runs each split has now, and one SHA-256 over all of them: it changes when a run goes back, too."""
+    counts: dict[str, int] = {}
+    keys = []
+    with catalog.reading() as connection:
+        for row in _trajectories(connection):
+            keys.append(row[KEY])
+            counts[row["split"]] = counts.get(row["split"], 0) + 1
+    return dict(sorted(counts.items())), hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()
+
+
+def about_states(connection: Connection) -> About:
+    """What frozen states depend on besides their run: the rule under which was frozen last."""
+    return {"format": "drsr states/1", **latest_rule(connection)._asdict()}
+
+
+def export_states(catalog: Catalog, folder: Path) -> Exported:
+    """Add the states of current runs, frozen under the latest rule, to a folder."""
+    with catalog.reading() as connection:
+        about = about_states(connection)
+        there = exported_keys(folder, about)
+        rows = [row for row in _states(connection, latest_rule(connection)) if row["state_key"] not in there]
+    return add_part(folder, about, pyarrow.Table.from_pylist(rows, _STATES), len(there))
+
+
+def latest_rule(connection: Connection) -> FreezingRule:
+    fields = [getattr(FrozenTrajectory, field) for field in FreezingRule._fields]
+    row = connection.execute(select(*fields).order_by(FrozenTrajectory.id.desc()).limit(1)).first()
+    if row is None:
+        raise InputError("no run is frozen yet", hint="drsr ingest, then drsr freeze")
+    return FreezingRule(*row)
+
+
+def _trajectories(connection: Connection) -> Iterator[dict[str, Any]]:
+    names = [name for name in _TRAJECTORIES.names if name not in (KEY, "source")]
+    query = (
+        select(Source.name.label("source"), *(getattr(Trajectory, name) for name in names))
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(Trajectory.is_current())
+    )
+    for row in connection.execute(query).mappings():
+        yield dict(row) | {KEY: _key(row["source"], row["external_id"], row["content_hash"])}
+
+
+def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, Any]]:
+    """One per state of a current run, with its candidates."""
+    details = [getattr(Candidate, field.name) for field in _CANDIDATE]
+    candidates: dict[int, list[dict[str, Any]]] = {}
+    of_rule = select(Candidate.state_id, *details).join(DecisionState, DecisionState.id == Candidate.state_id)
+    ordered = of_rule.where(is_rule(DecisionState, rule)).order_by(Candidate.state_id, Candidate.position)
+    for row in connection.execute(ordered).mappings():
+        block = {name: value for name, value in row.items() if name != "state_id"}
+        candidates.setdefault(row["state_id"], []).append(block)
+    names = ("decision_index", "ordinal", "quantile", "request_hash")
+    query = (
+        select(
+            *(DecisionState.id, DecisionState.state_key, Trajectory.split),
+            *(Source.name, Trajectory.external_id, Trajectory.content_hash),
+            *(getattr(DecisionState, name) for name in names),
+        )
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(is_rule(DecisionState, rule), Trajectory.is_current())
+    )
+    for state_id, state_key, split, source, external_id, content_hash, *values in connection.execute(query):
+        yield {
+            "state_key": state_key,
+            KEY: _key(source, external_id, content_hash),
+            "split": split,
+            **dict(zip(names, values, strict=True)),
+            "candidates": candidates[state_id],
+        }
+
+
+def _key(source: str, external_id: str, content_hash: str) -> str:
+    return content_key({"source": source, "external_id": external_id, "content": content_hash})

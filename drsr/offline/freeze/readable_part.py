@@ -1,0 +1,77 @@
+"""The part of a recorded run that decisions can be frozen in: its messages up to the first that cannot be used.
+
+A request holds nothing of what comes after it. So a message that cannot be read, or not be tokenized exactly, takes
+away the decisions behind it and its own, whose output could not be measured; those before it are what they always were.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any, NamedTuple
+
+from drsr.decide.candidates import IneligibleReason
+from drsr.errors import AlignmentError, RequestError
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.request.contracts import Tokenizer
+from drsr.request.rendering import Rendering, render
+from drsr.request.request import Request, read_request
+
+UNREADABLE = "unreadable"
+
+
+class ReadablePart(NamedTuple):
+    """The longest beginning of a run that can be read and tokenized."""
+
+    request: Request
+    rendering: Rendering
+    why_cut: str | None
+    """What is wrong with the message that ends it; None where it is the whole run."""
+
+
+def readable_part(trajectory: Trajectory, tokenizer: Tokenizer) -> ReadablePart:
+    """Raises RequestError or AlignmentError where it is no message's fault, and so no part of the run can be used."""
+    request, error = read_beginning(trajectory)
+    why_cut = None if error is None else why_unusable(error)
+    while True:
+        try:
+            return ReadablePart(request, render(request, tokenizer), why_cut)
+        except AlignmentError as failure:
+            if failure.message is None:
+                raise
+            request = request.with_messages(request.messages[: failure.message])
+            why_cut = why_unusable(failure)
+
+
+def read_beginning(trajectory: Trajectory) -> tuple[Request, RequestError | None]:
+    """The longest beginning of a run that can be read, and what is wrong behind it.
+
+    Once a request cannot be read, no longer one can: where it ends is found by halving, with a few readings.
+    """
+
+    def read(body: Any) -> Request:
+        return read_request(body, protocol=trajectory.protocol, where=trajectory.external_id)
+
+    def beginning(length: int) -> Request:
+        return read({**trajectory.request, "messages": trajectory.request["messages"][:length]})
+
+    def is_unreadable(length: int) -> bool:
+        try:
+            beginning(length)
+        except RequestError:
+            return True
+        return False
+
+    try:
+        return read(trajectory.request), None
+    except RequestError as error:
+        messages = trajectory.request.get("messages")
+        if not isinstance(messages, list) or is_unreadable(0):
+            raise
+        length = bisect_left(range(1, len(messages)), True, key=is_unreadable)
+        return beginning(length), error
+
+
+def why_unusable(error: RequestError | AlignmentError) -> str:
+    """A word for counting, and what is wrong."""
+    word = UNREADABLE if isinstance(error, RequestError) else IneligibleReason.ALIGNMENT_FAILURE
+    return f"{word}: {error}"

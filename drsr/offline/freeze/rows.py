@@ -1,0 +1,118 @@
+"""The frozen states of a trajectory together with their rows in the catalog: what labels and features start from.
+
+What is asked of the catalog for every trajectory is put together once: composing a statement takes longer than SQLite
+takes to answer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, bindparam, select
+
+from drsr.errors import ArtifactCorrupt, CatalogError
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import DecisionState, Source
+from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
+from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.freeze.states import FrozenState, freeze_trajectory, request_hash
+from drsr.offline.ingest.splits import Split
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.contracts import Tokenizer
+from drsr.request.view import Caps
+
+
+class TrajectoryItem(NamedTuple):
+    """A trajectory with states to work on, as workers share them."""
+
+    number: int
+    """Its row number."""
+    blob: str
+    split: Split
+    claimed_as: str
+    place: int = 0
+    """Its place in the order in which it is worked on, from 1."""
+
+
+class StateRow(NamedTuple):
+    """A frozen state and its row."""
+
+    id: int
+    state_key: str
+    frozen: FrozenState
+
+
+ITEM_COLUMNS = (TrajectoryRow.id, TrajectoryRow.blob, TrajectoryRow.split)
+
+
+def items_behind(
+    pending: Select[Any], claimed_as: str, without: Collection[int]
+) -> Callable[[Connection, int], TrajectoryItem | None]:
+    """Gives the first trajectory behind a number that has states to work on, for `Claims.items`.
+
+    `pending` selects `ITEM_COLUMNS` of the states that wait; `without` may grow; a claim says `claimed_as/number`.
+    """
+    # Ordered by the states' own column, whose index then gives the first row at once: ordered by the trajectories'
+    # id, SQLite sorts all that is left for every item, and the stage costs the square of its length.
+    behind = DecisionState.trajectory_id
+    query = pending.where(behind > bindparam("cursor")).order_by(behind).limit(1)
+
+    def following(connection: Connection, cursor: int) -> TrajectoryItem | None:
+        wanted = query.where(behind.not_in(without)) if without else query
+        row = connection.execute(wanted, {"cursor": cursor}).first()
+        return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}", row.id)
+
+    return following
+
+
+def load_states(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    item: TrajectoryItem,
+    tokenizer: Tokenizer,
+    caps: Caps,
+    freezing: FreezingRule,
+) -> list[StateRow]:
+    """Freeze a stored trajectory again, in order of its decisions. What was frozen then must be what is frozen now."""
+    states = freeze_trajectory(_stored(catalog, artifacts, item), tokenizer, caps).states
+    with catalog.reading() as connection:
+        found = connection.execute(_rows_of_a_trajectory(freezing), {"trajectory": item.number})
+        rows = {decision: (number, key, there) for number, key, decision, there in found}
+    here = {state.decision: request_hash(state.state.history.request) for state in states}
+    if here != {decision: there for decision, (_, _, there) in rows.items()}:
+        raise CatalogError(
+            f"trajectory {item.number} freezes to other states than the catalog has",
+            where=catalog.location,
+            hint="the rule changed without its version; put RULE_VERSION up and run drsr freeze",
+        )
+    return [StateRow(*rows[state.decision][:2], state) for state in states]
+
+
+@lru_cache(maxsize=8)
+def _rows_of_a_trajectory(freezing: FreezingRule) -> Select[Any]:
+    columns = (DecisionState.id, DecisionState.state_key, DecisionState.decision_index, DecisionState.request_hash)
+    mine = DecisionState.trajectory_id == bindparam("trajectory")
+    return select(*columns).where(mine, is_rule(DecisionState, freezing))
+
+
+def _stored(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem) -> Trajectory:
+    """The recorded run; where its bytes are damaged, the complaint names it as people know it."""
+    try:
+        return Trajectory.from_json(artifacts.get(item.blob))
+    except ArtifactCorrupt as error:
+        query = select(Source.name, TrajectoryRow.external_id).join(Source, Source.id == TrajectoryRow.source_id)
+        with catalog.reading() as connection:
+            source, external_id = connection.execute(query.where(TrajectoryRow.id == item.number)).one()
+        raise ArtifactCorrupt(f"run {source}/{external_id}: {error.what}", where=error.where, hint=error.hint) from None
+
+
+def all_damaged(complaints: Sequence[ArtifactCorrupt]) -> ArtifactCorrupt:
+    """What `load_states` complained of at some runs, as one error, for the end of a run that left them out."""
+    first = complaints[0]
+    if len(complaints) == 1:
+        return first
+    which = "; ".join(complaint.what for complaint in complaints)
+    return ArtifactCorrupt(f"{len(complaints):,} runs: {which}", where=first.where, hint=first.hint)

@@ -1,0 +1,155 @@
+"""The freeze stage: states and candidates of every trajectory that has none yet under this rule and tokenizer.
+
+Freezing is recorded before any label can exist: a label refers to the row of a frozen state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import drsr
+from drsr.decide.candidates import RULE_VERSION, Candidate
+from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.statements import storable_text
+from drsr.offline.freeze.readable_part import why_unusable
+from drsr.offline.freeze.records import (
+    FreezingRule,
+    StateRecord,
+    UnfrozenTrajectory,
+    count_current,
+    count_unfrozen,
+    record_frozen,
+    unfrozen,
+)
+from drsr.offline.freeze.states import FrozenState, FrozenTrajectory, freeze_trajectory, request_hash, rule_hash
+from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.contracts import Tokenizer
+from drsr.request.rendering import RENDERER_VERSION, Rendering
+from drsr.request.view import Caps
+
+BATCH = 64
+"""Trajectories per transaction: a killed process loses at most the work on these."""
+
+Progress = Callable[[int, int], None]
+"""Called with trajectories done and trajectories in all."""
+
+
+class FreezeSummary(NamedTuple):
+    """What one run of the stage did."""
+
+    frozen: int
+    """Trajectories worked on."""
+    states: int
+    """States that they gave."""
+    without_states: dict[str, int]
+    """Trajectories that gave none, by reason."""
+    up_to_date: int
+    """Trajectories that were frozen before."""
+    cut_short: int = 0
+    """Trajectories with states whose later messages could not be used."""
+    damaged: tuple[str, ...] = ()
+    """Trajectories that wait on because their stored bytes are missing or damaged: which, and what is wrong."""
+
+
+def freezing_rule(tokenizer: Tokenizer, caps: Caps) -> FreezingRule:
+    """All that frozen candidates depend on besides the trajectory."""
+    return FreezingRule(RULE_VERSION, rule_hash(caps), RENDERER_VERSION, tokenizer.identity)
+
+
+def freeze(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    tokenizer: Tokenizer,
+    caps: Caps,
+    *,
+    source: str | None = None,
+    progress: Progress = lambda done, total: None,
+) -> FreezeSummary:
+    """Freeze every current trajectory (of one source, if given) that is not frozen yet. Rerunning changes nothing.
+
+    One whose stored bytes are damaged does not stop the others: it is named in the summary and waits.
+    """
+    rule = freezing_rule(tokenizer, caps)
+    with catalog.reading() as connection:
+        waiting = count_unfrozen(connection, rule, source)
+        current = count_current(connection, source)
+    if waiting == 0:
+        return FreezeSummary(0, 0, {}, current)
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "freeze", source, drsr.__version__)
+    reasons: Counter[str] = Counter()
+    damaged: list[str] = []
+    done, states, cut_short, last = 0, 0, 0, 0
+    while True:
+        with catalog.reading() as connection:
+            batch = unfrozen(connection, rule, source, after=last, limit=BATCH)
+        if not batch:
+            break
+        results = [(item, _freeze_one(artifacts, item, tokenizer, caps)) for item in batch]
+        found = [result for _, result in results if isinstance(result, FrozenTrajectory)]
+        damaged += [
+            f"{item.source}/{item.external_id}: {result.what}"
+            for item, result in results
+            if isinstance(result, ArtifactCorrupt)
+        ]
+        with catalog.writing() as connection:
+            for item, result in results:
+                if isinstance(result, ArtifactCorrupt):
+                    continue  # no marker: it is tried again once its bytes are restored
+                why_none = None if result.why_none is None else storable_text(result.why_none)
+                record_frozen(connection, rule, item, result.eligible, why_none, [_record(s) for s in result.states])
+        last = batch[-1].id
+        done += len(found)
+        states += sum(len(result.states) for result in found)
+        cut_short += sum(result.why_cut is not None and result.why_none is None for result in found)
+        reasons.update(result.why_none.partition(":")[0] for result in found if result.why_none is not None)
+        progress(done, max(done, waiting))
+    without_states = dict(sorted(reasons.items()))
+    summary = FreezeSummary(done, states, without_states, current - waiting, cut_short, tuple(damaged))
+    with catalog.writing() as connection:
+        finish_run(connection, run_id, summary._asdict())
+    return summary
+
+
+def _freeze_one(
+    artifacts: ArtifactStore, item: UnfrozenTrajectory, tokenizer: Tokenizer, caps: Caps
+) -> FrozenTrajectory | ArtifactCorrupt:
+    try:
+        trajectory = Trajectory.from_json(artifacts.get(item.blob))
+    except ArtifactCorrupt as error:
+        return error
+    try:
+        return freeze_trajectory(trajectory, tokenizer, caps)
+    except (RequestError, AlignmentError) as error:
+        return FrozenTrajectory(0, (), why_unusable(error))
+
+
+def _record(frozen: FrozenState) -> StateRecord:
+    state = frozen.state
+    return StateRecord(
+        decision_index=frozen.decision,
+        ordinal=frozen.ordinal,
+        quantile=frozen.quantile,
+        request_hash=request_hash(state.history.request),
+        candidates=[_candidate(candidate, state.rendering) for candidate in state.candidates],
+    )
+
+
+def _candidate(candidate: Candidate, rendering: Rendering) -> dict[str, Any]:
+    tokens = np.concatenate([rendering.token_ids[span.start : span.stop] for span in candidate.token_spans])
+    return {
+        "step_index": candidate.block.step,
+        "kind": candidate.block.kind.value,
+        "component_index": candidate.block.component,
+        "direct_saving": candidate.direct_saving,
+        "token_spans": [[span.start, span.stop] for span in candidate.token_spans],
+        "text_hash": hashlib.sha256(tokens.astype("<i4").tobytes()).hexdigest(),
+    }

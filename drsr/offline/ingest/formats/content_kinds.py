@@ -1,0 +1,68 @@
+"""What a file is that holds no JSON in UTF-8, told by its first bytes, so that the complaint says what to do."""
+
+from __future__ import annotations
+
+import codecs
+
+from drsr.offline.ingest.formats.json_values import not_utf8
+from drsr.offline.store.source_files import Unreadable
+
+_KNOWN_BINARY = (
+    (b"PAR1", "a Parquet file; export it as JSON lines"),
+    (b"SQLite format 3", "an SQLite database; export its rows as JSON lines"),
+    (b"%PDF", "a PDF"),
+    (b"\x89PNG", "an image"),
+    (b"\xff\xd8\xff", "an image"),
+    (b"\x80", "a Python pickle, which is never loaded; export it as JSON lines"),
+    (b"7z\xbc\xaf", "a 7z archive; unpack it, or pack it as zip"),
+    (b"Rar!", "a rar archive; unpack it, or pack it as zip"),
+)
+
+
+_WIDE_MARKS = (  # the longer ones first: that of UTF-32LE starts with that of UTF-16LE
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_TAR_MARK = 257
+"""Where a tar archive says that it is one."""
+
+
+def refuse_other_content(head: bytes) -> None:
+    """Raises Unreadable for bytes that are no text in UTF-8. `head` is a file's start, without its mark."""
+    if b"\0" in head or not head.startswith((b"{", b"[")):
+        _refuse_binary(head)
+    line = head.partition(b"\n")[0]
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # else only the end of what was looked at
+            raise not_utf8(line, error) from None
+
+
+def _refuse_binary(head: bytes) -> None:
+    encoding = _wide_encoding(head)
+    if encoding:
+        hint = f"convert it first, for instance with iconv -f {encoding} -t utf-8"
+        raise Unreadable("encoding", f"{encoding.upper()}; {hint}")
+    if head[_TAR_MARK : _TAR_MARK + 5] == b"ustar":
+        raise Unreadable("binary", "not JSON but a tar archive; unpack it, or pack it as zip")
+    for magic, name in _KNOWN_BINARY:
+        if head.startswith(magic):
+            raise Unreadable("binary", f"not JSON but {name}")
+    if b"\0" in head:
+        raise Unreadable("binary", "not text: it holds zero bytes")
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """The name that iconv has for an encoding with several bytes per character: by its mark, or by where zeros are."""
+    for mark, name in _WIDE_MARKS:
+        if head.startswith(mark):
+            return name
+    for name, width, first in (("utf-32le", 4, 0), ("utf-32be", 4, 3), ("utf-16le", 2, 0), ("utf-16be", 2, 1)):
+        opening = head[first : first + 1]
+        zeros = [head[offset::width].count(0) for offset in range(width) if offset != first]
+        if opening in (b"{", b"[", b" ", b"\n", b"\r") and min(zeros) > 0.4 * (len(head) / width):
+            return name
+    return None

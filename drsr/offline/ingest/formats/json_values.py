@@ -1,0 +1,70 @@
+"""JSON text to values: quick where it is plain JSON, patient where frameworks bend it, exact about what is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+from drsr.offline.store.source_files import Unreadable
+
+_LARGEST = 1 << 63
+
+
+def whole_number(digits: str) -> int | float:
+    """An integer, or the nearest float where it does not fit 64 bits: what orjson does, so that both paths agree."""
+    return value if -_LARGEST <= (value := int(digits)) < 2 * _LARGEST else float(value)
+
+
+DECODER = json.JSONDecoder(parse_constant=str, parse_int=whole_number)
+"""Reads NaN and Infinity, which JSON does not have but Python writes, as the strings of that name."""
+
+
+def loads(data: bytes) -> Any:
+    """The value that the bytes spell. Raises Unreadable with the place of the mistake."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        return _loads_patiently(data, error)
+
+
+def dumps(value: Any) -> str:
+    """JSON text of a value that was read from JSON, keys in their order."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise not_encodable(error) from None
+
+
+def not_encodable(error: TypeError) -> Unreadable:
+    """Why orjson will not write a value that came from JSON."""
+    text = str(error)
+    if "surrogates" in text:
+        return Unreadable(
+            "lone_surrogate", "a text holds half of a surrogate pair, which is not Unicode; repair the text"
+        )
+    if "ecursion" in text:
+        return Unreadable("too_deep", "the JSON is nested deeper than 254 levels")
+    return Unreadable("bad_json", f"a value cannot be written as JSON again ({text})")
+
+
+def _loads_patiently(data: bytes, first: orjson.JSONDecodeError) -> Any:
+    try:
+        value = DECODER.decode(data.decode())
+    except UnicodeDecodeError as error:
+        raise not_utf8(data, error) from None
+    except RecursionError:
+        raise Unreadable("too_deep", "the JSON is nested deeper than Python can follow") from None
+    except ValueError:
+        truncated = first.pos >= len(first.doc.rstrip())
+        reason = "truncated_json" if truncated else "bad_json"
+        raise Unreadable(reason, f"{first.msg} at character {first.pos}") from None
+    dumps(value)
+    return value
+
+
+def not_utf8(data: bytes, error: UnicodeDecodeError) -> Unreadable:
+    """The complaint about bytes that are not UTF-8."""
+    shown = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+    return Unreadable("encoding", f"not UTF-8 ({shown}); convert it first, for instance with iconv -f latin1 -t utf-8")

@@ -1,0 +1,131 @@
+"""What a reader is: how it recognises a format, and the runs it makes of it.
+
+A format is one module with its `READERS`, and one line in `formats.py`. It sees parsed JSON
+only, never a file's name, and it raises Unreadable for a run that it cannot make sense of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from drsr.offline.ingest.formats.records import Record
+from drsr.offline.ingest.trajectories import Json, Quarantined
+from drsr.offline.store.source_files import SourceFile, Unreadable
+
+_ENDINGS = re.compile(r"(\.traj)?(\.json)?(\.(gz|zst|bz2|xz))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One recorded run as a reader hands it out; `sources.read` gives it its identity and makes it a Trajectory."""
+
+    place: str
+    """Where it was read, for a complaint about it."""
+    protocol: Literal["openai", "anthropic"]
+    request: Json
+    """The request body: `messages`, and where recorded `tools` and (Anthropic) `system`."""
+    run_id: str | None = None
+    """An id that no other run anywhere has (a UUID that the framework drew), where recorded."""
+    local_id: str | None = None
+    """An id that tells it from the other runs of its file, where recorded: `12/3` for task 12, trial 3."""
+    task: str | None = None
+    domain: str | None = None
+    reward: float | None = None
+
+
+Found = Run | Quarantined
+"""What a reader hands out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One format."""
+
+    name: str
+    version: int
+    """Raised whenever the same bytes give another trajectory; part of the content hash."""
+    title: str
+    """The format in words, for people."""
+    recognises: Callable[[Any], bool]
+    """Whether one record is of this format. True for exactly one reader; never raises, whatever it is shown."""
+    read: Callable[[Iterator[Record], SourceFile], Iterator[Found]]
+    """The runs in a stream of records. May raise Unreadable."""
+    grouping: Literal["each", "session", "stream"] = "each"
+    """`each`: every record stands alone. `session`: the records of a file belong together and must fit in memory.
+    `stream`: they belong together, and the reader itself keeps only what it needs."""
+
+    @property
+    def tag(self) -> str:
+        return f"{self.name}/{self.version}"
+
+
+def each(
+    read_one: Callable[[Json, Record, SourceFile], Run],
+) -> Callable[[Iterator[Record], SourceFile], Iterator[Found]]:
+    """A `read` for formats in which one record is one run."""
+
+    def read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
+        for record in records:
+            yield read_one(record.value, record, file)
+
+    return read
+
+
+# --- looking into JSON of unknown shape --------------------------------------------------------------------------
+
+
+def as_dict(value: Any, what: str) -> Json:
+    """The value if it is an object. Raises Unreadable: the format is known, this instance of it is malformed."""
+    if not isinstance(value, dict):
+        raise malformed(what, "an object", value)
+    return value
+
+
+def as_list(value: Any, what: str) -> list[Any]:
+    """The value if it is a list. Raises Unreadable."""
+    if not isinstance(value, list):
+        raise malformed(what, "a list", value)
+    return value
+
+
+def malformed(what: str, expected: str, found: Any) -> Unreadable:
+    """The complaint about a value of the wrong kind."""
+    return Unreadable("malformed", f"{what} should be {expected} and is {_kind(found)}")
+
+
+def dig(value: Any, *path: str) -> Any:
+    """`value[path[0]][path[1]]...`, or None as soon as something is missing or no object."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def identity(value: Any) -> str | None:
+    """A string or whole number as an id; None for anything else and for the empty string."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    return str(value) or None
+
+
+def stem(record: Record, file: SourceFile) -> str | None:
+    """The file's name without its endings, where the file holds this record and no other: frameworks that write one
+    run per file name it after the task. Only for formats whose content may lack the task's id."""
+    if record.place != file.location:
+        return None
+    return _ENDINGS.sub("", file.path_in_source.rpartition("/")[2]) or None
+
+
+def score(value: Any) -> float | None:
+    """A recorded reward: a number, or a verdict as 0 or 1; None for anything else."""
+    return float(value) if isinstance(value, bool | int | float) else None
+
+
+def _kind(value: Any) -> str:
+    return {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}.get(
+        type(value), "a number"
+    )

@@ -1,0 +1,292 @@
+"""A file's bytes to Trajectories: unpack, take apart into records, find the reader, give every run its identity."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from drsr.offline.ingest import archives
+from drsr.offline.ingest.formats.bundles import eval_archive, gather
+from drsr.offline.ingest.formats.formats import READERS
+from drsr.offline.ingest.formats.json_values import dumps
+from drsr.offline.ingest.formats.openai_chat import is_message
+from drsr.offline.ingest.formats.reader import Reader, Run
+from drsr.offline.ingest.formats.records import Record, document, records
+from drsr.offline.ingest.trajectories import Json, Quarantined, Trajectory
+from drsr.offline.store.source_files import Limits, SourceFile, Unreadable, storage_errors
+
+Item = Trajectory | Quarantined
+
+_UNDECIDED = 64
+"""Records at a file's start that are looked at until one of them shows the format."""
+_UNDECIDED_BYTES = 8 << 20
+_ASIDE = 1_000
+"""Complaints that are held one by one while a session is read; the rest is counted."""
+_LONGEST_ID = 400
+"""Characters of an id; of a longer one the end is replaced by its hash."""
+
+
+def read(
+    file: SourceFile, *, reader: Reader | None = None, limits: Limits | None = None
+) -> Iterator[Trajectory | Quarantined]:
+    """Every run in a file. `reader` reads it as that format and no other.
+
+    Content never raises: what cannot be read is handed out as Quarantined. Failures of storage raise DrsrError.
+    """
+    readers = READERS if reader is None else (reader,)
+    names: dict[str, int] = {}
+    nothing = True
+    for item in _contents(file, readers, limits or Limits(), packed=False):
+        nothing = False
+        yield item if isinstance(item, Quarantined) else _unique(item, names)
+    if nothing:
+        yield Quarantined(file.location, "empty", "the file holds no runs")
+
+
+def _contents(file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, packed: bool) -> Iterator[Item]:
+    """What a file holds, whatever it is packed in. `packed`: it lies in an archive already."""
+    if file.refused:
+        yield Quarantined(file.location, file.refused.reason, file.refused.detail)
+        return
+    if file.members:
+        yield from _runs(_members(file, limits), file, readers, limits)
+        return
+    try:
+        with file.open() as stream:
+            packing = archives.packing(stream)
+            if packing == "zip" and not packed:
+                yield from _archive(list(archives.zip_members(stream, file, limits)), file, readers, limits)
+                return
+            if packing == "zip":
+                raise Unreadable("nested_archive", "an archive inside an archive; unpack the outer one")
+            plain = archives.unpacked(stream, packing, file.location, limits) if packing else stream
+            if packing and archives.packing(plain):
+                raise Unreadable("nested_archive", "packed twice; unpack it once")
+            yield from _runs(records(plain, file.location, limits), file, readers, limits)
+    except Unreadable as problem:
+        yield Quarantined(file.location, problem.reason, problem.detail)
+    except OSError as error:
+        with storage_errors(file.location):
+            raise error
+
+
+def _archive(
+    members: list[SourceFile], file: SourceFile, readers: tuple[Reader, ...], limits: Limits
+) -> Iterator[Item]:
+    if not members:
+        yield Quarantined(file.location, "empty", "the archive holds no files")
+    parts = eval_archive(members)
+    if parts:
+        members = [replace(file, members=parts)]
+    for member in gather(members):
+        yield from _contents(member, readers, limits, packed=True)
+
+
+def _members(file: SourceFile, limits: Limits) -> Iterator[Record | Quarantined]:
+    """The documents of a bundle, one record each."""
+    for number, member in enumerate(file.members):
+        try:
+            if member.refused:
+                raise Unreadable(member.refused.reason, member.refused.detail)
+            with member.open() as stream:
+                yield Record(member.location, document(stream, limits), number, member.size or 0)
+        except Unreadable as problem:
+            yield Quarantined(member.location, problem.reason, problem.detail)
+
+
+def _runs(
+    stream: Iterator[Record | Quarantined], file: SourceFile, readers: tuple[Reader, ...], limits: Limits
+) -> Iterator[Item]:
+    """The runs in a stream of records: each record by itself, or all together, as its format wants it."""
+    head: list[Record] = []
+    held = 0
+    chosen: Reader | None = None
+    is_conversation = False
+    for item in stream:
+        if isinstance(item, Quarantined):
+            yield item
+            continue
+        head.append(item)
+        held += item.size
+        chosen = _recognised(item.value, readers)
+        is_conversation = chosen is None and is_message(item.value)
+        if chosen or is_conversation or isinstance(item.value, list):
+            break
+        if len(head) == _UNDECIDED or held > _UNDECIDED_BYTES:
+            break
+    rest = chain(head, stream)
+    if is_conversation:
+        yield from _conversation(rest, file, readers, limits)
+    elif chosen and chosen.grouping != "each":
+        problems = _Aside()
+        together = _sound(rest, problems, limits.document if chosen.grouping == "session" else None)
+        yield from _read(chosen, together, file, file.location)
+        yield from problems
+    else:
+        for item in rest:
+            if isinstance(item, Quarantined):
+                yield item
+            else:
+                known = chosen if item is head[-1] else _recognised(item.value, readers)
+                yield from _one(item, known, file, readers, limits)
+
+
+def _one(
+    record: Record, chosen: Reader | None, file: SourceFile, readers: tuple[Reader, ...], limits: Limits
+) -> Iterator[Item]:
+    """A record that stands alone, and the reader that knows it."""
+    if chosen is not None:
+        yield from _read(chosen, iter([record]), file, record.place, record.number)
+    elif isinstance(record.value, list) and any(isinstance(part, dict) for part in record.value):
+        name = f"{file.relative}#{record.number}"  # a list on a line of its own is read like a file of its own
+        inner = replace(file, location=record.place, relative=name, members=())
+        parts = (Record(f"{record.place}[{i}]", part, i, 0) for i, part in enumerate(record.value))
+        yield from _runs(parts, inner, readers, limits)
+    else:
+        yield Quarantined(record.place, "unknown_format", _unknown(record.value, readers))
+
+
+def _conversation(
+    stream: Iterator[Record | Quarantined], file: SourceFile, readers: tuple[Reader, ...], limits: Limits
+) -> Iterator[Item]:
+    """Messages one by one, which together are one conversation."""
+    problems = _Aside()
+    try:
+        messages = [record.value for record in _sound(stream, problems, limits.document)]
+    except Unreadable as problem:
+        yield Quarantined(file.location, problem.reason, problem.detail)
+        yield from problems
+        return
+    chosen = _recognised(messages, readers)
+    if chosen is None:
+        yield Quarantined(file.location, "unknown_format", _unknown(messages[0], readers))
+    else:
+        yield from _read(chosen, iter([Record(file.location, messages, 0, 0)]), file, file.location)
+    yield from problems
+
+
+class _Aside:
+    """Complaints put aside while records are read together; beyond the first thousand they are only counted."""
+
+    def __init__(self) -> None:
+        self._listed: list[Quarantined] = []
+        self._more: dict[str, Quarantined] = {}
+
+    def add(self, problem: Quarantined) -> None:
+        if len(self._listed) < _ASIDE:
+            self._listed.append(problem)
+        elif problem.reason in self._more:
+            first = self._more[problem.reason]
+            self._more[problem.reason] = first._replace(count=first.count + problem.count)
+        else:
+            self._more[problem.reason] = problem
+
+    def __iter__(self) -> Iterator[Quarantined]:
+        yield from self._listed
+        for problem in self._more.values():
+            others = f" (and {problem.count - 1} more places behind it)" if problem.count > 1 else ""
+            yield problem._replace(detail=problem.detail + others)
+
+
+def _sound(stream: Iterator[Record | Quarantined], problems: _Aside, limit: int | None) -> Iterator[Record]:
+    """The records, with the complaints put aside. Raises Unreadable where they are too much to hold together."""
+    size = 0
+    for item in stream:
+        if isinstance(item, Quarantined):
+            problems.add(item)
+            continue
+        size += item.size
+        if limit is not None and size > limit:
+            raise Unreadable("too_large", f"one session of more than {limit} bytes; it must fit in memory")
+        yield item
+
+
+def _read(
+    chosen: Reader, stream: Iterator[Record], file: SourceFile, place: str, number: int | None = None
+) -> Iterator[Item]:
+    """A reader's runs as Trajectories, its complaints as Quarantined."""
+    try:
+        for found in chosen.read(stream, file):
+            yield found if isinstance(found, Quarantined) else _trajectory(found, chosen, file, number)
+    except Unreadable as problem:
+        yield Quarantined(place, problem.reason, problem.detail)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        # Readers check what they are shown; this is the net below them, and it says that it was needed.
+        detail = f"the reader {chosen.name} failed ({type(error).__name__}: {error!s:.200}); please report this file"
+        yield Quarantined(place, "reader_failed", detail)
+
+
+def _trajectory(run: Run, chosen: Reader, file: SourceFile, number: int | None) -> Item:
+    if not any(message["role"] == "assistant" for message in run.request["messages"]):
+        return Quarantined(run.place, "no_assistant_message", f"{chosen.name}: the assistant never says anything")
+    try:
+        for part in _structured(run.request):
+            dumps(part)
+    except Unreadable as problem:
+        return Quarantined(run.place, problem.reason, problem.detail)
+    where = file.path_in_source
+    name = run.run_id or (
+        f"{where}#{run.local_id}" if run.local_id else where if number is None else f"{where}#{number}"
+    )
+    return Trajectory(
+        external_id=_clean(name),
+        protocol=run.protocol,
+        request=run.request,
+        reader=chosen.tag,
+        task=_clean(run.task) if run.task else None,
+        domain=_clean(run.domain) if run.domain else None,
+        reward=run.reward if run.reward is not None and abs(run.reward) < float("inf") else None,
+    )
+
+
+def _structured(request: Json) -> Iterator[Any]:
+    """The parts of a request that may be nested too deep to be written as JSON again, and so could not be stored.
+
+    Texts need no look: parsing has refused what is no Unicode, and arguments were written out when they were read.
+    """
+    yield from (value for key, value in request.items() if key != "messages")
+    yield from [message["content"] for message in request["messages"] if type(message["content"]) is list]
+
+
+def _clean(name: str) -> str:
+    """An id that every database can hold: no control characters, no half surrogates, not endless."""
+    if name.isprintable() and len(name) <= _LONGEST_ID:
+        return name
+    printable = "".join(c if c.isprintable() else f"%{ord(c):02x}" for c in name)
+    if len(printable) <= _LONGEST_ID:
+        return printable
+    digest = hashlib.sha256(printable.encode()).hexdigest()[:16]
+    return f"{printable[: _LONGEST_ID - len(digest) - 1]}~{digest}"
+
+
+def _unique(trajectory: Trajectory, names: dict[str, int]) -> Trajectory:
+    """The trajectory under a name that no other of its file has: repeated ids are numbered in the file's order.
+
+    `names` has, for every name given so far, the highest number that was tried behind it.
+    """
+    base = name = trajectory.external_id
+    while name in names:
+        names[base] += 1
+        name = f"{base}~{names[base]}"
+    names[name] = 1
+    return trajectory if name == base else replace(trajectory, external_id=name)
+
+
+def _recognised(value: Any, readers: tuple[Reader, ...]) -> Reader | None:
+    for reader in readers:
+        if reader.recognises(value):
+            return reader
+    return None
+
+
+def _unknown(value: Any, readers: tuple[Reader, ...]) -> str:
+    """What was seen, and what would have been known."""
+    if isinstance(value, dict):
+        keys = [str(key)[:40] for key in value]
+        seen = f"an object with the keys {', '.join(keys[:20])}{', ...' if len(keys) > 20 else ''}"
+    else:
+        seen = f"a {type(value).__name__}" if not isinstance(value, list) else "a list"
+    return f"{seen}; known are {', '.join(reader.name for reader in readers)}"

@@ -1,0 +1,116 @@
+"""SWE-agent `.traj`: `history` is what the model saw and said, as text with a parsed `action`, or with `tool_calls`.
+
+`trajectory` lists the same steps without the prompts and is used only where `history` is missing. Demonstrations keep
+their mark, and the message behind a demonstration's last command is the task, never that command's observation.
+The instance id stands in the replay configuration, if anywhere; where it does not, the file's stem is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from drsr.offline.ingest.formats.chat_form import Chat, tool_call
+from drsr.offline.ingest.formats.openai_chat import reasoning_of
+from drsr.offline.ingest.formats.reader import Reader, Run, as_dict, as_list, dig, each, identity, score, stem
+from drsr.offline.ingest.formats.records import Record
+from drsr.offline.ingest.trajectories import Json
+from drsr.offline.store.source_files import SourceFile
+
+
+def _recognises(value: Any) -> bool:
+    if not isinstance(value, dict) or "messages" in value:
+        return False
+    history = value.get("history")
+    if isinstance(history, list) and history:
+        return isinstance(history[0], dict) and "role" in history[0] and "content" in history[0]
+    steps = value.get("trajectory")
+    return isinstance(steps, list) and bool(steps) and {"action", "observation"} <= _keys(steps[0])
+
+
+def _read(value: Json, record: Record, file: SourceFile) -> Run:
+    chat = Chat()
+    if value.get("history"):
+        _add_history(chat, [as_dict(message, "a message") for message in as_list(value["history"], "history")])
+    else:
+        for step in as_list(value.get("trajectory"), "trajectory"):
+            _add_step(chat, as_dict(step, "a step"))
+    return Run(
+        place=record.place,
+        protocol="openai",
+        request={"messages": chat.messages()},
+        task=_instance(value) or stem(record, file),
+        domain="code",
+        reward=score(dig(value, "info", "resolved")),
+    )
+
+
+def _add_history(chat: Chat, history: list[Json]) -> None:
+    observed = False  # whether the message before was a text action, so that this one is its observation
+    demonstration = False
+    for message in history:
+        role, content, demo = message.get("role"), message.get("content"), message.get("is_demo") is True
+        if role == "assistant":
+            calls = as_list(message.get("tool_calls") or [], "tool_calls")
+            action = message.get("action")
+            observed = not calls and isinstance(action, str) and bool(action.strip())
+            if observed:
+                calls, content = [tool_call("bash", {"command": str(action).rstrip("\n")})], _thought(message)
+            chat.answer(content, calls, reasoning=reasoning_of(message), demo=demo)
+            demonstration = demo
+        elif role == "tool" or message.get("tool_call_ids"):
+            ids = as_list(message.get("tool_call_ids") or [None], "tool_call_ids")
+            chat.result(ids[0], content, demo=demo)
+        elif observed and role == "user" and demo == demonstration:
+            chat.result(None, content, demo=demo)
+            observed = False
+        else:
+            chat.say(str(role), content, demo=demo)
+            observed = False
+
+
+def _add_step(chat: Chat, step: Json) -> None:
+    action = step.get("action")
+    if not isinstance(action, str) or not action.strip():
+        chat.answer(step.get("response") or step.get("thought"))
+        return
+    chat.answer(step.get("thought"), [tool_call("bash", {"command": action.rstrip("\n")})])
+    if isinstance(step.get("observation"), str):
+        chat.result(None, step["observation"])
+
+
+def _thought(message: Json) -> Any:
+    """The thought as the framework parsed it; the whole text where it did not."""
+    thought = message.get("thought")
+    return thought.rstrip() if isinstance(thought, str) else message.get("content")
+
+
+def _instance(value: Json) -> str | None:
+    config = value.get("replay_config")
+    if isinstance(config, str):  # some versions write the configuration as JSON inside the JSON
+        try:
+            config = orjson.loads(config)
+        except orjson.JSONDecodeError:
+            config = None
+    found = (
+        value.get("instance_id"),
+        dig(value, "info", "instance_id"),
+        dig(config, "problem_statement", "id"),
+    )
+    return next((name for name in map(identity, found) if name), None)
+
+
+def _keys(value: Any) -> set[str]:
+    return set(value) if isinstance(value, dict) else set()
+
+
+READERS = (
+    Reader(
+        name="swe_agent",
+        version=1,
+        title="SWE-agent .traj (`history`, `trajectory`)",
+        recognises=_recognises,
+        read=each(_read),
+    ),
+)

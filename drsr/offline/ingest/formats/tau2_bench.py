@@ -1,0 +1,80 @@
+"""tau2-bench: `simulations[].messages`, flat calls whose arguments are objects, results with the call's id in `id`.
+
+The simulated user may call tools too (`requestor: "user"`): those calls and results are no part of the agent's history.
+The system prompt is the policy, which stands in `info.environment_info`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from drsr.offline.ingest.formats.chat_form import Chat
+from drsr.offline.ingest.formats.openai_chat import reasoning_of
+from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, identity, score
+from drsr.offline.ingest.formats.records import Record
+from drsr.offline.ingest.trajectories import Json, Quarantined
+from drsr.offline.store.source_files import SourceFile, Unreadable
+
+
+def _recognises(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("simulations"), list)
+
+
+def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
+    for record in records:
+        environment = dig(record.value, "info", "environment_info")
+        for index, simulation in enumerate(as_list(dig(record.value, "simulations"), "simulations")):
+            place = f"{record.place} simulations[{index}]"
+            try:
+                yield _run(as_dict(simulation, "a simulation"), environment, place)
+            except Unreadable as problem:
+                yield Quarantined(place, problem.reason, problem.detail)
+
+
+def _run(simulation: Json, environment: Any, place: str) -> Run:
+    chat = Chat()
+    chat.say("system", dig(environment, "policy"))
+    for message in as_list(simulation.get("messages"), "messages"):
+        _add(chat, as_dict(message, "a message"))
+    request: Json = {"messages": chat.messages()}
+    tools = dig(environment, "tool_defs")
+    if tools is not None and as_list(tools, "tool_defs"):
+        request["tools"] = tools
+    domain, task = identity(dig(environment, "domain_name")), identity(simulation.get("task_id"))
+    return Run(
+        place=place,
+        protocol="openai",
+        request=request,
+        run_id=identity(simulation.get("id")),
+        task=f"tau2/{domain}/{task}" if domain and task else task,
+        domain=domain,
+        reward=score(dig(simulation, "reward_info", "reward")),
+    )
+
+
+def _add(chat: Chat, message: Json) -> None:
+    role = message.get("role")
+    if role == "assistant":
+        calls = as_list(message.get("tool_calls") or [], "tool_calls")
+        chat.answer(message.get("content"), calls, reasoning=reasoning_of(message))
+    elif role == "tool":
+        results = message["tool_messages"] if isinstance(message.get("tool_messages"), list) else [message]
+        for result in results:
+            if dig(result, "requestor") != "user":
+                chat.result(dig(result, "id"), dig(result, "content"))
+    elif role == "user":
+        chat.say("user", message.get("content"))
+    else:
+        chat.say("system", message.get("content"))
+
+
+READERS = (
+    Reader(
+        name="tau2_bench",
+        version=1,
+        title="tau2-bench results (`simulations`)",
+        recognises=_recognises,
+        read=_read,
+    ),
+)

@@ -1,0 +1,194 @@
+"""Trajectories in different splits that say nearly the same: what a stable hash cannot see, and an audit must.
+
+    text -> shingles (five words in a row) -> MinHash signature -> bands -> pairs that share a band -> exact Jaccard
+
+Two trajectories whose shingles overlap by a Jaccard index of 0.8 share one of the 25 bands with probability 0.99995.
+The cost is linear in the number of trajectories, also where thousands are alike: of a band's bucket, at most
+`REPRESENTATIVES` of each split are compared with the others, so every trajectory in it is still compared.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from datasketch import MinHash
+from numpy.typing import NDArray
+from sqlalchemy import select
+
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import Source
+from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.artifacts import ArtifactStore
+
+THRESHOLD = 0.8
+"""Jaccard index of the shingle sets from which on two trajectories are near-duplicates."""
+REPRESENTATIVES = 8
+_WORDS_PER_SHINGLE = 5
+_BANDS, _ROWS_PER_BAND = 25, 5
+_WORD = re.compile(r"\w+")
+_NOT_TEXT = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "call_id", "signature"})
+_SHARED_ROLES = frozenset({"system", "developer"})
+
+Key = TypeVar("Key")
+Shingles = NDArray[np.uint64]
+
+
+class NearDuplicate(NamedTuple, Generic[Key]):
+    """Two trajectories of different splits."""
+
+    first: Key
+    second: Key
+    jaccard: float
+    """Of their shingle sets, exact: 1.0 is the same text."""
+
+
+class LeakedPair(NamedTuple):
+    """Two current trajectories of different splits that say nearly the same, for people."""
+
+    first: str
+    """`source/external id`."""
+    first_split: str
+    second: str
+    second_split: str
+    jaccard: float
+
+
+def leaked_pairs(catalog: Catalog, artifacts: ArtifactStore, threshold: float = THRESHOLD) -> list[LeakedPair]:
+    """The near-duplicates across splits among a catalog's current trajectories, most alike first.
+
+    One trajectory is in memory at a time; what grows with their number are signatures of 1 KB.
+    """
+    query = (
+        select(
+            TrajectoryRow.id,
+            Source.name,
+            TrajectoryRow.external_id,
+            TrajectoryRow.split,
+            TrajectoryRow.blob,
+        )
+        .join(Source, Source.id == TrajectoryRow.source_id)
+        .where(TrajectoryRow.is_current())
+        .order_by(Source.name, TrajectoryRow.external_id)
+    )
+    with catalog.reading() as connection:
+        rows = {row.id: row for row in connection.execute(query)}
+    pairs = near_duplicates(
+        {row_id: row.split for row_id, row in rows.items()},
+        lambda row_id: text_of(Trajectory.from_json(artifacts.get(rows[row_id].blob))),
+        threshold,
+    )
+    return [
+        LeakedPair(
+            f"{rows[first].name}/{rows[first].external_id}",
+            rows[first].split,
+            f"{rows[second].name}/{rows[second].external_id}",
+            rows[second].split,
+            similarity,
+        )
+        for first, second, similarity in pairs
+    ]
+
+
+def near_duplicates(
+    splits: Mapping[Key, str], text: Callable[[Key], str], threshold: float = THRESHOLD
+) -> list[NearDuplicate[Key]]:
+    """The pairs across splits that are alike, most alike first. `text` is called once or twice for each key."""
+    keys = list(splits)
+    signatures = np.stack([_signature(shingles(text(key))) for key in keys]) if keys else np.empty((0, 0))
+    shingles_of = lru_cache(maxsize=1_000)(lambda index: shingles(text(keys[index])))
+    found = []
+    # By the later one: representatives are early ones, and stay in the cache while the others pass by once.
+    for first, second in sorted(_candidates(signatures, [splits[key] for key in keys]), key=lambda pair: pair[::-1]):
+        similarity = jaccard(shingles_of(first), shingles_of(second))
+        if similarity >= threshold:
+            found.append(NearDuplicate(keys[first], keys[second], similarity))
+    return sorted(found, key=lambda pair: -pair.jaccard)
+
+
+def text_of(trajectory: Trajectory) -> str:
+    """Everything said in a trajectory but the instructions, which all runs of an agent share."""
+    messages = trajectory.request["messages"]
+    return "\n".join(
+        text for message in messages if message["role"] not in _SHARED_ROLES for text in _strings_in(message)
+    )
+
+
+def shingles(text: str) -> Shingles:
+    """The distinct runs of five words, as sorted hashes. A shorter text is one shingle, an empty one has none."""
+    words = np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in _WORD.findall(text)], dtype=np.uint64)
+    if len(words) == 0:
+        return words
+    width = min(_WORDS_PER_SHINGLE, len(words))
+    hashes = np.zeros(len(words) - width + 1, dtype=np.uint64)
+    for offset in range(width):
+        # A polynomial in an odd base modulo 2**64: the order of the words counts.
+        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + words[offset : offset + len(hashes)]
+    return np.unique(hashes)
+
+
+def jaccard(first: Shingles, second: Shingles) -> float:
+    """Size of the intersection over size of the union; 0 where both are empty."""
+    common = len(np.intersect1d(first, second, assume_unique=True))
+    union = len(first) + len(second) - common
+    return common / union if union else 0.0
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings_in(item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name not in _NOT_TEXT:
+                yield from _strings_in(item)
+
+
+_EMPTY = MinHash(num_perm=_BANDS * _ROWS_PER_BAND, seed=1, hashfunc=int)
+
+
+def _signature(of: Shingles) -> NDArray[np.uint64]:
+    sketch = _EMPTY.copy()
+    sketch.update_batch((of >> np.uint64(32)).tolist())
+    return np.asarray(sketch.hashvalues, dtype=np.uint64)
+
+
+def _candidates(signatures: NDArray[Any], splits: Sequence[str]) -> set[tuple[int, int]]:
+    """Pairs of row numbers, the smaller first, of different splits, that agree in a whole band."""
+    pairs: set[tuple[int, int]] = set()
+    for start in range(0, signatures.shape[1], _ROWS_PER_BAND):
+        band = np.ascontiguousarray(signatures[:, start : start + _ROWS_PER_BAND])
+        whole = band.view([("", band.dtype)] * _ROWS_PER_BAND).ravel()
+        _, bucket_of = np.unique(whole, return_inverse=True)
+        order = np.argsort(bucket_of, kind="stable")
+        edges = np.flatnonzero(np.diff(bucket_of[order])) + 1
+        for bucket in np.split(order, edges):
+            if len(bucket) > 1:
+                pairs.update(_across_splits(bucket.tolist(), splits))
+    return pairs
+
+
+def _across_splits(bucket: Sequence[int], splits: Sequence[str]) -> Iterator[tuple[int, int]]:
+    by_split: dict[str, list[int]] = {}
+    for row in bucket:
+        by_split.setdefault(splits[row], []).append(row)
+    for some, others in combinations(by_split.values(), 2):
+        for row, other in _all_with_representatives(some, others):
+            yield min(row, other), max(row, other)
+
+
+def _all_with_representatives(some: Sequence[int], others: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for row in some:
+        for other in others[:REPRESENTATIVES]:
+            yield row, other
+    for other in others:
+        for row in some[:REPRESENTATIVES]:
+            yield row, other

@@ -1,0 +1,246 @@
+"""The stage `ingest`: read the trajectories at a location that are new or changed, and record them.
+
+    files of the location -> those that changed -> trajectories -> recorder -> artifact store and catalog
+
+A rerun after a kill skips the files whose stamp was recorded, reads the others from their start, and finds what was
+recorded of them unchanged. Every worker reads the files in one order; `catalog/versions.py` says what that decides.
+What the stage itself keeps, the catalog's file and the artifact folder, is not read.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, islice
+from typing import NamedTuple
+
+import drsr
+from drsr.errors import InputError
+from drsr.offline.catalog.engine import Catalog, sqlite_path
+from drsr.offline.catalog.statements import storable
+from drsr.offline.ingest import formats as sources
+from drsr.offline.ingest import records
+from drsr.offline.ingest.formats.reader import Reader
+from drsr.offline.ingest.lost_artifacts import LostArtifacts
+from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
+from drsr.offline.ingest.records import ReadFile
+from drsr.offline.ingest.splits import Split, assign_split, group_key
+from drsr.offline.ingest.trajectories import Quarantined, Trajectory
+from drsr.offline.ingest.versions import ReadTrajectory
+from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.locations import SourceFile, open_location, redact
+
+FILES_PER_LOOK_UP = 1_000
+"""Files whose stamps are looked up in one query."""
+RACY_SECONDS = 2.0
+"""A file changed so shortly before it was read may change again without its time of change showing it."""
+
+
+class Admitted(NamedTuple):
+    """A run that an ingest takes, with what is known of it from elsewhere."""
+
+    trajectory: Trajectory
+    group: str | None = None
+    """What it must stay together with, where that is more than its task."""
+    split: Split | None = None
+    """Where a group that was not seen before belongs, if not where its hash puts it."""
+
+
+Admit = Callable[[str, Trajectory], Admitted | None]
+"""Decides for a run of a source whether it is taken; None: it is left out."""
+
+
+def _as_read(source: str, trajectory: Trajectory) -> Admitted:
+    return Admitted(trajectory)
+
+
+def ingest(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    uri: str,
+    *,
+    source: str | None = None,
+    reader: str | None = None,
+    day: str | None = None,
+    admit: Admit | None = None,
+    progress: Progress | None = None,
+) -> IngestSummary:
+    """Read everything at a location that is new or changed.
+
+    `source` names the origin; by default it is the first folder below the location, or the location's own folder.
+    `reader` names the format; by default it is detected. `day` is the part of the location that other locations of the
+    same source have another one for: a file of the same name holds other runs there. `admit` leaves runs out, or takes
+    them under another task, domain or split.
+    """
+    if not uri.strip():
+        raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
+    if source is not None and not source.strip():
+        raise InputError("the name of the source is empty", hint="leave --source out, or give it a name")
+    if day is not None and source is None:
+        raise InputError("the runs of a day need the name of their source", where=redact(uri), hint="say --source NAME")
+    started = time.monotonic()
+    as_format = None if reader is None else sources.reader_named(reader)
+    readers = _readers_stamp(as_format)
+    chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
+    first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
+    with catalog.writing() as connection:
+        run_id = records.start_run(connection, "ingest", redact(uri), drsr.__version__)
+    lost = LostArtifacts(catalog, artifacts)
+    with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
+        for files in chain([first], chunks):
+            changed = _changed(catalog, files, readers, lost)
+            recorder.summary.files += len(files)
+            recorder.summary.unchanged_files += len(files) - len(changed)
+            for file, read in changed:
+                _read(file, read, as_format, recorder, lost, admit or _as_read)
+    lost.restore()  # after the recorder, which takes the old keys for good
+    summary = recorder.summary
+    summary.seconds = time.monotonic() - started
+    with catalog.writing() as connection:
+        records.finish_run(connection, run_id, summary.to_json() | ({} if day is None else {"day": day}))
+    return summary
+
+
+@contextmanager
+def _older_objects_kept() -> Iterator[None]:
+    """Within the block the garbage collector leaves alone whatever there was before it.
+
+    A large document makes the collector go through everything that is not freed yet, and the packages that are loaded
+    by now, some 90,000 objects, take longer than the document.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _own_places(catalog: Catalog, artifacts: ArtifactStore) -> tuple[str, ...]:
+    """What the names of our own files start with, on this machine: `drsr ingest .` must not read what it writes."""
+    places = [] if artifacts.local_root is None else [f"{artifacts.local_root}{os.sep}"]
+    database = sqlite_path(catalog.engine.url)
+    if database is not None:
+        places.append(str(database))
+    absolute = {os.path.abspath(place) + (os.sep if place.endswith(os.sep) else "") for place in places}
+    real = {os.path.realpath(place) + (os.sep if place.endswith(os.sep) else "") for place in places}
+    return tuple(sorted(absolute | real))
+
+
+def _is_own(location: str, places: tuple[str, ...]) -> bool:
+    if not location.startswith(places):
+        return False
+    for place in places:
+        rest = location.removeprefix(place)
+        if rest != location and (place.endswith(os.sep) or rest in ("", "-wal", "-shm", "-journal")):
+            return True
+    return False
+
+
+def _files(uri: str, source: str | None, day: str | None, own: tuple[str, ...]) -> Iterator[SourceFile]:
+    files = (file for file in open_location(uri) if not _is_own(file.location, own))
+    if day is not None:
+        files = (_of_day(file, day) for file in files)
+    return sources.gather(files if source is None else (replace(file, source=source) for file in files))
+
+
+def _of_day(file: SourceFile, day: str) -> SourceFile:
+    """The file with the path that it has below the folder of all days: its runs are named as if that one were read."""
+    before, found, behind = file.location.removesuffix(file.relative).rpartition(day)
+    if found:
+        return replace(file, relative=f"{before.rpartition('/')[2]}{day}{behind}{file.relative}")
+    return file if day in file.relative else replace(file, relative=f"{day}/{file.relative}")
+
+
+def _readers_stamp(reader: Reader | None) -> str:
+    """Changes whenever the same bytes might be read differently: files are then read again."""
+    tags = " ".join(one.tag for one in (sources.READERS if reader is None else (reader,)))
+    return f"{drsr.__version__}/{hashlib.sha256(tags.encode()).hexdigest()[:8]}"
+
+
+def _changed(
+    catalog: Catalog, files: list[SourceFile], readers: str, lost: LostArtifacts
+) -> list[tuple[SourceFile, ReadFile]]:
+    """Those files that must be read. One query for all of them."""
+    locations = [storable(file.location) for file in files]
+    with catalog.reading() as connection:
+        known = records.known_stamps(connection, locations)
+    changed = []
+    for file, location in zip(files, locations, strict=True):
+        source = storable(file.source)
+        stamp = None if file.fingerprint is None else f"{readers} {file.fingerprint}"
+        if stamp is None or known.get((source, location)) != stamp or (source, location) in lost.files:
+            changed.append((file, ReadFile(source, location, stamp)))
+    return changed
+
+
+def _read(
+    file: SourceFile, read: ReadFile, reader: Reader | None, recorder: Recorder, lost: LostArtifacts, admit: Admit
+) -> None:
+    if not _has_settled(file):
+        read.stamp = None
+    recorder.begin(read)
+    try:
+        for item in sources.read(file, reader=reader):
+            if isinstance(item, Quarantined):
+                read.quarantine(item)
+            elif (admitted := admit(read.source, item)) is not None:
+                _take(admitted, read, recorder, lost)
+    except InputError as error:
+        # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
+        read.quarantine(Quarantined(read.location, "unreadable", f"{error.what}; it will be tried again"))
+        read.stamp = None
+    recorder.end()
+
+
+def _has_settled(file: SourceFile) -> bool:
+    """False where a local file changed a moment ago. Object stores tell contents apart whenever they were written."""
+    return file.changed is None or time.time() - file.changed >= RACY_SECONDS
+
+
+def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArtifacts) -> None:
+    """Hand a trajectory to the recorder. No two of one file have the same external id."""
+    trajectory = admitted.trajectory
+    external_id = storable(trajectory.external_id)
+    try:
+        artifact = Artifact.of(trajectory.to_json())
+    except TypeError as error:
+        detail = f"the run cannot be written as JSON in UTF-8: {error}"
+        read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
+        return
+    group = storable(admitted.group or group_key(read.source, external_id, trajectory.task))
+    reward = trajectory.reward if trajectory.reward is not None and math.isfinite(trajectory.reward) else None
+    facts = {
+        "protocol": trajectory.protocol,
+        "reader": trajectory.reader,
+        "task": None if trajectory.task is None else storable(trajectory.task),
+        "domain": None if trajectory.domain is None else storable(trajectory.domain),
+        **sizes(trajectory),
+    }
+    split = admitted.split or assign_split(group)
+    content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
+    lost.offer(artifact)
+    recorder.add(content, artifact.data)
+
+
+def sizes(trajectory: Trajectory) -> dict[str, int]:
+    """How many messages, assistant messages and tool calls a trajectory has."""
+    messages = trajectory.request["messages"]
+    outputs = [message for message in messages if message["role"] == "assistant"]
+    if trajectory.protocol == "openai":
+        calls = sum([len(message.get("tool_calls") or ()) for message in outputs])
+    else:
+        contents = [message["content"] for message in outputs if isinstance(message["content"], list)]
+        calls = sum(block["type"] == "tool_use" for content in contents for block in content)
+    return {"messages": len(messages), "assistant_messages": len(outputs), "tool_calls": calls}
+
+
+def _chunks(files: Iterable[SourceFile], size: int) -> Iterator[list[SourceFile]]:
+    iterator = iter(files)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,45 @@
+"""Labels and features from an export into this catalog, if the present settings would have measured the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from drsr.backbone.catalogue import load_config, load_tokenizer
+from drsr.features.geometry import geometry_from
+from drsr.features.vectors import layout_of
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.exports import place_of
+from drsr.offline.featurize.exports import import_features
+from drsr.offline.featurize.stage import identity_without_weights
+from drsr.offline.featurize.views import DEFAULT_VIEW
+from drsr.offline.label.exports import Imported, import_labels
+from drsr.offline.label.records import configured_identity
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.view import caps_for
+from drsr.settings import Settings
+
+
+class ImportedMeasurements(NamedTuple):
+    labels: Imported
+    features: Imported
+
+
+def import_measured(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    settings: Settings,
+    root: Path,
+    labeler: str = "default",
+    view: str = DEFAULT_VIEW,
+) -> ImportedMeasurements:
+    """Take over what lies below `root`, a folder of exports. InputError: it was measured otherwise."""
+    tokenizer, window = load_tokenizer(settings.backbone)
+    caps = caps_for(window)
+    measuring = configured_identity(settings.backbone, settings.dtype, caps)
+    reading = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
+    columns = layout_of(geometry_from(load_config(settings.backbone), settings.backbone)).columns
+    return ImportedMeasurements(
+        import_labels(catalog, place_of(root, "label"), measuring, labeler),
+        import_features(catalog, artifacts, place_of(root, "featurize"), reading, columns, view),
+    )

@@ -1,0 +1,73 @@
+"""The order in which trajectories are labelled: all sources side by side, of each its shortest first.
+
+Labels are expensive, and labelling may end early: what is there then is balanced over the sources and has as many
+states as the time allowed. The order decides nothing else, for every trajectory is measured on its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
+
+from sqlalchemy import Connection, select
+
+from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
+from drsr.offline.freeze.records import FreezingRule
+from drsr.offline.freeze.rows import ITEM_COLUMNS, TrajectoryItem
+from drsr.offline.label.records import Selection, pending_states
+
+Following = Callable[[Connection, int], TrajectoryItem | None]
+
+
+def shortest_first(
+    freezing: FreezingRule, labeler_id: int, part: Selection, claimed_as: str, without: Collection[int]
+) -> Following:
+    """Give the first trajectory behind a place that still waits, for `Claims.items`. `without` may grow.
+
+    The order is made at the start of every pass, so that a pass sees what came in during the one before.
+    """
+    order: list[int] = []
+
+    def following(connection: Connection, cursor: int) -> TrajectoryItem | None:
+        if cursor == 0:
+            order[:] = _order(connection, freezing, labeler_id, part)
+        for place, number in enumerate(order[cursor:], start=cursor + 1):
+            if number in without:
+                continue
+            waiting = pending_states(ITEM_COLUMNS, freezing, labeler_id, part).where(Trajectory.id == number).limit(1)
+            row = connection.execute(waiting).first()
+            if row is not None:
+                return TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}", place)
+        return None
+
+    return following
+
+
+def _order(connection: Connection, freezing: FreezingRule, labeler_id: int, part: Selection) -> list[int]:
+    columns = [DecisionState.id, DecisionState.trajectory_id, Trajectory.source_id]
+    pending = pending_states(columns, freezing, labeler_id, part)
+    states = {state: (number, source) for state, number, source in connection.execute(pending)}
+    lengths: defaultdict[tuple[int, int], int] = defaultdict(int)
+    for state, stop in _reach(connection, states).items():
+        lengths[states[state]] += stop
+    return in_turn([(source, length, number) for (number, source), length in lengths.items()])
+
+
+def in_turn(trajectories: Sequence[tuple[int, int, int]]) -> list[int]:
+    """Order `(source, length, number)`: the shortest of a source first, its time in proportion to its trajectories."""
+    sizes = Counter(source for source, _, _ in trajectories)
+    spent: Counter[int] = Counter()
+    ranked = []
+    for source, length, number in sorted(trajectories):
+        spent[source] += length
+        ranked.append((spent[source] / sizes[source], number))
+    return [number for _, number in sorted(ranked)]
+
+
+def _reach(connection: Connection, states: Collection[int]) -> dict[int, int]:
+    """Where the last candidate of each state ends, in tokens: how long its request is but for the latest Steps."""
+    reach: dict[int, int] = {}
+    for state, spans in connection.execute(select(Candidate.state_id, Candidate.token_spans)):
+        if state in states:
+            reach[state] = max(reach.get(state, 0), spans[-1][1])
+    return reach

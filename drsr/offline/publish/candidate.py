@@ -1,0 +1,138 @@
+"""A calibrated scorer as a policy that could be published: its numbers, golden requests, lineage, card and wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.decision import Reason
+from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
+from drsr.decide.representation import FrozenRepresentation
+from drsr.errors import ReleaseRefused
+from drsr.features.geometry import geometry_of
+from drsr.offline.publish.golden_requests import golden_requests, sample_requests
+from drsr.offline.publish.lineage import Link, Traced, policy_link
+from drsr.offline.publish.lineage_file import lineage_bytes
+from drsr.offline.publish.model_card import model_card
+from drsr.offline.publish.package import Package, build_package
+from drsr.offline.publish.simple_index import WheelFile
+from drsr.offline.store.artifacts import Artifact
+from drsr.policy.folder import policy_identity
+from drsr.policy.golden import GoldenRequest, expected_of, survives
+from drsr.policy.policy import Policy
+from drsr.request.contracts import Backbone
+from drsr.request.view import caps_for
+from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.weights import scorer_bytes
+
+_UNNAMED = "0"
+"""The version of a policy whose version is still to be chosen; no decision depends on it."""
+_PRUNED = 2
+"""Golden requests of which something is removed, at least, where they can be found ..."""
+_TRIES = 20
+"""... in so many requests of the sample corpus. Each costs a forward, seconds on a processor."""
+_TOLD = ("mode", "explanation", "states", "incomplete_states", "tried", "admissible", "selected", "unsafe_rate")
+_OF_CALIBRATION = (*_TOLD, "mean_harm", "mean_removal", "unsafe_bound", "confidence", "bound")
+"""What a policy says about its calibration."""
+
+
+class Built(NamedTuple):
+    """A policy under a version, ready to be published."""
+
+    numbers: PolicyNumbers
+    identity: str
+    links: tuple[Link, ...]
+    states: Artifact
+    """The list of states that it was made from."""
+    golden: Sequence[GoldenRequest]
+    package: Package
+
+    @property
+    def wheel(self) -> WheelFile:
+        return WheelFile(self.package.name.file_name, self.package.data)
+
+
+def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone) -> PolicyNumbers:
+    """Every frozen number, each from where it was chosen or measured; the version is still to be chosen."""
+    record, view = traced.calibration, traced.view.identity
+    caps = caps_for(backbone.window)
+    return PolicyNumbers(
+        version=_UNNAMED,
+        max_cardinality=record.max_cardinality,
+        uncertainty_coefficient=record.uncertainty_coefficient,
+        risk_threshold=record.risk_threshold,
+        removal_cap=record.removal_cap,
+        harm_tolerance=traced.labeler.identity.harm_tolerance,
+        context_cap=caps.context,
+        target_cap=caps.target,
+        seeds=scorer.seeds,
+        backbone=BackboneNumbers(backbone.name, backbone.identity, view.dtype, geometry_of(backbone)),
+        layout_hash=scorer.layout_hash,
+        calibration={"key": record.calibration_key, **{name: getattr(record, name) for name in _OF_CALIBRATION}},
+    )
+
+
+def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone) -> list[GoldenRequest]:
+    """The golden requests, decided by the real policy; without those whose decision hangs by a thread.
+
+    A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
+    prunes nothing would show no rewrite to whoever verifies it.
+    """
+    assert isinstance(backbone, FrozenLM)  # others have no layers, and their features no view
+    policy = Policy(numbers, scorer, FrozenRepresentation(backbone))
+    decided = (_golden(policy, name, request) for name, request in golden_requests().items())
+    found = [item for item in decided if item is not None]
+    pruned = sum(item.expected.pruned for item in found)
+    tries = () if numbers.always_abstains else islice(sample_requests(), _TRIES)
+    for name, request in tries:
+        if pruned >= _PRUNED:
+            break
+        item = _golden(policy, name, request)
+        if item is not None and item.expected.pruned:
+            found.append(item)
+            pruned += 1
+    if not numbers.always_abstains and not any(item.expected.sets for item in found):
+        raise ReleaseRefused(
+            "every golden request has a score so close to the risk threshold that rounding could turn its decision",
+            hint="look at the scores: drsr prune --explain on a folder of the policy",
+        )
+    return found
+
+
+def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
+    """What a policy makes of a request; None where rounding could turn it."""
+    with one_thread():
+        decision = policy.prune(request=request)
+    if decision.reason is Reason.INTERNAL_FAILURE:
+        raise ReleaseRefused(f"golden request {name!r} cannot be decided: {decision.detail}")
+    return GoldenRequest(name, request, expected_of(decision)) if survives(decision) else None
+
+
+def build(
+    traced: Traced, scorer: Ensemble, numbers: PolicyNumbers, decided: Sequence[GoldenRequest], version: str
+) -> Built:
+    """The policy under a version. The same inputs give the same bytes."""
+    numbers = replace(numbers, version=version)
+    identity = policy_identity(numbers, scorer_bytes(scorer))
+    links = (*traced.links, policy_link(traced.links, identity, version))
+    states = Artifact.of(traced.state_keys)
+    card = model_card(numbers, traced, links, decided)
+    package = build_package(numbers, scorer, decided, lineage_bytes(links, states.sha256), card)
+    return Built(numbers, identity, links, states, decided, package)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums in one order: the same machine gives the same scores to the bit, however many threads it usually has."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,253 @@
+"""The hash chain of a policy, back to the trajectories: what it was made from, link by link.
+
+    trajectories -> states -> labels and features -> training -> calibration -> policy
+
+Every link is a SHA-256 over its own facts, every item in it, and the links that it was made from. So the last one
+stands for all of them, and any of them can be computed again from the catalog and the artifact store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from drsr.offline.calibrate.stage import calibration_key
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.featurize.views import RegisteredView
+from drsr.offline.freeze.readable_part import read_beginning
+from drsr.offline.freeze.records import UnfrozenTrajectory, state_key
+from drsr.offline.freeze.states import request_hash
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.publish.lineage_rows import (
+    FITTED,
+    NamedLabeler,
+    StateRows,
+    frame_of,
+    labeler_of,
+    present_states,
+    read_features,
+    read_states,
+    view_of,
+)
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.ablations import column_group, find_ablation
+from drsr.offline.train.checkpoints import frame_hash
+from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.records import CalibrationRecord, TrainingRecord, get_training_run
+from drsr.offline.train.stage import run_key
+
+_ROUNDING = 1e-9
+"""Nats per token; far below what any label is measured to."""
+
+
+class Link(NamedTuple):
+    """One stage's result."""
+
+    link: str
+    items: int
+    """How many."""
+    sha256: str
+    made_from: tuple[str, ...]
+    facts: dict[str, Any]
+
+
+class Traced(NamedTuple):
+    """What a calibrated scorer rests on, read again from the catalog and the artifact store."""
+
+    calibration: CalibrationRecord
+    run: TrainingRecord
+    view: RegisteredView
+    labeler: NamedLabeler
+    states: tuple[StateRows, ...]
+    frames: dict[str, TrainingFrame]
+    """By split, put together from the states."""
+    links: tuple[Link, ...]
+    """From `trajectories` to `calibration`."""
+    problems: tuple[str, ...]
+    """Where something recorded does not follow from what it was made from; empty is good."""
+
+    @property
+    def state_keys(self) -> bytes:
+        """The states' names as JSON: with them the same lineage can be computed again when there are more states."""
+        return orjson.dumps([state.state_key for state in self.states])
+
+
+def trace(
+    catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, state_keys: Sequence[str] | None = None
+) -> Traced:
+    """Read everything behind a calibration again, compute every link, and note what does not fit.
+
+    By default it rests on the states that are labelled and featurized now; a released policy says its own.
+    """
+    with catalog.reading() as connection:
+        run = get_training_run(connection, calibration.training_run_id)
+        view, labeler = view_of(connection, run.view_id), labeler_of(connection, run.labeler_id)
+        keys = present_states(connection, view, labeler) if state_keys is None else state_keys
+        states = read_states(connection, view, labeler, keys)
+    features = read_features(artifacts, view, states)
+    frames: dict[str, TrainingFrame] = {}
+    for split in FITTED:
+        frames[split] = frame_of(split, view, labeler, states, features)
+    problems = [
+        *_trajectory_problems(artifacts, states),
+        *_label_problems(labeler, states),
+        *_training_problems(artifacts, run, view, frames),
+        *_calibration_problems(calibration, run),
+    ]
+    links = _links(calibration, run, view, labeler, states, features)
+    return Traced(calibration, run, view, labeler, tuple(states), frames, links, tuple(problems))
+
+
+def policy_link(links: Sequence[Link], identity: str, version: str) -> Link:
+    """The last link: the policy that a calibration became."""
+    return _link("policy", (links[-1],), {"identity": identity, "version": version}, [identity])
+
+
+def _links(
+    calibration: CalibrationRecord,
+    run: TrainingRecord,
+    view: RegisteredView,
+    labeler: NamedLabeler,
+    states: Sequence[StateRows],
+    features: dict[str, NDArray[np.float32]],
+) -> tuple[Link, ...]:
+    runs = sorted(
+        {(state.source, state.external_id, state.content_hash, state.group_key, state.split) for state in states}
+    )
+    trajectories = _link(
+        "trajectories",
+        (),
+        {"sources": _counts(run[0] for run in runs), "splits": _counts(run[-1] for run in runs)},
+        runs,
+    )
+    frozen = _link(
+        "states",
+        (trajectories,),
+        {**view.identity.freezing._asdict(), "splits": _counts(state.split for state in states)},
+        (
+            (state.state_key, state.content_hash, state.decision_index, state.request_hash)
+            + (state.candidate_savings, state.candidate_texts)
+            for state in states
+        ),
+    )
+    labels = _link(
+        "labels",
+        (frozen,),
+        {"labeler": labeler.name, **labeler.identity._asdict(), "sets": sum(len(state.labels) for state in states)},
+        ((state.state_key, state.target_hash, state.intact_nll, [*map(list, state.labels)]) for state in states),
+    )
+    columns = _link(
+        "features",
+        (frozen,),
+        {"view": view.name, "version": view.version, **view.identity._asdict(), "columns": len(view.columns)},
+        (
+            (state.state_key, state.prefix_hash, state.request_tokens, state.protocol_breaking)
+            + (hashlib.sha256(np.ascontiguousarray(features[state.state_key], "<f4").data).hexdigest(),)
+            for state in states
+        ),
+    )
+    trained = {name: value for name, value in run._asdict().items() if name not in _NOT_FACTS}
+    training = _link("training", (labels, columns), trained, run.seeds)
+    chosen = {name: value for name, value in calibration._asdict().items() if name not in _NOT_FACTS}
+    return trajectories, frozen, labels, columns, training, _link("calibration", (training,), chosen, [run.weights])
+
+
+_NOT_FACTS = {"id", "view_id", "labeler_id", "training_run_id", "code_version", "seconds"}
+_NOT_FACTS |= {"trained_at", "calibrated_at", "metrics", "history"}
+"""Of a run: row numbers, what depends on when and where it ran, and what nothing was made from."""
+
+
+def _link(link: str, made_from: Sequence[Link], facts: dict[str, Any], items: Iterable[Any]) -> Link:
+    digest = hashlib.sha256()
+    names = [other.link for other in made_from]
+    head = [link, [other.sha256 for other in made_from], facts]
+    digest.update(orjson.dumps(head, option=orjson.OPT_SORT_KEYS) + b"\n")
+    count = 0
+    for item in items:
+        digest.update(orjson.dumps(item, option=orjson.OPT_SORT_KEYS) + b"\n")
+        count += 1
+    return Link(link, count, digest.hexdigest(), tuple(names), facts)
+
+
+def _counts(values: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(values).items()))
+
+
+def _trajectory_problems(artifacts: ArtifactStore, states: Sequence[StateRows]) -> list[str]:
+    """The stored bytes of every trajectory have its hash, and the states are cut from these very bytes."""
+    problems = []
+    splits: dict[str, set[str]] = {}
+    by_blob: dict[str, list[StateRows]] = {}
+    for state in states:
+        by_blob.setdefault(state.blob, []).append(state)
+        splits.setdefault(state.group_key, set()).add(state.split)
+    problems += [f"group {group} is on both sides of the split" for group, sides in splits.items() if len(sides) > 1]
+    for blob, cut in by_blob.items():
+        trajectory = Trajectory.from_json(artifacts.get(blob))
+        if trajectory.content_hash != cut[0].content_hash:
+            problems.append(f"trajectory {cut[0].source}/{cut[0].external_id} is not the one that was ingested")
+            continue
+        request, _ = read_beginning(trajectory)
+        for state in cut:
+            before = request.with_messages(request.messages[: state.decision_index])
+            of = UnfrozenTrajectory(0, state.source, state.external_id, state.content_hash, blob)
+            if (
+                request_hash(before) != state.request_hash
+                or state_key(of, state.decision_index, state.rule) != state.state_key
+            ):
+                problems.append(f"state {state.state_key} does not follow from its trajectory")
+    return problems
+
+
+def _label_problems(labeler: NamedLabeler, states: Sequence[StateRows]) -> list[str]:
+    """Every harm is the difference of its two measurements, and unsafe is what exceeds the tolerance."""
+    tolerance = labeler.identity.harm_tolerance
+    return [
+        f"state {state.state_key}, deletion set {found.mask}: its harm or verdict does not follow from its NLLs"
+        for state in states
+        for found in state.labels
+        if abs(found.deleted_nll - state.intact_nll - found.harm) > _ROUNDING
+        or found.unsafe != (found.harm > tolerance)
+    ]
+
+
+def _training_problems(
+    artifacts: ArtifactStore, run: TrainingRecord, view: RegisteredView, frames: dict[str, TrainingFrame]
+) -> list[str]:
+    """The recorded run was made from these very labels and features, and its weights are those that it left."""
+    problems = []
+    for split, recorded in (("train", run.train_hash), ("validation", run.validation_hash)):
+        if frame_hash(frames[split]) != recorded:
+            problems.append(
+                f"the labels and features of split {split} are not those that the scorer was trained on "
+                "(where they are newer: drsr train, drsr calibrate, and publish again)"
+            )
+    groups = tuple(map(column_group, view.columns))
+    key = run_key(run.version, run.params, find_ablation(run.ablation), groups, run.train_hash, run.validation_hash)
+    if key != run.run_key:
+        problems.append(f"training run {run.run_key} does not have the key of what it says it was made from")
+    artifacts.get(run.weights)  # raises ArtifactCorrupt where its bytes do not have this hash
+    return problems
+
+
+def _calibration_problems(calibration: CalibrationRecord, run: TrainingRecord) -> list[str]:
+    key = calibration_key(
+        calibration.version,
+        calibration.mode,
+        calibration.params,
+        run.weights,
+        calibration.validation_hash,
+        calibration.train_hash,
+    )
+    problems = []
+    if key != calibration.calibration_key:
+        problems.append(f"calibration {calibration.calibration_key} does not have the key of what it was made from")
+    if calibration.validation_hash != run.validation_hash or calibration.train_hash not in (None, run.train_hash):
+        problems.append("the calibration saw other frames than the training run")
+    return problems

@@ -1,0 +1,163 @@
+"""The model card of a policy: Markdown for people, written from the numbers alone, so that it too is reproducible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from drsr.decide.numbers import PolicyNumbers
+from drsr.offline.publish.lineage import Link, Traced
+from drsr.offline.publish.package import requirement
+from drsr.offline.train.metrics import Metric
+from drsr.policy.golden import TOLERANCE, GoldenRequest
+
+
+def model_card(numbers: PolicyNumbers, traced: Traced, links: Sequence[Link], golden: Sequence[GoldenRequest]) -> str:
+    """The whole card."""
+    return "\n".join(
+        [
+            f"# drsr-policy {numbers.version}",
+            "",
+            "Decides, before each call of an agent's language model, which old history Blocks can be deleted from the "
+            "request, or abstains.",
+            "",
+            *_warning(numbers),
+            *_use(numbers),
+            *_operating_point(numbers, traced),
+            *_data(traced),
+            *_scorer(traced),
+            *_limits(numbers, traced),
+            *_golden(golden),
+            *_lineage(links),
+        ]
+    )
+
+
+def _warning(numbers: PolicyNumbers) -> list[str]:
+    if not numbers.always_abstains:
+        return []
+    return ["**This policy abstains always.** Calibration found nothing admissible; every request stays as it is.", ""]
+
+
+def _use(numbers: PolicyNumbers) -> list[str]:
+    return [
+        "## Use",
+        "",
+        "```python",
+        "from drsr_policy import load",
+        "",
+        "policy = load()",
+        "decision = policy.prune(messages, tools=tools)",
+        "```",
+        "",
+        f"It reads with the backbone `{numbers.backbone.name}` and refuses another; `drsr backbone fetch` gets it. "
+        f"It needs `{requirement(numbers.drsr_version)}`.",
+        "",
+    ]
+
+
+def _operating_point(numbers: PolicyNumbers, traced: Traced) -> list[str]:
+    record = traced.calibration
+    params = record.params
+    rows: list[tuple[str, object]] = [
+        ("most Blocks deleted at once (K)", numbers.max_cardinality),
+        ("risk threshold (tau)", "none" if numbers.risk_threshold is None else repr(numbers.risk_threshold)),
+        ("uncertainty coefficient (beta)", repr(numbers.uncertainty_coefficient)),
+        ("most of a request removed at once", f"{numbers.removal_cap:.0%}"),
+        ("harm above this counts as unsafe", f"{numbers.harm_tolerance:g} nats per token"),
+        ("validation states", record.states),
+        ("of these pruned", record.selected),
+        ("unsafe rate among pruned", f"{_number(record.unsafe_rate)} (limit {params['max_unsafe_rate']:g})"),
+        ("mean harm of pruned", f"{_number(record.mean_harm)} nats per token (limit {params['max_mean_harm']:g})"),
+        ("mean part of a request removed, over all states", f"{record.mean_removal:.2%}"),
+    ]
+    if record.mode == "certified":
+        bound = f"{_number(record.unsafe_bound)} with confidence {record.confidence:g} ({record.bound})"
+        rows.append(("bound on the unsafe rate of new trajectories", bound))
+    return ["## Operating point", "", record.explanation, "", *_table(("", "value"), rows)]
+
+
+def _data(traced: Traced) -> list[str]:
+    run = traced.run
+    rows = [
+        ("train", run.train_trajectories, run.train_sets),
+        ("validation", run.validation_trajectories, run.validation_sets),
+    ]
+    labeler = traced.labeler.identity
+    return [
+        "## Made from",
+        "",
+        f"Labels: exact joint deletion harm, measured with {labeler.backbone} ({labeler.dtype}). "
+        "The test split was not read to make it.",
+        "",
+        *_table(("split", "trajectories", "labelled deletion sets"), rows),
+    ]
+
+
+def _scorer(traced: Traced) -> list[str]:
+    metrics = [Metric.from_json(value) for value in traced.run.metrics["ensemble"]]
+    rows = [
+        (metric.name, metric.grouping, _number(metric.value), f"{_number(metric.low)} to {_number(metric.high)}")
+        for metric in metrics
+    ]
+    seeds = ", ".join(map(str, traced.run.seeds))
+    return [
+        "## Scorer on validation",
+        "",
+        f"An ensemble of {len(traced.run.seeds)} (seeds {seeds}). Each member's epoch was chosen on these same states.",
+        "",
+        *_table(("metric", "over", "value", "95 % interval"), rows),
+    ]
+
+
+def _limits(numbers: PolicyNumbers, traced: Traced) -> list[str]:
+    return [
+        "## Limits",
+        "",
+        "- Harm is what deleting does to the likelihood of the next output, measured with one language model on "
+        "recorded runs like those above. On other agents, tools or languages nothing is promised.",
+        "- The operating point is the best of many that were tried on validation; on new data expect somewhat worse."
+        if traced.calibration.mode == "plain"
+        else "- The bound holds for new trajectories of the same kind, not for others.",
+        f"- Of a request of more than {numbers.context_cap:,} tokens only the end is read; Blocks before it stay.",
+        "- Prefix, later user messages and the two latest Steps are never touched.",
+        "",
+    ]
+
+
+def _golden(golden: Sequence[GoldenRequest]) -> list[str]:
+    rows = [(item.name, item.expected.shown) for item in golden]
+    return [
+        "## Golden requests",
+        "",
+        f"`drsr policy verify` decides them again; tolerated is {TOLERANCE}.",
+        "",
+        *_table(("request", "decision"), rows),
+    ]
+
+
+def _lineage(links: Sequence[Link]) -> list[str]:
+    rows = [(link.link, link.items, ", ".join(link.made_from), f"`{link.sha256}`") for link in links]
+    return [
+        "## Lineage",
+        "",
+        "Each hash covers the hashes of what the link was made from. `lineage.json` holds the facts.",
+        "",
+        *_table(("link", "items", "made from", "SHA-256"), rows)[:-1],
+        "",
+    ]
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """A Markdown table and an empty line."""
+    cells = [headers, ["---"] * len(headers), *rows]
+    return [*(f"| {' | '.join(_cell(value) for value in row)} |" for row in cells), ""]
+
+
+def _cell(value: object) -> str:
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _number(value: Any) -> str:
+    return "-" if value is None or value != value else f"{value:.4f}"

@@ -1,0 +1,130 @@
+"""A policy as a pip package: `drsr_policy-<version>-py3-none-any.whl`, the same bytes for the same policy.
+
+    drsr_policy/__init__.py          a few fixed lines: load(), verify(), __version__
+    drsr_policy/policy.json          every frozen number, with hashes of backbone, layout, renderer and rule
+    drsr_policy/scorer.safetensors   normaliser and members
+    drsr_policy/golden.json          golden requests with the decisions and scores that are expected
+    drsr_policy/lineage.json         hash chain back to the trajectories
+    drsr_policy/MODEL_CARD.md        for people
+    drsr_policy/manifest.json        size and SHA-256 of all of these
+    drsr_policy-<version>.dist-info/ what pip wants
+
+No time, place or name of the machine gets in, and no build tool is involved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from drsr.decide.numbers import PolicyNumbers
+from drsr.errors import InputError
+from drsr.policy.description import CARD_FILE, LINEAGE_FILE
+from drsr.policy.folder import MANIFEST_FILE, POLICY_FILE, manifest_bytes
+from drsr.policy.golden import GOLDEN_FILE, GoldenRequest, golden_bytes
+from drsr.policy.location import PACKAGE
+from drsr.policy.wheel_file import WheelName, check_version, wheel_bytes
+from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.weights import FILE_NAME as SCORER_FILE
+from drsr.scorer.weights import scorer_bytes
+
+INIT = '''\
+"""A frozen pruning policy for language-model agents; MODEL_CARD.md beside this file says what it is.
+
+    from drsr_policy import load
+
+    policy = load()
+    decision = policy.prune(messages, tools=tools)
+"""
+
+from typing import Any
+
+from drsr.policy.golden import Verification
+from drsr.policy.installed import load_installed, verify_installed
+from drsr.policy.policy import Policy
+
+__all__ = ["__version__", "load", "verify"]
+__version__ = "{version}"
+
+
+def load(**options: Any) -> Policy:
+    """The policy, every file checked. Options as for `drsr.load_policy`: backbone, device, dtype, receipts."""
+    return load_installed(__file__, **options)
+
+
+def verify(**options: Any) -> Verification:
+    """Its golden requests, decided again; `.passed` says whether all came out as published."""
+    return verify_installed(__file__, **options)
+'''
+
+METADATA = """\
+Metadata-Version: 2.1
+Name: drsr-policy
+Version: {version}
+Summary: A frozen pruning policy for language-model agents, made with drsr {drsr_version} for the backbone {backbone}
+Requires-Python: >=3.11
+Requires-Dist: {requirement}
+Description-Content-Type: text/markdown
+
+{card}"""
+
+WHEEL = """\
+Wheel-Version: 1.0
+Generator: drsr
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+
+
+class Package(NamedTuple):
+    """A built package."""
+
+    name: WheelName
+    data: bytes
+    """The wheel."""
+
+
+def build_package(
+    numbers: PolicyNumbers, scorer: Ensemble, golden: Sequence[GoldenRequest], lineage: bytes, card: str
+) -> Package:
+    """The wheel of a policy."""
+    check_version(numbers.version)
+    name = WheelName(PACKAGE, numbers.version)
+    files = {
+        POLICY_FILE: numbers.to_bytes(),
+        SCORER_FILE: scorer_bytes(scorer),
+        GOLDEN_FILE: golden_bytes(golden),
+        LINEAGE_FILE: lineage,
+        CARD_FILE: card.encode(),
+        "__init__.py": INIT.replace("{version}", numbers.version).encode(),
+        "py.typed": b"",
+    }
+    files[MANIFEST_FILE] = manifest_bytes(files)
+    metadata = METADATA.format(
+        version=numbers.version,
+        drsr_version=numbers.drsr_version,
+        backbone=_on_one_line(numbers.backbone.name),
+        requirement=requirement(numbers.drsr_version),
+        card=card,
+    )
+    contents = {f"{PACKAGE}/{path}": data for path, data in files.items()}
+    contents[f"{name.dist_info}/METADATA"] = metadata.encode()
+    contents[f"{name.dist_info}/WHEEL"] = WHEEL.encode()
+    return Package(name, wheel_bytes(name, contents))
+
+
+def requirement(drsr_version: str) -> str:
+    """Which drsr can run a policy that this one made: up to the next version that may compute otherwise.
+
+    Versions follow Semantic Versioning: before 1.0 a minor version may break, afterwards a major one.
+    """
+    major, minor, *_ = drsr_version.split(".")
+    following = f"0.{int(minor) + 1}" if major == "0" else str(int(major) + 1)
+    return f"drsr[backbone]>={drsr_version},<{following}"
+
+
+def _on_one_line(text: str) -> str:
+    """A second line in a header would be a header of its own."""
+    if not text.isprintable():
+        raise InputError(f"the backbone's name {text!r} cannot be written into a package")
+    return text

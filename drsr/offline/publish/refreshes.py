@@ -1,0 +1,144 @@
+"""Is there anything new? What waits in each stage, and a stamp of all that a policy is made from.
+
+A refresh that came to its end notes the stamp, and what it published or why not, in the catalog's journal. The next one
+that finds nothing waiting and the same stamp has nothing to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, select
+
+import drsr
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import Run, Source, Trajectory
+from drsr.offline.featurize.stage import count_waiting, identity_without_weights
+from drsr.offline.featurize.views import find_view
+from drsr.offline.freeze.records import count_unfrozen
+from drsr.offline.freeze.stage import freezing_rule
+from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.label.records import Selection, configured_identity, find_labeler, labeler_named
+from drsr.offline.label.stage import count_pending
+from drsr.offline.params import Params
+from drsr.offline.publish.lineage_rows import labeler_of, present_states
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.records import content_key
+from drsr.request.contracts import Tokenizer
+from drsr.request.view import Caps
+from drsr.settings import Settings
+
+
+class Refreshed(NamedTuple):
+    """What a refresh refreshes: the policies of one view and one labeler, calibrated in one mode."""
+
+    view: str
+    labeler: str
+    certified: bool
+
+    @property
+    def subject(self) -> str:
+        """Of the runs that note such a refresh."""
+        return f"nightly: {self.view}, {self.labeler}, {'certified' if self.certified else 'plain'}"
+
+
+class Waiting(NamedTuple):
+    """What the stages up to featurize have still to do."""
+
+    unfrozen: int
+    """Trajectories."""
+    unlabelled: int
+    """States."""
+    unfeaturized: int
+    """States."""
+
+
+class Refresh(NamedTuple):
+    """A refresh that came to its end."""
+
+    stamp: str
+    outcome: dict[str, Any]
+    """What it published, or why not."""
+
+
+def waiting(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    settings: Settings,
+    tokenizer: Tokenizer,
+    caps: Caps,
+    *,
+    view: str,
+    labeler: str,
+    part: Selection | None = None,
+) -> Waiting:
+    """Count what waits. The language model is not loaded, and nothing is changed."""
+    part = part or Selection()
+    rule = freezing_rule(tokenizer, caps)
+    identity = configured_identity(settings.backbone, settings.dtype, caps)
+    with catalog.reading() as connection:
+        unfrozen = count_unfrozen(connection, rule, part.source)
+        unlabelled = count_pending(connection, rule, find_labeler(connection, labeler, identity), part)
+    features = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
+    return Waiting(unfrozen, unlabelled, count_waiting(catalog, artifacts, view, features, part))
+
+
+def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:
+    """Changes whenever a refresh could come to another end; None where there is nothing that could be fitted yet."""
+    from drsr.offline.calibrate.stage import (
+        CALIBRATION_VERSION,  # these two need torch, and the rest of this file does not
+    )
+    from drsr.offline.train.fitting import TRAINING_VERSION
+
+    with catalog.reading() as connection:
+        found, labeler_id = find_view(connection, refreshed.view), labeler_named(connection, refreshed.labeler)
+        if found is None or labeler_id is None:
+            return None
+        by = labeler_of(connection, labeler_id)
+        trajectories = _digest(orjson.dumps(list(row)) for row in _current(connection))
+        states = _digest(key.encode() for key in present_states(connection, found, by))
+    return content_key(
+        {
+            "trajectories": trajectories,
+            "states": states,
+            "view": list(map(str, found.identity)),
+            "labeler": list(map(str, by.identity)),
+            "params": asdict(params),
+            "certified": refreshed.certified,
+            "versions": [drsr.__version__, TRAINING_VERSION, CALIBRATION_VERSION],
+        }
+    )
+
+
+def last_refresh(catalog: Catalog, refreshed: Refreshed) -> Refresh | None:
+    """The newest refresh of these that came to its end."""
+    query = select(Run.counts).where(
+        Run.stage == "publish", Run.subject == refreshed.subject, Run.finished_at.is_not(None)
+    )
+    with catalog.reading() as connection:
+        counts = connection.execute(query.order_by(Run.id.desc()).limit(1)).scalar()
+    return None if counts is None else Refresh(counts["stamp"], counts["outcome"])
+
+
+def note_refresh(catalog: Catalog, refreshed: Refreshed, refresh: Refresh) -> None:
+    """Write into the journal that a refresh came to its end."""
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "publish", refreshed.subject, drsr.__version__)
+        finish_run(connection, run_id, refresh._asdict())
+
+
+def _current(connection: Connection) -> Iterable[tuple[str, str, str, str]]:
+    columns = (Source.name, Trajectory.external_id, Trajectory.content_hash, Trajectory.split)
+    query = select(*columns).join(Source, Source.id == Trajectory.source_id).where(Trajectory.is_current())
+    return sorted(connection.execute(query).tuples())
+
+
+def _digest(items: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for item in items:
+        digest.update(hashlib.sha256(item).digest())
+    return digest.hexdigest()

@@ -1,0 +1,243 @@
+"""The publish stage: a calibrated scorer becomes a package in an index, if every check passes.
+
+Nothing is written before all checks have passed. Then the artifacts, the wheel, the index's pages, and last the row in
+the catalog: killed anywhere, the same command gives the same files and the same row. A version never changes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import drsr
+from drsr.backbone.catalogue import load_backbone
+from drsr.decide.numbers import PolicyNumbers
+from drsr.errors import InputError, ScorerNotTrained, VersionTaken
+from drsr.offline.audit.subject import Order
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
+from drsr.offline.publish.gates import DATA_CHECKS, Check, Gate, Subject, agreement, golden, refuse_failed, run_checks
+from drsr.offline.publish.judges import AUDIT, EXPECTATIONS, WheelCheck, audited, rules_kept
+from drsr.offline.publish.lineage import Traced, trace
+from drsr.offline.publish.package import requirement
+from drsr.offline.publish.records import ReleaseRecord, find_release, record_release, releases_of
+from drsr.offline.publish.simple_index import WheelFile, add_wheels, is_there, place_of
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.claims import POLL_SECONDS, Claims
+from drsr.offline.train.records import CalibrationRecord, latest_calibrations
+from drsr.offline.train.stage import load_trained
+from drsr.policy.golden import GoldenRequest
+from drsr.policy.wheel_file import check_version
+from drsr.scorer.ensemble import Ensemble
+
+
+class Published(NamedTuple):
+    """What was published, or had been."""
+
+    record: ReleaseRecord
+    wheel: Path
+    gates: tuple[Gate, ...]
+    is_new: bool
+    """False: this calibration was published before, and nothing was done."""
+
+
+@dataclass(frozen=True)
+class PublishOrder:
+    """What to publish, and how."""
+
+    index: Path
+    """The folder that pip installs from."""
+    version: str | None = None
+    """By default the day of the calibration, `2026.11.16`; where another policy has that one, `2026.11.16.1`, ..."""
+    may_abstain_always: bool = False
+    """Publish even a policy that never prunes, because calibration found nothing admissible."""
+    beside: tuple[WheelFile, ...] = ()
+    """Other wheels for the same index: drsr itself."""
+    backbone: str | None = None
+    """Another name for the same language model, under which consumers will load it."""
+    device: str = "cpu"
+    data_rules: Check = rules_kept
+    """The gate `expectations`."""
+    audit: WheelCheck = audited
+    """The gate `audit`."""
+    audit_sample: int | None = 0
+    """States that it measures again with the language model; None is all of them."""
+    more_checks: tuple[tuple[str, Check], ...] = ()
+
+
+def find_calibration(catalog: Catalog, key: str | None, *, certified: bool = False) -> CalibrationRecord:
+    """The one whose key begins so, of whatever mode; without a key the latest plain one, or the latest certified one.
+
+    Never just the latest: a calibration that somebody tried in the other mode must not take the place of the one that
+    is meant.
+    """
+    mode = "certified" if certified else "plain"
+    with catalog.reading() as connection:
+        known = latest_calibrations(connection, 1, mode) if key is None else latest_calibrations(connection, 10_000)
+    found = [record for record in known if key is None or record.calibration_key.startswith(key)]
+    if not known:
+        command = "drsr calibrate --certified" if certified else "drsr calibrate"
+        what = f"nothing is calibrated yet, in the {mode} mode" if key is None else "nothing is calibrated yet"
+        raise ScorerNotTrained(what, hint=f"drsr train, then {command}")
+    if len(found) != 1:
+        raise InputError(f"{len(found)} calibrations have a key that begins with {key!r}", hint="drsr status")
+    return found[0]
+
+
+def publish(
+    catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, order: PublishOrder
+) -> Published:
+    """Check everything, build the package, publish it. ReleaseRefused or VersionTaken: nothing was written."""
+    if order.version is not None:
+        check_version(order.version)
+    if order.may_abstain_always and not calibration.abstains_always:
+        raise InputError(
+            "--always-abstain is for a calibration that found nothing admissible; this one found something",
+            hint="leave it out",
+        )
+    with _alone(catalog):
+        known = _published_before(catalog, artifacts, calibration, order)
+        if known is not None:
+            record, wheel = known
+            add_wheels(order.index, [wheel, *order.beside])
+            return Published(record, place_of(order.index, wheel), _gates(record), is_new=False)
+        return _publish(catalog, artifacts, calibration, order)
+
+
+def _publish(
+    catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, order: PublishOrder
+) -> Published:
+    traced = trace(catalog, artifacts, calibration)
+    subject = Subject(catalog, artifacts, traced, order.may_abstain_always)
+    gates = run_checks((*DATA_CHECKS, (EXPECTATIONS, order.data_rules), *order.more_checks), subject)
+    refuse_failed(gates)
+    scorer = load_trained(artifacts, traced.run)
+    view = traced.view.identity
+    backbone = load_backbone(order.backbone or view.backbone, device=order.device, dtype=view.dtype)
+    numbers = policy_numbers(traced, scorer, backbone)
+    gates.append(agreement(traced, numbers, backbone))
+    refuse_failed(gates)
+    decided = decide_golden(numbers, scorer, backbone)
+    built = _first_free(catalog, traced, scorer, numbers, decided, order)
+    gates.append(golden(built.package, backbone))
+    how = Order(sample=order.audit_sample, backbone=order.backbone, device=order.device)
+    gates.append(Gate(AUDIT, *order.audit(subject, built, how)))
+    refuse_failed(gates)
+    return _write(catalog, artifacts, traced, built, gates, order)
+
+
+def default_versions(calibration: CalibrationRecord) -> Iterator[str]:
+    """The day of the calibration, then the same with .1, .2, ...: the same calibration asks for the same version."""
+    day = calibration.calibrated_at
+    first = f"{day.year}.{day.month}.{day.day}"
+    yield first
+    yield from (f"{first}.{number}" for number in itertools.count(1))
+
+
+def _first_free(
+    catalog: Catalog,
+    traced: Traced,
+    scorer: Ensemble,
+    numbers: PolicyNumbers,
+    decided: Sequence[GoldenRequest],
+    order: PublishOrder,
+) -> Built:
+    """The package under the version that was asked for, or under the first that no other package has."""
+    for version in default_versions(traced.calibration) if order.version is None else (order.version,):
+        built = build(traced, scorer, numbers, decided, version)
+        try:
+            _refuse_taken(catalog, built)
+            is_there(order.index, built.wheel)
+        except VersionTaken:
+            if order.version is not None:
+                raise
+        else:
+            return built
+    raise AssertionError("versions do not end")
+
+
+def _refuse_taken(catalog: Catalog, built: Built) -> None:
+    with catalog.reading() as connection:
+        known = find_release(connection, built.numbers.version)
+    if known is not None and known.wheel != built.wheel.sha256:
+        raise VersionTaken(
+            f"version {known.version} was published on {known.published_at:%Y-%m-%d} with other content: SHA-256 "
+            f"{known.wheel}, not {built.wheel.sha256}",
+            where=catalog.location,
+            hint="a published version never changes; say another one with --version",
+        )
+
+
+def _write(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    traced: Traced,
+    built: Built,
+    gates: Sequence[Gate],
+    order: PublishOrder,
+) -> Published:
+    """Files first, the row last."""
+    numbers, wheel = built.numbers, built.wheel
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "publish", numbers.version, drsr.__version__)
+    artifacts.put(built.states.data)
+    artifacts.put(wheel.data)
+    add_wheels(order.index, [wheel, *order.beside])
+    row = {
+        "version": numbers.version,
+        "calibration_run_id": traced.calibration.id,
+        "identity": built.identity,
+        "file_name": wheel.file_name,
+        "wheel": wheel.sha256,
+        "size": len(wheel.data),
+        "lineage": built.links[-1].sha256,
+        "states": built.states.sha256,
+        "abstains_always": numbers.always_abstains,
+        "requires": requirement(numbers.drsr_version),
+        "golden_requests": len(built.golden),
+        "gates": [[gate.check, gate.detail] for gate in gates],
+        "index_location": str(order.index),
+        "code_version": drsr.__version__,
+        "published_at": datetime.datetime.now(datetime.UTC),
+    }
+    with catalog.writing() as connection:
+        known = find_release(connection, numbers.version)
+        record = known or record_release(connection, row)
+        finish_run(connection, run_id, {"version": record.version, "wheel": record.wheel})
+    return Published(record, place_of(order.index, wheel), tuple(gates), is_new=known is None)
+
+
+def _published_before(
+    catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, order: PublishOrder
+) -> tuple[ReleaseRecord, WheelFile] | None:
+    """The release of this calibration by this version of drsr, if its wheel is still in the artifact store."""
+    with catalog.reading() as connection:
+        known = releases_of(connection, calibration.id)
+    for record in known:
+        same = record.code_version == drsr.__version__ and order.version in (None, record.version)
+        if same and order.backbone is None and artifacts.exists(record.wheel):
+            return record, WheelFile(record.file_name, artifacts.get(record.wheel))
+    return None
+
+
+def _gates(record: ReleaseRecord) -> tuple[Gate, ...]:
+    return tuple(Gate(check, True, detail) for check, detail in record.gates)
+
+
+@contextmanager
+def _alone(catalog: Catalog) -> Iterator[None]:
+    """One publisher at a time: two would choose one version, or write pages that forget each other's wheel."""
+    with Claims(catalog, "publish") as claims:
+        while True:
+            with catalog.writing() as connection:
+                if claims.take(connection, "release"):
+                    break
+            time.sleep(POLL_SECONDS)
+        yield

@@ -1,0 +1,151 @@
+"""Exports: what a stage measured, as immutable Parquet parts in a folder, for DVC, for people and for other catalogs.
+
+    <folder>/<sha256, 32 digits>.parquet    some rows, one per state or run; named by the file's own bytes
+
+An export adds one part with the rows that no part holds yet, so a nightly run writes what is new and nothing else. A
+part is never changed. It says itself what its numbers depend on (`about`); parts that disagree cannot share a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow
+import pyarrow.parquet
+
+from drsr.errors import ArtifactCorrupt, InputError
+
+KEY = "state_key"
+_DIGITS = 32
+_ABOUT = b"drsr"
+
+About = dict[str, Any]
+"""What the numbers of a part depend on, as JSON values: its format, the language model, the renderer, the rule, ..."""
+
+Summary = dict[str, Any]
+"""A few numbers of an export, for `dvc metrics show` and `dvc metrics diff`."""
+
+
+class Exported(NamedTuple):
+    """What an export did."""
+
+    part: str | None
+    """Name of the part that was added; None where nothing was new."""
+    states: int
+    """Rows of that part: one per state, or per run where runs are exported."""
+    there: int
+    """Rows that other parts held already."""
+
+
+class Part(NamedTuple):
+    about: About
+    table: pyarrow.Table
+
+
+def add_part(folder: Path, about: About, table: pyarrow.Table, there: int, key: str = KEY) -> Exported:
+    """Write rows (sorted by their key here, so that their order says nothing) as one more part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if table.num_rows == 0:
+        return Exported(None, 0, there)
+    table = table.sort_by(key).replace_schema_metadata({_ABOUT: json.dumps(about, sort_keys=True).encode()})
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(table, stream, compression="zstd", compression_level=9, write_statistics=False)
+    data = stream.getvalue()
+    name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.parquet"
+    write_file(folder / name, data)
+    return Exported(name, table.num_rows, there)
+
+
+def exported_keys(folder: Path, about: About, key: str = KEY) -> set[str]:
+    """What the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
+    keys: set[str] = set()
+    for path in _paths(folder):
+        require_same(about, _about(_schema(path), path), path)
+        try:
+            found = pyarrow.parquet.read_table(path, columns=[key], use_threads=False)
+        except (pyarrow.ArrowException, OSError, KeyError) as error:
+            raise ArtifactCorrupt(f"cannot be read: {error}", where=str(path), hint=_REPAIR) from None
+        keys.update(found.column(key).to_pylist())
+    return keys
+
+
+def remove_parts_about_else(folder: Path, about: About) -> int:
+    """Remove parts that were made otherwise, and say how many: for a folder whose earlier content DVC remembers."""
+    removed = 0
+    for path in _paths(folder):
+        if _about(_schema(path), path) != about:
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def read_parts(folder: Path) -> Iterator[Part]:
+    """Every part, its bytes checked against its name. None at all is an error."""
+    paths = _paths(folder)
+    if not paths:
+        raise InputError("there is no export here", where=str(folder), hint="drsr export FOLDER makes one")
+    for path in paths:
+        data = path.read_bytes()
+        if not path.stem == hashlib.sha256(data).hexdigest()[:_DIGITS]:
+            raise ArtifactCorrupt("its bytes are not those it is named by", where=str(path), hint=_REPAIR)
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
+        yield Part(_about(table.schema, path), table.replace_schema_metadata(None))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Renamed when complete: whoever reads it sees the whole file, this one or the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    unfinished.write_bytes(data)
+    # What DVC has checked out may be a link into its cache: replaced, never written into.
+    os.replace(unfinished, path)
+
+
+def to_bytes(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+def require_same(expected: About, found: About, path: Path) -> None:
+    """InputError that names the first difference."""
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise InputError(
+                f"was made with {name} {_short(found.get(name))}, this catalog has {_short(expected.get(name))}",
+                where=str(path),
+                hint="use a folder of its own for another language model, rule, renderer or feature layout",
+            )
+
+
+_REPAIR = "fetch it again (dvc pull), or remove it and export again"
+
+
+def _paths(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+
+
+def _schema(path: Path) -> pyarrow.Schema:
+    try:
+        return pyarrow.parquet.read_schema(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ArtifactCorrupt(f"cannot be read: {error}", where=str(path), hint=_REPAIR) from None
+
+
+def _about(schema: pyarrow.Schema, path: Path) -> About:
+    try:
+        about: About = json.loads((schema.metadata or {})[_ABOUT])
+        return about
+    except (KeyError, ValueError):
+        raise ArtifactCorrupt("does not say what it holds", where=str(path), hint=_REPAIR) from None
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,89 @@
+"""The state of a training run on disk, so that a killed run goes on where it was: one safetensors file.
+
+Tensors hold weights, both AdamW moments and the best weights so far; one JSON text holds the rest. The only random
+numbers of a run are its initial weights, so there is no generator to keep. The file names the inputs it belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors import torch as safetensors_torch
+from torch import Tensor
+
+from drsr.errors import InputError
+from drsr.offline.train.examples import ExampleFrame
+
+_FORMAT = "drsr-training/1"
+_METADATA = "drsr"
+
+
+class Checkpoint(NamedTuple):
+    """A run after some epoch."""
+
+    tensors: dict[str, Tensor]
+    progress: dict[str, Any]
+    """JSON values."""
+
+
+def save_checkpoint(path: Path, fingerprint: str, checkpoint: Checkpoint) -> None:
+    """Write it, whole or not at all."""
+    head = {"format": _FORMAT, "fingerprint": fingerprint, "progress": checkpoint.progress}
+    tensors = {name: tensor.detach().contiguous() for name, tensor in checkpoint.tensors.items()}
+    data = safetensors_torch.save(tensors, {_METADATA: json.dumps(head, sort_keys=True)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: Path, fingerprint: str) -> Checkpoint | None:
+    """The run stored there, None if there is none; an InputError if it is another run's or unreadable."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    hint = "delete the file to start the training anew"
+    try:
+        tensors = safetensors_torch.load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        head = json.loads(header["__metadata__"][_METADATA])
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise InputError(f"is not a training checkpoint: {error}", where=str(path), hint=hint) from None
+    if head.get("format") != _FORMAT or head.get("fingerprint") != fingerprint:
+        raise InputError("belongs to a run on other data or parameters", where=str(path), hint=hint)
+    return Checkpoint(tensors, head["progress"])
+
+
+def fingerprint_of(frames: Mapping[str, ExampleFrame], configuration: str) -> str:
+    """SHA-256 over everything that determines a run."""
+    digest = hashlib.sha256(configuration.encode())
+    for name, frame in sorted(frames.items()):
+        digest.update(f"\n{name} {frame_hash(frame)}".encode())
+    return digest.hexdigest()
+
+
+def frame_hash(frame: ExampleFrame) -> str:
+    """SHA-256 over every value of a frame, in its order."""
+    digest = hashlib.sha256()
+    for field in fields(frame):
+        value = getattr(frame, field.name)
+        digest.update(f"\n{field.name} ".encode())
+        if isinstance(value, np.ndarray):
+            digest.update(f"{value.dtype.str} {value.shape} ".encode())
+            digest.update(np.ascontiguousarray(value).data)
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()

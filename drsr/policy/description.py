@@ -1,0 +1,76 @@
+"""What a policy is, for a person at a terminal: its numbers, its backbone, how it was calibrated and from what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from drsr.errors import PolicyCorrupt
+from drsr.policy.folder import PolicyFiles
+from drsr.policy.golden import GoldenRequest
+from drsr.tables import excerpt, table
+
+CARD_FILE = "MODEL_CARD.md"
+LINEAGE_FILE = "lineage.json"
+
+
+def describe(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> str:
+    """Several lines of text."""
+    numbers = files.numbers
+    geometry = numbers.backbone.geometry
+    layers = "no layers: a double" if geometry is None else f"{geometry.layers} layers, {geometry.heads} heads"
+    threshold = "none: it abstains always" if numbers.risk_threshold is None else f"{numbers.risk_threshold:.6g}"
+    rows = [
+        ("version", numbers.version),
+        ("identity", files.identity),
+        ("backbone", f"{numbers.backbone.name} ({layers}, {numbers.backbone.dtype})"),
+        ("its identity", numbers.backbone.identity),
+        ("most Blocks at once (K)", str(numbers.max_cardinality)),
+        ("risk threshold (tau)", threshold),
+        ("uncertainty coefficient (beta)", f"{numbers.uncertainty_coefficient:g}"),
+        ("removal cap", f"{numbers.removal_cap:.0%} of a request"),
+        ("harm tolerance", f"{numbers.harm_tolerance:g} nats per token"),
+        ("context cap", f"{numbers.context_cap:,} tokens"),
+        ("members", ", ".join(map(str, numbers.seeds))),
+        ("feature layout", numbers.layout_hash),
+        ("candidate rule", numbers.rule_version),
+        ("renderer", numbers.renderer_version),
+        ("features", numbers.features_version),
+        ("made by drsr", numbers.drsr_version),
+    ]
+    lines = [table(("policy", ""), rows)]
+    explanation = numbers.calibration.get("explanation")
+    if explanation:
+        lines += ["", f"calibration: {explanation}"]
+    pruned = sum(item.expected.pruned for item in golden)
+    lines += ["", f"golden requests: {len(golden)}, of which it prunes {pruned}"]
+    lineage = _lineage(files)
+    if lineage:
+        links = [(excerpt(link["link"]), link["items"], excerpt(link["sha256"], 64)) for link in lineage]
+        lines += ["", table(("lineage", "items", "SHA-256"), links)]
+    return "\n".join(lines)
+
+
+def describe_json(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> dict[str, Any]:
+    return {
+        "identity": files.identity,
+        "numbers": files.numbers.to_json(),
+        "golden": [{"name": item.name, "expected": item.expected.to_json()} for item in golden],
+        "lineage": _lineage(files),
+        "files": sorted(files.names),
+    }
+
+
+def _lineage(files: PolicyFiles) -> list[dict[str, Any]]:
+    """The links, oldest first; none where the policy was published without."""
+    if LINEAGE_FILE not in files.others:
+        return []
+    try:
+        links = json.loads(files.others[LINEAGE_FILE])["links"]
+        return [
+            {"link": str(link["link"]), "items": int(link["items"]), "sha256": str(link["sha256"])} for link in links
+        ]
+    except (KeyError, ValueError, TypeError) as error:
+        what = f"cannot be read: {type(error).__name__}: {error}"
+        raise PolicyCorrupt(what, where=LINEAGE_FILE, hint="install the drsr that the policy asks for") from None

@@ -1,0 +1,170 @@
+"""A policy as a folder: `policy.json`, `scorer.safetensors`, whatever else is published with it, and a manifest.
+
+The manifest is written last and lists every file with size and SHA-256. Reading checks them all, so that one flipped
+byte anywhere is an error, and runs nothing that the files say: they are JSON and safetensors.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from drsr.decide.numbers import PolicyNumbers
+from drsr.errors import InputError, LayoutMismatch, PolicyCorrupt, PolicyMismatch, ScorerCorrupt
+from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.weights import FILE_NAME as SCORER_FILE
+from drsr.scorer.weights import read_scorer, scorer_bytes
+
+POLICY_FILE = "policy.json"
+MANIFEST_FILE = "manifest.json"
+MANIFEST_FORMAT = "drsr-policy-manifest/1"
+_HINT = "install the policy again, or take the folder from a copy"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+"""Files below the folder, never above it."""
+_Reader = Callable[[str], bytes]
+"""Gives a file's content by its name, or an OSError."""
+
+
+class PolicyFiles(NamedTuple):
+    """What a policy's folder holds, checked."""
+
+    numbers: PolicyNumbers
+    scorer: Ensemble
+    identity: str
+    """SHA-256 over numbers and scorer; other files may differ."""
+    others: dict[str, bytes]
+    """The other files by name."""
+
+    @property
+    def names(self) -> set[str]:
+        """Of all its files, the manifest included."""
+        return {POLICY_FILE, SCORER_FILE, MANIFEST_FILE, *self.others}
+
+
+def policy_identity(numbers: PolicyNumbers, scorer: bytes) -> str:
+    """SHA-256 over everything that a decision depends on besides the code."""
+    parts = [hashlib.sha256(part).hexdigest() for part in (numbers.to_bytes(), scorer)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def write_policy(folder: Path, numbers: PolicyNumbers, scorer: Ensemble, others: Mapping[str, bytes]) -> None:
+    """Write a new folder; the manifest comes last, so that its existence means that the folder is complete."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError("is not empty", where=str(folder), hint="a policy's folder is written once")
+    contents = {**others, POLICY_FILE: numbers.to_bytes(), SCORER_FILE: scorer_bytes(scorer)}
+    for name in contents:
+        if not _NAME.fullmatch(name) or name == MANIFEST_FILE:
+            raise InputError(f"{name!r} cannot be the name of a policy's file")
+    for name, data in sorted(contents.items()):
+        _write(folder / name, data)
+    _write(folder / MANIFEST_FILE, manifest_bytes(contents))
+
+
+def manifest_bytes(contents: Mapping[str, bytes]) -> bytes:
+    """The manifest of some files: the same files give the same bytes."""
+    files = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
+    return _canonical({"format": MANIFEST_FORMAT, "files": files})
+
+
+def read_policy(folder: Path) -> PolicyFiles:
+    """Read and check a folder: hashes of all files, formats, versions, layout. Needs numpy and safetensors only."""
+    if not folder.is_dir():
+        raise InputError("there is no such folder", where=str(folder), hint="name a folder that holds policy.json")
+    return _read(lambda name: (folder / name).read_bytes(), str(folder))
+
+
+def read_contents(contents: Mapping[str, bytes], where: str) -> PolicyFiles:
+    """The same for files that are in memory, by name; `where` says where they come from."""
+
+    def read(name: str) -> bytes:
+        if name not in contents:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return contents[name]
+
+    return _read(read, where)
+
+
+def _read(read: _Reader, where: str) -> PolicyFiles:
+    contents = _checked_contents(read, where)
+    for name in (POLICY_FILE, SCORER_FILE):
+        if name not in contents:
+            raise PolicyCorrupt(f"the manifest does not list {name}", where=where, hint=_HINT)
+    try:
+        numbers = PolicyNumbers.from_json(json.loads(contents[POLICY_FILE]))
+    except ValueError as error:
+        raise PolicyCorrupt(f"is not JSON: {error}", where=f"{where}/{POLICY_FILE}", hint=_HINT) from None
+    except PolicyCorrupt as error:
+        raise PolicyCorrupt(error.what, where=f"{where}/{POLICY_FILE}", hint=error.hint or _HINT) from None
+    numbers.check()
+    scorer_file = f"{where}/{SCORER_FILE}"
+    try:
+        scorer = read_scorer(contents[SCORER_FILE], numbers.layout_hash, where=scorer_file)
+    except ScorerCorrupt as error:
+        raise PolicyCorrupt(error.what, where=error.where, hint=error.hint or _HINT) from None
+    except LayoutMismatch as error:
+        raise PolicyMismatch(error.what, where=error.where, hint=error.hint) from None
+    if scorer.seeds != numbers.seeds:
+        raise PolicyCorrupt(f"has members {scorer.seeds}, the policy {numbers.seeds}", where=scorer_file)
+    identity = policy_identity(numbers, contents[SCORER_FILE])
+    others = {name: data for name, data in contents.items() if name not in (POLICY_FILE, SCORER_FILE)}
+    return PolicyFiles(numbers, scorer, identity, others)
+
+
+def _checked_contents(read: _Reader, where: str) -> dict[str, bytes]:
+    """Every file that the manifest lists, with the hash that it says."""
+    contents = {}
+    for name, listed in _manifest(read, where).items():
+        place = f"{where}/{name}"
+        try:
+            data = read(name)
+        except OSError as error:
+            raise PolicyCorrupt(f"cannot be read: {error.strerror}", where=place, hint=_HINT) from None
+        found = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        if found != listed:
+            raise PolicyCorrupt(f"is {found}, the manifest says {listed}", where=place, hint=_HINT)
+        contents[name] = data
+    return contents
+
+
+def _manifest(read: _Reader, where: str) -> dict[str, dict[str, Any]]:
+    place = f"{where}/{MANIFEST_FILE}"
+    try:
+        data = read(MANIFEST_FILE)
+    except FileNotFoundError:
+        raise PolicyCorrupt(
+            f"there is no {MANIFEST_FILE}: it is incomplete or holds no policy", where=where, hint=_HINT
+        ) from None
+    except OSError as error:
+        raise PolicyCorrupt(f"cannot be read: {error.strerror}", where=place, hint=_HINT) from None
+    try:
+        manifest = json.loads(data)
+        files: dict[str, dict[str, Any]] = manifest["files"]
+        # Written again it must be the same bytes: the manifest has no hash of its own to check it by.
+        sound = manifest["format"] == MANIFEST_FORMAT and set(manifest) == {"format", "files"}
+        sound = sound and _canonical(manifest) == data and all(map(_NAME.fullmatch, files))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise PolicyCorrupt("is damaged or of another format", where=place, hint=_HINT)
+    return files
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    return (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

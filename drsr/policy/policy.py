@@ -1,0 +1,368 @@
+"""A frozen policy: load it, and ask it before each model call which old history Blocks can go.
+
+    from drsr import load_policy
+
+    policy = load_policy("policies/2026.11.16")
+    decision = policy.prune(messages, tools=tools)      # or request={...}; OpenAI chat or Anthropic form
+    client.chat.completions.create(messages=decision.messages, ...)
+    print(decision.explain())
+
+Pruning never breaks an agent: whatever goes wrong, the decision holds the original request and says why. What the
+caller handed in is never changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from drsr.backbone.catalogue import SCRIPTED
+from drsr.decide.decision import Frozen, Outcome, Reason, decide
+from drsr.decide.numbers import PolicyNumbers
+from drsr.decide.representation import LazyRepresentation, Representation, ScriptedRepresentation, checked
+from drsr.errors import (
+    BackboneError,
+    FeatureError,
+    InputError,
+    LayoutMismatch,
+    MissingExtra,
+    PolicyError,
+    PolicyMismatch,
+    RequestError,
+    ScorerError,
+    SettingsError,
+)
+from drsr.policy.folder import PolicyFiles, policy_identity, write_policy
+from drsr.policy.location import read_found
+from drsr.receipts.receipt import build_receipt, explain
+from drsr.request.contracts import Backbone, SetScorer
+from drsr.request.history import Protect
+from drsr.request.request import Request, read_request
+from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.weights import scorer_bytes
+from drsr.tables import excerpt
+
+if TYPE_CHECKING:
+    from drsr.sessions.prices import Prices
+    from drsr.sessions.pruning_session import PruningSession
+
+Format = Literal["auto", "openai", "anthropic"]
+Receipts = Callable[["Decision"], None]
+"""Told of every decision: a `ReceiptFile`, or a function of the consumer's own."""
+
+_log = logging.getLogger("drsr")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to send, and why."""
+
+    id: str
+    """Unique, 16 hexadecimal digits: the name of this decision in a receipts file."""
+    request: Any = field(repr=False)
+    """The request body to send, in the form it came in: `{"messages": [...], ...}`. Where nothing was removed, it
+    holds the caller's own objects; otherwise copies."""
+    pruned: bool
+    """Whether something is missing from `request` that the caller handed in."""
+    reason: Reason | None
+    """Why nothing was removed, or in a session nothing more; None when this decision removed something."""
+    detail: str
+    """One sentence more about the reason, without a word of the request: of what cannot be read or breaks the protocol
+    it says where, of a failure the class and the place in drsr. `error` says more."""
+    tokens_before: int | None
+    """Tokens of the request as it came, counted with the policy's backbone; None where it could not be read."""
+    tokens_after: int | None
+    """Tokens of what is to be sent."""
+    policy: Policy = field(repr=False)
+    outcome: Outcome | None = field(default=None, repr=False)
+    """Everything that was looked at; None where the request could not be read or a failure came."""
+    error: Exception | None = field(default=None, repr=False)
+    """What went wrong, for whoever debugs it. Its text may quote the request: do not log it."""
+    original: Any = field(default=None, repr=False)
+    """The request body as it came."""
+    session: Mapping[str, Any] | None = field(default=None, repr=False)
+    """In a session: what it had removed before, and what it reckoned."""
+    time: float = 0.0
+    """When it was decided, in seconds since 1970."""
+    total_milliseconds: float = 0.0
+
+    @property
+    def messages(self) -> Any:
+        """The list of messages to send."""
+        return self.request.get("messages") if isinstance(self.request, dict) else self.request
+
+    @property
+    def tokens_saved(self) -> int:
+        """0 where nothing was removed."""
+        return 0 if self.tokens_before is None or self.tokens_after is None else self.tokens_before - self.tokens_after
+
+    def explain(self) -> str:
+        """A table of every set considered, with saving, unsafe score, predicted harm and why it was not chosen."""
+        return explain(self.receipt)
+
+    @cached_property
+    def receipt(self) -> dict[str, Any]:
+        """The decision as one JSON record, without any text of the request."""
+        return build_receipt(self)
+
+    def receipt_with_text(self) -> dict[str, Any]:
+        """The same with the request before and after, from which `drsr restore` gives back what was removed."""
+        return {**self.receipt, "text": {"before": self.original, "after": self.request}}
+
+
+class Policy:
+    """A frozen policy. Safe to use from several threads; decisions do not depend on earlier ones."""
+
+    def __init__(
+        self,
+        numbers: PolicyNumbers,
+        scorer: SetScorer,
+        representation: Representation,
+        *,
+        receipts: Receipts | None = None,
+    ) -> None:
+        """`load_policy` is the usual way in; this one is for whoever has just made the parts.
+
+        Raises PolicyMismatch unless the parts belong together.
+        """
+        numbers.check()
+        if not numbers.layout_hash == scorer.layout_hash == representation.layout_hash:
+            raise PolicyMismatch(
+                f"feature layouts differ: the policy's {numbers.layout_hash}, the scorer's {scorer.layout_hash}, the "
+                f"backbone's {representation.layout_hash}",
+                where=f"policy {numbers.version}",
+            )
+        if representation.identity != numbers.backbone.identity:
+            raise PolicyMismatch(
+                f"made with the backbone {numbers.backbone.identity}, given {representation.identity}",
+                where=f"policy {numbers.version}",
+                hint=f"give it the backbone {numbers.backbone.name}",
+            )
+        self.frozen = Frozen(numbers, representation, scorer)
+        self.receipts = receipts
+
+    @property
+    def numbers(self) -> PolicyNumbers:
+        """Every frozen number."""
+        return self.frozen.numbers
+
+    @property
+    def version(self) -> str:
+        return self.numbers.version
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 over numbers and scorer: two policies with one identity decide alike."""
+        scorer = self.frozen.scorer
+        data = scorer_bytes(scorer) if isinstance(scorer, Ensemble) else f"{type(scorer).__name__}".encode()
+        return policy_identity(self.numbers, data)
+
+    def prune(
+        self,
+        messages: Any = None,
+        *,
+        request: Any = None,
+        tools: Any = None,
+        system: Any = None,
+        format: Format = "auto",
+        protect: Protect | None = None,
+        session: PruningSession | None = None,
+    ) -> Decision:
+        """Decide about one request: either `messages` (with `tools`, and `system` for Anthropic), or a whole `request`.
+
+        `format` says which protocol it is where its content does not. `protect(block, request)` pins every Block for
+        which it says True. `session` is the run that the request belongs to; without one each request is decided on its
+        own, as in the paper. A request that cannot be read or pruned comes back as it is, with the reason.
+        """
+        body = request_body(messages, request, tools, system)
+        if session is not None:
+            if session.policy is not self:
+                raise ValueError("the session is another policy's")
+            return session.prune(request=body, format=format, protect=protect)
+        return self.decided(body, format, lambda read: (decide(read, self.frozen, protect=protect), None))
+
+    def session(self, prices: Prices, expected_calls: int) -> PruningSession:
+        """A run whose requests grow at their end: what was removed stays removed, and more is removed only where that
+        is worth re-writing the provider's cached prefix. `expected_calls` is how long such a run usually is."""
+        from drsr.sessions.pruning_session import PruningSession
+
+        return PruningSession(self, prices, expected_calls)
+
+    def prepare(self) -> None:
+        """Load the backbone now instead of with the first eligible request. Raises what is wrong with it."""
+        representation = self.frozen.representation
+        if isinstance(representation, LazyRepresentation) and not self.numbers.always_abstains:
+            representation.loaded()
+        if self.numbers.context_cap > representation.window:
+            raise PolicyMismatch(
+                f"it reads up to {self.numbers.context_cap} tokens, the window holds {representation.window}",
+                where=f"policy {self.version}",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Every frozen number, version and hash: the content of `policy.json`."""
+        return self.numbers.to_json()
+
+    def save(self, folder: str | os.PathLike[str], others: Mapping[str, bytes] | None = None) -> None:
+        """Write a new folder that `load_policy` reads. `others` are further files to be hashed along, by name."""
+        if not isinstance(self.frozen.scorer, Ensemble):
+            raise InputError(
+                f"a {type(self.frozen.scorer).__name__} has no weights to save",
+                where=f"policy {self.version}",
+                hint="only a policy with a trained ensemble can be saved",
+            )
+        write_policy(Path(folder), self.numbers, self.frozen.scorer, others or {})
+
+    def decided(self, body: Any, format: Format, run: Callable[[Request], _Run]) -> Decision:
+        """Read a request and decide by `run`; whatever goes wrong becomes a reason. For sessions."""
+        if format not in ("auto", "openai", "anthropic"):
+            raise ValueError(f"unknown format {format!r}: auto, openai or anthropic")
+        start = time.perf_counter()
+        outcome: Outcome | None = None
+        session: Mapping[str, Any] | None = None
+        error: Exception | None = None
+        reason: Reason | None
+        try:
+            read = read_request(body, protocol=None if format == "auto" else format)
+            reading = 1000 * (time.perf_counter() - start)
+            outcome, session = run(read)
+            outcome = replace(outcome, milliseconds={"read": reading, **outcome.milliseconds})
+            reason, detail = outcome.reason, outcome.detail
+        except RequestError as caught:
+            reason, detail, error = Reason.UNREADABLE_REQUEST, _unreadable(caught), caught
+        except Exception as caught:  # whatever it is: the agent goes on with its request
+            reason, detail, error = Reason.INTERNAL_FAILURE, _described(caught), caught
+        pruned = False
+        sent, before, after = body, None, None
+        if outcome is not None:
+            evidence = outcome.evidence
+            before, after = evidence.tokens_before, evidence.tokens_after
+            pruned = evidence.returned.request is not evidence.original.request
+            sent = evidence.returned.request.to_wire() if pruned else body
+        decision = Decision(
+            id=secrets.token_hex(8),
+            request=sent,
+            pruned=pruned,
+            reason=reason,
+            detail=detail,
+            tokens_before=before,
+            tokens_after=after,
+            policy=self,
+            outcome=outcome,
+            error=error,
+            original=body,
+            session=session,
+            time=time.time(),
+            total_milliseconds=1000 * (time.perf_counter() - start),
+        )
+        self._keep_receipt(decision)
+        return decision
+
+    def _keep_receipt(self, decision: Decision) -> None:
+        if self.receipts is None:
+            return
+        try:
+            self.receipts(decision)
+        except Exception as error:  # a full disk must not stop an agent; its text could quote the request
+            _log.warning("the receipt of decision %s was not kept: %s", decision.id, type(error).__name__)
+
+
+_WITHOUT_TEXT = (PolicyError, BackboneError, FeatureError, ScorerError, LayoutMismatch, MissingExtra, SettingsError)
+"""Errors whose text we write ourselves, from names and numbers."""
+
+_Run = tuple[Outcome, Mapping[str, Any] | None]
+
+
+def load_policy(
+    location: str | os.PathLike[str] | None = None,
+    *,
+    backbone: str | Backbone | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    receipts: Receipts | None = None,
+) -> Policy:
+    """Load a policy from its folder, its wheel, or by the name of its installed package; by default `drsr_policy`.
+
+    Every file is checked against its hash, and the backbone against the policy. `backbone` is another name for the same
+    model (`path:/models/x`), or the model itself where it is loaded already; by default the one that the policy names.
+    Its weights are read when the first eligible request comes, or by `policy.prepare()`. Raises PolicyCorrupt,
+    PolicyMismatch, BackboneNotFetched (with the command that fetches it), MissingExtra, or SettingsError where there is
+    no such device or dtype. Nothing that belongs to the policy is executed.
+    """
+    files = read_found(None if location is None else os.fspath(location))
+    return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts)
+
+
+def policy_of(
+    files: PolicyFiles,
+    *,
+    backbone: str | Backbone | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    receipts: Receipts | None = None,
+) -> Policy:
+    """The policy of files that were read already."""
+    numbers = files.numbers
+    return Policy(numbers, files.scorer, _representation(numbers, backbone, device, dtype), receipts=receipts)
+
+
+def _representation(
+    numbers: PolicyNumbers, backbone: str | Backbone | None, device: str | None, dtype: str | None
+) -> Representation:
+    if backbone is not None and not isinstance(backbone, str):
+        if backbone.name == SCRIPTED:
+            return ScriptedRepresentation()
+        return checked(backbone, numbers.backbone.identity, numbers.layout_hash)
+    name = backbone or numbers.backbone.name
+    if name == SCRIPTED:
+        return ScriptedRepresentation()
+    return LazyRepresentation(
+        name,
+        numbers.backbone.identity,
+        numbers.layout_hash,
+        device=device or "cpu",
+        dtype=dtype or numbers.backbone.dtype,
+    )
+
+
+def request_body(messages: Any, request: Any, tools: Any, system: Any) -> Any:
+    """One request body from what the caller handed in."""
+    if (messages is None) == (request is None):
+        raise TypeError("prune() takes either messages or request=")
+    if request is not None:
+        if tools is not None or system is not None:
+            raise TypeError("tools and system are fields of request= already")
+        return request
+    fields = {"messages": list(messages) if isinstance(messages, tuple) else messages, "tools": tools, "system": system}
+    return {name: value for name, value in fields.items() if name == "messages" or value is not None}
+
+
+_PLACE = re.compile(r"(message|item) \d+")
+"""The places that name nothing but a number; a field's name is somebody's text."""
+
+
+def _unreadable(error: RequestError) -> str:
+    """Where the request cannot be read. Not why: a role, an id or a field that is wrong may be any text."""
+    place = error.where if error.where is not None and _PLACE.fullmatch(error.where) else "the request"
+    return f"{place} cannot be read; the decision's error says why"
+
+
+def _described(error: Exception) -> str:
+    """The exception's class and where in drsr it came from. Not its text: that may quote the request."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_globals.get("__name__", "")
+        if name.startswith("drsr."):
+            place = f" in {name}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    said = f": {excerpt(error.what, 160)}" if isinstance(error, _WITHOUT_TEXT) else ""
+    return f"{type(error).__name__}{place}{said}"

@@ -1,0 +1,227 @@
+"""A decision's receipt: what was considered, what was removed and why, as one JSON record.
+
+It holds hashes, sizes, scores and places, and no text of the request unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from drsr.decide.selection import Verdict
+from drsr.errors import ReceiptError
+from drsr.request.history import Block
+from drsr.request.request import Request, read_request
+from drsr.tables import table
+from drsr.version import __version__
+
+if TYPE_CHECKING:
+    from drsr.decide.decision import Outcome
+    from drsr.policy.policy import Decision
+
+FORMAT = "drsr-receipt/1"
+
+
+def build_receipt(decision: Decision) -> dict[str, Any]:
+    """The record of a decision, without text."""
+    outcome, numbers = decision.outcome, decision.policy.numbers
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "id": decision.id,
+        "time": datetime.fromtimestamp(decision.time, UTC).isoformat(timespec="milliseconds"),
+        "drsr": __version__,
+        "policy": {
+            "version": numbers.version,
+            "identity": decision.policy.identity,
+            "backbone": numbers.backbone.name,
+            "backbone_identity": numbers.backbone.identity,
+            "layout_hash": numbers.layout_hash,
+            "renderer_version": numbers.renderer_version,
+            "rule_version": numbers.rule_version,
+            "max_cardinality": numbers.max_cardinality,
+            "uncertainty_coefficient": numbers.uncertainty_coefficient,
+            "risk_threshold": numbers.risk_threshold,
+            "removal_cap": numbers.removal_cap,
+        },
+        "pruned": decision.pruned,
+        "reason": decision.reason,
+        "detail": decision.detail,
+        "tokens": {
+            "before": decision.tokens_before,
+            "after": decision.tokens_after,
+            "saved": decision.tokens_saved,
+        },
+        "session": decision.session,
+    }
+    record |= _looked_at(outcome) if outcome else _NOTHING
+    record["milliseconds"] = {**record["milliseconds"], "total": round(decision.total_milliseconds, 3)}
+    return record
+
+
+_NOTHING: dict[str, Any] = {
+    "protocol": None,
+    "messages": None,
+    "hashes": None,
+    "candidates": [],
+    "sets": [],
+    "removed": [],
+    "passes": 0,
+    "invariants": {},
+    "milliseconds": {},
+}
+"""Of a request that was not looked at."""
+
+
+def _looked_at(outcome: Outcome) -> dict[str, Any]:
+    evidence = outcome.evidence
+    before, after = evidence.original.request, evidence.returned.request
+    hashed = request_hash(before)
+    return {
+        "protocol": before.protocol,
+        "messages": {"before": len(before.messages), "after": len(after.messages)},
+        "hashes": {"before": hashed, "after": hashed if after is before else request_hash(after)},
+        "candidates": _candidates(outcome),
+        "sets": _sets(outcome),
+        "removed": [_block(block) for block in outcome.removed],
+        "passes": evidence.passes,
+        "invariants": {check.name: check.problem is None for check in outcome.checks},
+        "milliseconds": {phase: round(spent, 3) for phase, spent in outcome.milliseconds.items()},
+    }
+
+
+def _candidates(outcome: Outcome) -> list[dict[str, Any]]:
+    state = outcome.evidence.state
+    return [
+        {**_block(outcome.renamed.get(found.block.name, found.block)), "direct_saving": found.direct_saving}
+        for found in (state.candidates if state else ())
+    ]
+
+
+def _sets(outcome: Outcome) -> list[dict[str, Any]]:
+    """Every set, its members as positions in the list of candidates."""
+    scores, proposed = outcome.scores, outcome.evidence.proposed
+    rows = []
+    for row, (found, verdict) in enumerate(zip(outcome.sets, outcome.verdicts, strict=True)):
+        scored: dict[str, Any] = dict.fromkeys(("unsafe_score", "unsafe_mean", "unsafe_std", "predicted_harm"))
+        if scores is not None and proposed is not None:
+            scored = {
+                "unsafe_score": float(proposed.unsafe_score[row]),
+                "unsafe_mean": float(scores.unsafe_mean[row]),
+                "unsafe_std": float(scores.unsafe_std[row]),
+                "predicted_harm": float(scores.predicted_harm[row]),
+            }
+        about = {"members": list(found.members), "direct_saving": found.direct_saving, "verdict": str(verdict)}
+        rows.append({**about, **scored, "violations": [str(violation.kind) for violation in found.violations]})
+    return rows
+
+
+def _block(block: Block) -> dict[str, Any]:
+    messages = sorted({ref.message for ref in block.parts})
+    return {"block": block.name, "kind": str(block.kind), "messages": messages}
+
+
+def request_hash(request: Request) -> str:
+    """SHA-256 of the exact request: its JSON with sorted keys."""
+    messages = [message.wire for message in request.messages]
+    body: Any = messages if request.fields is None else {**request.fields, "messages": messages}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_WHY = {
+    Verdict.CHOSEN: "CHOSEN",
+    Verdict.TOO_MANY_BLOCKS: "too many Blocks at once",
+    Verdict.SAVES_NOTHING: "saves nothing",
+    Verdict.BREAKS_PROTOCOL: "would break the protocol",
+    Verdict.OVER_REMOVAL_CAP: "removes more than {removal_cap:.0%} of the request",
+    Verdict.OVER_RISK_THRESHOLD: "unsafe score above {risk_threshold:.4f}",
+    Verdict.SAVES_LESS: "saves less than the chosen one",
+    Verdict.HIGHER_UNSAFE_SCORE: "saves as much, but has a higher unsafe score",
+    Verdict.HIGHER_PREDICTED_HARM: "as good, but has a higher predicted harm",
+    Verdict.LISTED_LATER: "as good as the chosen one, which comes first",
+    Verdict.NOT_WORTH_REWRITING: "saves less than re-writing the cached prefix costs",
+    Verdict.NOT_SCORED: "not scored",
+}
+
+
+def explain(record: dict[str, Any]) -> str:
+    """A receipt for a person to read."""
+    policy, tokens = record["policy"], record["tokens"]
+    lines = [
+        f"decision {record['id']} of {record['time']}, policy {policy['version']} with {policy['backbone']}",
+        _in_short(record, tokens),
+    ]
+    if record["removed"]:
+        places = (f"{block['block']} ({block['kind']}, {_places(block['messages'])})" for block in record["removed"])
+        lines.append(f"removed: {', '.join(places)}")
+    broken = [name for name, holds in record["invariants"].items() if not holds]
+    if broken:
+        lines.append(f"violated: {', '.join(broken)}")
+    if record["sets"]:
+        names = [candidate["block"] for candidate in record["candidates"]]
+        rows = [
+            (
+                "{" + ", ".join(names[member] for member in found["members"]) + "}",
+                found["direct_saving"],
+                f"{found['direct_saving'] / tokens['before']:.1%}" if tokens["before"] else "",
+                found["unsafe_score"],
+                found["predicted_harm"],
+                _WHY[Verdict(found["verdict"])].format(**policy),
+            )
+            for found in record["sets"]
+        ]
+        headers = ("delete", "saves", "share", "unsafe score", "predicted harm", "why")
+        lines += ["", f"{len(rows)} sets of {len(names)} candidates:", table(headers, rows)]
+    return "\n".join(lines)
+
+
+def diff(record: dict[str, Any]) -> list[str]:
+    """What a decision took away: the lines of a unified diff where the text was kept, else which Blocks."""
+    if not record["pruned"]:
+        return [f"decision {record['id']} changed nothing: {record['reason']}"]
+    if "text" not in record:
+        removed = [f"- {block['block']} ({block['kind']}, {_places(block['messages'])})" for block in record["removed"]]
+        return [f"decision {record['id']} removed:", *removed, "the text was not kept in this receipt"]
+    before, after = (_lines(record["text"][when]) for when in ("before", "after"))
+    return list(difflib.unified_diff(before, after, "before", "after", lineterm=""))
+
+
+def restore(record: dict[str, Any]) -> Any:
+    """The request as it was before the decision. ReceiptError where the receipt does not hold it."""
+    if "text" not in record:
+        raise ReceiptError(
+            "its receipt holds no text, so the request cannot be restored from it",
+            where=f"decision {record['id']}",
+            hint="receipts keep the text where it is asked for: --keep-text, or ReceiptFile(path, keep_text=True)",
+        )
+    body = record["text"]["before"]
+    if record["hashes"] is not None and _hash_of(body, record) != record["hashes"]["before"]:
+        raise ReceiptError("the text in its receipt is another request's", where=f"decision {record['id']}")
+    return body
+
+
+def _hash_of(body: Any, record: dict[str, Any]) -> str:
+    return request_hash(read_request(body, protocol=record["protocol"]))
+
+
+def _lines(body: Any) -> list[str]:
+    """JSON line by line, without the commas between them: losing a neighbour is no change of a line. What could move a
+    terminal's cursor is shown as `?`."""
+    lines = json.dumps(body, indent=1, ensure_ascii=False).split("\n")
+    return ["".join(c if c.isprintable() else "?" for c in line.removesuffix(",")) for line in lines]
+
+
+def _in_short(record: dict[str, Any], tokens: dict[str, Any]) -> str:
+    why = f"{record['reason']}{': ' + record['detail'] if record['detail'] else ''}"
+    if record["pruned"]:
+        more = f"; nothing more: {why}" if record["reason"] else ""
+        return f"pruned: {tokens['before']:,} -> {tokens['after']:,} tokens, {tokens['saved']:,} saved{more}"
+    counted = "" if tokens["before"] is None else f" ({tokens['before']:,} tokens)"
+    return f"unchanged{counted}: {why}"
+
+
+def _places(messages: list[int]) -> str:
+    return f"message{'s' if len(messages) > 1 else ''} {', '.join(map(str, messages))}"

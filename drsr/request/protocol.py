@@ -1,0 +1,142 @@
+"""What makes a tool conversation valid, and the violations found in one.
+
+Call ids repeat along real trajectories, so a result is paired with the nearest preceding open call of its id, never
+through a table of ids. Within one message, calls that share an id are answered in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from drsr.request.parts import Call, PartRef, Result
+from drsr.request.request import Request
+from drsr.tables import excerpt
+
+
+class ViolationKind(StrEnum):
+    RESULT_WITHOUT_CALL = "result_without_call"
+    """A result whose id no preceding open call has."""
+    CALL_WITHOUT_RESULT = "call_without_result"
+    """A call that nobody answers, in any Step but the last."""
+    RESULT_OUT_OF_PLACE = "result_out_of_place"
+    """A result that does not directly follow its call's message (Anthropic: or stands behind other blocks)."""
+    EMPTY_ASSISTANT_MESSAGE = "empty_assistant_message"
+    """An assistant message without text, reasoning or call."""
+    FIRST_MESSAGE_NOT_USER = "first_message_not_user"
+    """Anthropic: the first message is not the user's."""
+
+
+class Violation(NamedTuple):
+    kind: ViolationKind
+    message: int
+    """Index of the message that breaks the rule."""
+    detail: str
+    """What breaks it: the call's id, mostly."""
+
+    @property
+    def place(self) -> str:
+        """Which rule and where, without a word of the request."""
+        return f"{self.kind} at message {self.message}"
+
+    def __str__(self) -> str:
+        return self.place + (f" ({excerpt(self.detail)})" if self.detail else "")
+
+
+class Pairing(NamedTuple):
+    """Which result answers which call."""
+
+    result_of: dict[PartRef, PartRef]
+    """From a call to its result."""
+    unanswered: list[PartRef]
+    """Calls without a result, in order."""
+    orphans: list[PartRef]
+    """Results without a call, in order."""
+
+
+def pair_calls(request: Request) -> Pairing:
+    """Pair every result with the nearest preceding open call of its id. One pass over the messages."""
+    open_calls: dict[str, list[list[PartRef]]] = {}  # id -> per message (nearest last) the calls still open, in order
+    result_of: dict[PartRef, PartRef] = {}
+    orphans: list[PartRef] = []
+    for index, message in enumerate(request.messages):
+        opened: dict[str, list[PartRef]] = {}
+        for number, part in enumerate(message.parts):
+            if isinstance(part, Call):
+                opened.setdefault(part.id, []).append(PartRef(index, number))
+            elif isinstance(part, Result):
+                waiting = open_calls.get(part.call_id)
+                if not waiting:
+                    orphans.append(PartRef(index, number))
+                    continue
+                result_of[waiting[-1].pop(0)] = PartRef(index, number)
+                if not waiting[-1]:
+                    waiting.pop()
+        for call_id, calls in opened.items():
+            open_calls.setdefault(call_id, []).append(calls)
+    unanswered = sorted(call for groups in open_calls.values() for calls in groups for call in calls)
+    return Pairing(result_of, unanswered, orphans)
+
+
+def violations(request: Request) -> list[Violation]:
+    """Every rule that the request breaks, in message order."""
+    found: list[Violation] = []
+    messages = request.messages
+    assistants = [index for index, message in enumerate(messages) if message.role == "assistant"]
+    last_step = assistants[-1] if assistants else -1
+    pairing = pair_calls(request)
+
+    for ref in pairing.orphans:
+        found.append(Violation(ViolationKind.RESULT_WITHOUT_CALL, ref.message, _id_at(request, ref)))
+    for ref in pairing.unanswered:
+        if ref.message != last_step:
+            found.append(Violation(ViolationKind.CALL_WITHOUT_RESULT, ref.message, _id_at(request, ref)))
+    in_place = _results_in_place(request)
+    for call, result in pairing.result_of.items():
+        if in_place.get(result) != call.message:
+            found.append(Violation(ViolationKind.RESULT_OUT_OF_PLACE, result.message, _id_at(request, result)))
+    for index in assistants:
+        if messages[index].is_empty:
+            found.append(Violation(ViolationKind.EMPTY_ASSISTANT_MESSAGE, index, ""))
+    if request.protocol == "anthropic" and messages and messages[0].role != "user":
+        found.append(Violation(ViolationKind.FIRST_MESSAGE_NOT_USER, 0, messages[0].role))
+    return sorted(found, key=lambda violation: (violation.message, violation.kind, violation.detail))
+
+
+def new_violations(rewrite: Request, kept: Sequence[int], original: Sequence[Violation]) -> list[Violation]:
+    """The violations of a rewrite that its original did not have. `kept` maps its message indexes to the original's."""
+    before = {_comparable(violation, violation.message) for violation in original}
+    return [
+        violation for violation in violations(rewrite) if _comparable(violation, kept[violation.message]) not in before
+    ]
+
+
+def _comparable(violation: Violation, original_index: int) -> tuple[ViolationKind, int, str]:
+    """Who speaks first is a property of the whole request, whichever message it happens to be found at."""
+    if violation.kind is ViolationKind.FIRST_MESSAGE_NOT_USER:
+        return (violation.kind, 0, "")
+    return (violation.kind, original_index, violation.detail)
+
+
+def _results_in_place(request: Request) -> dict[PartRef, int]:
+    """For every result that stands where results may stand: the index of the assistant message it directly follows."""
+    follows: dict[PartRef, int] = {}
+    caller: int | None = None  # the assistant message that only results have followed so far
+    for index, message in enumerate(request.messages):
+        leading = True
+        for number, part in enumerate(message.parts):
+            if not isinstance(part, Result):
+                leading = False
+            elif caller is not None and leading:
+                follows[PartRef(index, number)] = caller
+        if message.role == "assistant":
+            caller = index
+        elif message.role != "tool":  # Anthropic's results live in the one user message behind the call
+            caller = None
+    return follows
+
+
+def _id_at(request: Request, ref: PartRef) -> str:
+    part = request.messages[ref.message].parts[ref.part]
+    return part.id if isinstance(part, Call) else part.call_id if isinstance(part, Result) else ""

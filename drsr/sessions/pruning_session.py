@@ -1,0 +1,292 @@
+"""One agent's run with a policy, without breaking the provider's prompt cache.
+
+    session = policy.session(prices=Prices(3, 0.3, 3.75, 15), expected_calls=40)
+    for ...:
+        decision = session.prune(messages, tools=tools)      # the whole history, every time
+
+What was removed stays removed, so that the beginning of what is sent stays the same from call to call. More is removed
+only where that is expected to save more over the rest of the run than re-writing the cached prefix costs. The policy
+decides about the request as it would be sent; the removal cap holds for the run's whole history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from drsr.decide.candidates import DecisionState, invalid_protocol
+from drsr.decide.decision import Outcome, Reason, decide
+from drsr.decide.deletion_sets import DeletionSet
+from drsr.decide.invariants import check_all
+from drsr.decide.selection import Verdict
+from drsr.errors import AlignmentError, SettingsError
+from drsr.request.contracts import TokenIds, Tokenizer
+from drsr.request.history import Block, BlockKind, History, Protect, Rewrite, delete, read_history, removal
+from drsr.request.protocol import Violation, new_violations, violations
+from drsr.request.remembered_tokens import RememberedTokens
+from drsr.request.rendering import Rendering, common_prefix, render
+from drsr.request.request import Request
+from drsr.sessions.prices import Prices, Weighed
+
+if TYPE_CHECKING:
+    from drsr.policy.policy import Decision, Format, Policy
+
+
+class _Removed(NamedTuple):
+    """A Block that was removed earlier in the run, as it is found again in a later request."""
+
+    step: int
+    component: int
+    fingerprint: str
+
+
+class _Base(NamedTuple):
+    """A request of the run before anything new is removed from it."""
+
+    history: History
+    violations: tuple[Violation, ...]
+    rendering: Rendering
+    """All three of the full request."""
+    removed: tuple[Block, ...]
+    """What stays removed."""
+    rewrite: Rewrite
+    """The request without it."""
+    token_ids: TokenIds
+
+    def saving(self) -> int:
+        return len(self.rendering) - len(self.token_ids)
+
+
+def check_expected_calls(given: Any) -> None:
+    """SettingsError unless it is a number of calls."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise SettingsError(f"the number of expected calls must be a whole number from 1 on, not {given!r}")
+
+
+class PruningSession:
+    """The requests of one run. Safe to use from several threads, one decision at a time."""
+
+    def __init__(
+        self, policy: Policy, prices: Prices, expected_calls: int, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`expected_calls` is how many calls such a run usually has; a run that is longer removes nothing more."""
+        check_expected_calls(expected_calls)
+        self.policy = policy
+        self.prices = prices
+        self.expected_calls = expected_calls
+        self.calls = 0
+        """Requests that were decided about."""
+        self.calls_before = 0
+        """Calls that the run had had when it was joined: the Steps of the first request."""
+        self.may_be_lost = False
+        """Said by whoever holds sessions and has had to forget some. Then a run that is joined in its middle was
+        probably forgotten and may be again, and what is removed now would come back with its next request: no later
+        call is counted on before it has come back once."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._source = policy.frozen.representation.session()
+        self._removed: tuple[_Removed, ...] = ()
+        self._sent: TokenIds = np.empty(0, dtype=np.int32)
+        self._sent_at = clock()
+
+    def prune(
+        self,
+        messages: Any = None,
+        *,
+        request: Any = None,
+        tools: Any = None,
+        system: Any = None,
+        format: Format = "auto",
+        protect: Protect | None = None,
+    ) -> Decision:
+        """Like `Policy.prune`, for the run's next request. Hand in the whole history: what was removed is found again.
+
+        `pruned` says whether anything is missing, `reason` why nothing more was removed now.
+        """
+        from drsr.policy.policy import request_body
+
+        body = request_body(messages, request, tools, system)
+        with self._lock:
+            decision = self.policy.decided(body, format, lambda read: self._decide(read, protect))
+            self.calls += 1
+            return decision
+
+    def _decide(self, request: Request, protect: Protect | None) -> tuple[Outcome, Mapping[str, Any]]:
+        tokenizer = RememberedTokens(self.policy.frozen.representation.tokenizer)
+        base = self._base(request, protect, tokenizer)
+        if base is None:  # not valid, or not to be counted: Algorithm 1 says which
+            return decide(request, self.policy.frozen, protect=protect, tokenizer=tokenizer), self._about(None)
+        if not len(self._sent):
+            self.calls_before = len(base.history.steps)
+        names = _names_in_original(base)
+        weighed: dict[int, Weighed] = {}
+        cached = self._cached(base)
+        outcome = decide(
+            base.rewrite.request,
+            self.policy.frozen,
+            protect=lambda block, _: names[block.name].pinned,
+            source=self._source,
+            tokenizer=tokenizer,
+            admit=lambda state, sets: [self._verdict(base, state, found, cached, weighed) for found in sets],
+        )
+        outcome = self._in_original(base, outcome, names)
+        about = self._about(base, cached, weighed, outcome)
+        self._remember(base, outcome)
+        return outcome, about
+
+    def _base(self, request: Request, protect: Protect | None, tokenizer: Tokenizer) -> _Base | None:
+        """The request without what stays removed; None where it cannot be taken apart."""
+        found = violations(request)
+        if invalid_protocol(found) is not None:
+            return None
+        try:
+            rendering = render(request, tokenizer)
+        except AlignmentError:
+            return None
+        history = read_history(request, protect)
+        removed = self._found_again(history)
+        # A run that was taken back to an earlier point is shorter: then less may be missing from it.
+        cap = self.policy.numbers.removal_cap * len(rendering)
+        while removed and rendering.direct_saving(removal(history, removed)) > cap:
+            removed = removed[:-1]
+        rewritten = delete(history, removed) if removed else Rewrite(request, tuple(range(len(request.messages))))
+        if new_violations(rewritten.request, rewritten.kept, found):
+            removed, rewritten = (), Rewrite(request, tuple(range(len(request.messages))))
+        left = rendering.without(removal(history, removed))
+        return _Base(history, tuple(found), rendering, removed, rewritten, left)
+
+    def _found_again(self, history: History) -> tuple[Block, ...]:
+        """The Blocks removed before that are still there, unchanged, and still may be removed; oldest removal first."""
+        older = {step.index: step for step in history.older}
+        found = []
+        for step, component, fingerprint in self._removed:
+            blocks = older[step].blocks if step in older else ()
+            for block in blocks:
+                same = block.component == component and _fingerprint(history.request, block) == fingerprint
+                if same and not block.opaque and not block.pinned:
+                    found.append(block)
+        return tuple(found)
+
+    def _cached(self, base: _Base) -> int:
+        """How much of a request the provider should have in its cache.
+
+        A run that is joined in its middle (this process was started anew, or had forgotten it) was sent before by
+        somebody: all in front of its last answer counts as cached.
+        """
+        if not len(self._sent):
+            steps = base.history.steps
+            return base.rendering.message_spans[steps[-1].message].start if steps else 0
+        lifetime = self.prices.cache_lifetime
+        if lifetime is not None and self._clock() - self._sent_at > lifetime:
+            return 0
+        return common_prefix(self._sent, base.token_ids)
+
+    @property
+    def remaining_calls(self) -> int:
+        """Calls expected after the next one."""
+        if self.may_be_lost and self.calls_before and not len(self._sent):
+            return 0
+        return max(self.expected_calls - self.calls_before - self.calls - 1, 0)
+
+    def _verdict(
+        self, base: _Base, state: DecisionState, found: DeletionSet, cached: int, weighed: dict[int, Weighed]
+    ) -> Verdict | None:
+        """Why a set may not be taken now, or None."""
+        if base.saving() + found.direct_saving > self.policy.numbers.removal_cap * len(base.rendering):
+            return Verdict.OVER_REMOVAL_CAP
+        spans = state.rendering.removed_spans(found.removal)
+        weighed[found.mask] = self.prices.weigh(
+            tokens=len(state.rendering),
+            cached=cached,
+            first_changed=spans[0].start if spans else len(state.rendering),
+            saving=found.direct_saving,
+            remaining_calls=self.remaining_calls,
+        )
+        return None if weighed[found.mask].worth_it else Verdict.NOT_WORTH_REWRITING
+
+    def _in_original(self, base: _Base, outcome: Outcome, names: Mapping[str, Block]) -> Outcome:
+        """The outcome told of the full request instead of the base, and checked on it once more."""
+        removed = (*base.removed, *(names[block.name] for block in outcome.removed))
+        returned = delete(base.history, removed) if outcome.removed else base.rewrite
+        evidence = replace(
+            outcome.evidence,
+            original=base.history,
+            base=base.rewrite.request,
+            returned=returned,
+            violations=base.violations,
+            tokens_before=len(base.rendering),
+        )
+        checks = outcome.checks if outcome.reason is Reason.INVARIANT_VIOLATED else check_all(evidence)
+        problems = [f"{check.name}: {check.problem}" for check in checks if check.problem]
+        if outcome.removed and returned.request != outcome.evidence.returned.request:
+            problems.append("deleting together gives another request than deleting one after another")
+        if not problems:
+            return replace(outcome, evidence=evidence, checks=checks, removed=removed, renamed=dict(names))
+        whole = Rewrite(base.history.request, tuple(range(len(base.history.request.messages))))
+        evidence = replace(evidence, returned=whole, tokens_after=len(base.rendering))
+        return replace(
+            outcome,
+            reason=Reason.INVARIANT_VIOLATED,
+            detail=problems[0],
+            evidence=evidence,
+            checks=checks,
+            removed=(),
+            renamed=dict(names),
+        )
+
+    def _remember(self, base: _Base, outcome: Outcome) -> None:
+        request = base.history.request
+        self._removed = tuple(
+            _Removed(block.step, block.component, _fingerprint(request, block)) for block in outcome.removed
+        )
+        self._sent = base.rendering.without(removal(base.history, outcome.removed))
+        self._sent_at = self._clock()
+
+    def _about(
+        self,
+        base: _Base | None,
+        cached: int = 0,
+        weighed: Mapping[int, Weighed] | None = None,
+        outcome: Outcome | None = None,
+    ) -> dict[str, Any]:
+        """What a receipt says about the session."""
+        weighed = weighed or {}
+        best = max(weighed.values(), key=lambda each: each.saved_later - each.extra_now, default=None)
+        said = zip(outcome.sets, outcome.verdicts, strict=True) if outcome else ()
+        chosen = next((weighed[found.mask] for found, verdict in said if verdict is Verdict.CHOSEN), None)
+        return {
+            "call": self.calls + 1,
+            "remaining_calls": self.remaining_calls,
+            "removed_before": [block.name for block in base.removed] if base else [],
+            "tokens": len(base.token_ids) if base else None,
+            "cached_tokens": cached,
+            "prices": self.prices.to_json(),
+            "best": best._asdict() if best else None,
+            "chosen": chosen._asdict() if chosen else None,
+        }
+
+
+def _fingerprint(request: Request, block: Block) -> str:
+    """SHA-256 over what a Block says."""
+    parts = (request.messages[ref.message].parts[ref.part] for ref in block.parts)
+    return hashlib.sha256(repr([replace(part, place=()) for part in parts]).encode()).hexdigest()
+
+
+def _names_in_original(base: _Base) -> dict[str, Block]:
+    """For every Block of the base, by its name there, the same Block of the full request."""
+    steps = {step.message: step for step in base.history.steps}
+    removed = {block.name for block in base.removed}
+    found: dict[str, Block] = {}
+    for step in read_history(base.rewrite.request).steps:
+        left = [block for block in steps[base.rewrite.kept[step.message]].blocks if block.name not in removed]
+        for kind in BlockKind:
+            here: Sequence[Block] = [block for block in step.blocks if block.kind is kind]
+            there = [block for block in left if block.kind is kind]
+            found.update((block.name, same) for block, same in zip(here, there, strict=False))
+    return found

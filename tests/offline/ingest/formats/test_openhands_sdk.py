@@ -1,0 +1,98 @@
+"""OpenHands SDK events, in one file and one per file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from drsr.offline.ingest.formats import gather, read
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.locations import open_location
+from tests.offline.ingest.formats.files import as_lines, history, one, read_bytes, read_value, shape
+from tests.offline.ingest.formats.miniatures import OPENHANDS_SDK
+
+
+def test_events_become_messages() -> None:
+    trajectory = one(read_bytes(as_lines(OPENHANDS_SDK)))
+    messages = trajectory.request["messages"]
+    assert shape(trajectory) == ["system", "user", "assistant+2", "tool", "tool", "assistant"]
+    assert messages[1]["content"] == "Fix it\n\nRemember the rules."
+    assert (messages[2]["content"], messages[2]["reasoning_content"]) == ("Look at both.", "hm")
+    assert [message["content"] for message in messages[3:5]] == ["wheel.py", "Action rejected: no"]
+    assert trajectory.request["tools"][0]["function"]["name"] == "terminal"
+
+
+def test_order_of_time_where_the_names_do_not_sort() -> None:
+    shuffled = [OPENHANDS_SDK[0], *reversed(OPENHANDS_SDK[1:])]
+    assert one(read_value(shuffled)).request == one(read_value(OPENHANDS_SDK)).request
+
+
+def test_agent_errors_answer_their_call() -> None:
+    error = {**OPENHANDS_SDK[5], "kind": "AgentErrorEvent", "error": "broken"}
+    events = [*OPENHANDS_SDK[:5], error, OPENHANDS_SDK[7]]
+    trajectory = one(read_value(events))
+    assert trajectory.request["messages"][4]["content"] == "broken"
+    assert all(step.complete for step in history(trajectory).steps)
+
+
+def test_older_observations() -> None:
+    older = {**OPENHANDS_SDK[4], "observation": {"kind": "X", "output": "old"}}
+    events = [*OPENHANDS_SDK[:4], older, *OPENHANDS_SDK[5:]]
+    assert one(read_value(events)).request["messages"][3]["content"] == "old"
+
+
+def test_a_condensation_starts_a_new_stretch_of_the_same_task() -> None:
+    forget: dict[str, Any] = {
+        "id": "f",
+        "timestamp": "2026-01-01T00:00:06",
+        "source": "environment",
+        "kind": "Condensation",
+        "forgotten_event_ids": ["e2", "e3", "e4"],
+        "summary": "Looked around.",
+        "summary_offset": 2,
+    }
+    items = [
+        item for item in read_value([*OPENHANDS_SDK[:6], forget, OPENHANDS_SDK[7]]) if isinstance(item, Trajectory)
+    ]
+    assert [shape(item) for item in items] == [
+        ["system", "user", "assistant+2", "tool", "tool"],
+        ["system", "user", "user", "assistant"],  # the rejection went with its call
+    ]
+    assert items[1].request["messages"][2]["content"] == "Looked around."
+    assert items[0].task == items[1].task == "runs.json"
+
+
+def write_events(folder: Path, *, indent: int | None = None) -> None:
+    folder.mkdir(parents=True)
+    for number, event in enumerate(OPENHANDS_SDK):
+        (folder / f"event-{number:05d}-{event['id']}.json").write_text(json.dumps(event, indent=indent))
+
+
+def test_a_folder_of_event_files_is_one_run(tmp_path: Path) -> None:
+    write_events(tmp_path / "conversations" / "one" / "events")
+    write_events(tmp_path / "conversations" / "two" / "events", indent=2)
+    (tmp_path / "conversations" / "one" / "base_state.json").write_text('{"id": "one"}')
+    files = list(gather(open_location(str(tmp_path))))
+    assert [file.relative for file in files] == [
+        "conversations/one/base_state.json",
+        "conversations/one/events",
+        "conversations/two/events",
+    ]
+    items = [item for file in files for item in read(file)]
+    found = [item for item in items if isinstance(item, Trajectory)]
+    assert [item.external_id for item in found] == ["one/events", "two/events"]
+    assert found[0].request == found[1].request == one(read_value(OPENHANDS_SDK)).request
+    assert [item.reason for item in items if not isinstance(item, Trajectory)] == ["unknown_format"]
+
+
+def test_a_damaged_event_file_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    write_events(tmp_path / "events")
+    broken = next((tmp_path / "events").glob("event-00004*"))
+    broken.write_text(broken.read_text()[:50])
+    (file,) = gather(open_location(str(tmp_path)))
+    trajectory, problem = list(read(file))
+    assert isinstance(trajectory, Trajectory)
+    assert [step.complete for step in history(trajectory).steps] == [False, True]
+    assert not isinstance(problem, Trajectory)
+    assert (problem.reason, problem.location) == ("truncated_json", str(broken))

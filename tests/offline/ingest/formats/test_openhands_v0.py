@@ -1,0 +1,53 @@
+"""OpenHands V0 runs and bare events."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from drsr.offline.ingest.trajectories import Trajectory
+from tests.offline.ingest.formats.files import as_lines, history, one, read_bytes, read_value, shape
+from tests.offline.ingest.formats.miniatures import OPENHANDS_V0, OPENHANDS_V0_EVENTS
+
+
+def test_the_models_own_messages_with_all_calls_of_one_response() -> None:
+    trajectory = one(read_value(OPENHANDS_V0))
+    assert shape(trajectory) == ["system", "user", "assistant+2", "tool", "tool", "user", "assistant+1"]
+    assert trajectory.request["tools"] == [{"a": 1}]
+    assert trajectory.request["messages"][5] == {"role": "user", "content": "That tool does not exist."}
+    assert trajectory.external_id == "runs.json#bikes__wheel-15"
+    assert trajectory.task == "bikes__wheel-15"
+    assert [step.complete for step in history(trajectory).steps] == [True, False]
+
+
+def test_events_without_metadata_are_paired_by_cause() -> None:
+    trajectory = one(read_value(OPENHANDS_V0_EVENTS))
+    assert shape(trajectory) == ["user", "assistant+1", "tool", "assistant"]
+    call = trajectory.request["messages"][1]["tool_calls"][0]
+    assert call["function"]["name"] == "run"
+    assert json.loads(call["function"]["arguments"]) == {"command": "ls"}
+    assert trajectory.request["messages"][1]["content"] == "Look."
+
+
+def test_the_oldest_form_with_pairs_and_an_instruction() -> None:
+    events = OPENHANDS_V0_EVENTS[1:]
+    value = {"instance_id": "x", "instruction": "Fix it", "history": [[events[0], events[1]], [events[2]]]}
+    assert shape(one(read_value(value))) == ["user", "assistant+1", "tool", "assistant"]
+
+
+def test_each_line_is_a_run() -> None:
+    other = {**OPENHANDS_V0, "instance_id": "other", "report": {"resolved": True}}
+    items = [item for item in read_bytes(as_lines([OPENHANDS_V0, other])) if isinstance(item, Trajectory)]
+    assert [item.task for item in items] == ["bikes__wheel-15", "other"]
+    assert [item.reward for item in items] == [None, 1.0]
+
+
+def test_a_condensation_starts_a_new_stretch() -> None:
+    events: list[dict[str, Any]] = copy.deepcopy(OPENHANDS_V0_EVENTS[:3])
+    forget = {"forgotten_event_ids": [1], "summary": "It was listed.", "summary_offset": 1}
+    events.append({"id": 9, "timestamp": "t9", "source": "agent", "action": "condensation", "args": forget})
+    events.append(OPENHANDS_V0_EVENTS[3])
+    items = [item for item in read_value(events) if isinstance(item, Trajectory)]
+    assert [shape(item) for item in items] == [["user", "assistant+1", "tool"], ["user", "user", "user", "assistant"]]
+    assert [item.external_id for item in items] == ["runs.json", "runs.json#session/2"]

@@ -1,0 +1,80 @@
+"""Whether there is anything new: what waits, and a stamp that changes with all that a policy is made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import select
+
+from drsr.backbone.catalogue import load_backbone
+from drsr.offline.catalog.feature_tables import FeatureFile
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.params import Params
+from drsr.offline.publish.refreshes import Refresh, Refreshed, Waiting, last_refresh, note_refresh, stamp, waiting
+from drsr.request.view import caps_for
+from drsr.settings import Settings
+from tests.offline.small_pipeline import Pipeline, add_runs, featurize, quick_params
+
+PLAIN = Refreshed("default", "default", certified=False)
+
+
+def stamp_of(pipeline: Pipeline, params: Params | None = None, *, certified: bool = False) -> str:
+    numbers = params or quick_params()
+    found = stamp(pipeline.catalog, numbers, PLAIN._replace(certified=certified))
+    assert found is not None
+    return found
+
+
+def left(pipeline: Pipeline) -> Waiting:
+    loaded = load_backbone(pipeline.backbone)
+    settings = Settings(
+        pipeline.settings["DRSR_CATALOG_URL"], pipeline.settings["DRSR_ARTIFACT_ROOT"], pipeline.backbone
+    )
+    caps = caps_for(loaded.window)
+    return waiting(
+        pipeline.catalog, pipeline.artifacts, settings, loaded.tokenizer, caps, view="default", labeler="default"
+    )
+
+
+def test_nothing_waits_after_all_stages_and_new_runs_do(pipeline: Pipeline) -> None:
+    assert left(pipeline) == (0, 0, 0)
+    before = stamp_of(pipeline)
+    assert stamp_of(pipeline) == before
+    add_runs(pipeline.catalog, pipeline.artifacts, pipeline.folder, first=100, runs={"test": 1})
+    assert left(pipeline) == (1, 0, 0)
+    assert stamp_of(pipeline) != before
+
+
+def test_features_that_are_gone_wait(pipeline: Pipeline) -> None:
+    with pipeline.catalog.reading() as connection:
+        for blob in connection.execute(select(FeatureFile.blob)).scalars():
+            (pipeline.folder / "artifacts" / blob[:2] / blob).unlink()
+    assert left(pipeline).unfeaturized > 0
+    loaded = load_backbone(pipeline.backbone)
+    featurize(pipeline.catalog, pipeline.artifacts, loaded, caps_for(loaded.window))  # type: ignore[arg-type]
+    assert left(pipeline) == (0, 0, 0)
+
+
+def test_parameters_and_mode_are_in_the_stamp(pipeline: Pipeline) -> None:
+    params = quick_params()
+    other = replace(params, train=replace(params.train, patience=params.train.patience + 1))
+    stamps = {stamp_of(pipeline), stamp_of(pipeline, other), stamp_of(pipeline, certified=True)}
+    assert len(stamps) == 3
+
+
+def test_without_labels_there_is_no_stamp(tmp_path: Path) -> None:
+    with open_catalog(f"sqlite:///{tmp_path}/catalog.sqlite", create=True) as catalog:
+        assert stamp(catalog, quick_params(), PLAIN) is None
+
+
+def test_the_newest_end_of_the_same_counts(pipeline: Pipeline) -> None:
+    """Plain and certified refreshes of one catalog do not void each other."""
+    certified = PLAIN._replace(certified=True)
+    assert last_refresh(pipeline.catalog, PLAIN) is None
+    for number in (1, 2):
+        note_refresh(pipeline.catalog, PLAIN, Refresh(f"stamp {number}", {"published": True, "version": str(number)}))
+    note_refresh(pipeline.catalog, certified, Refresh("stamp 3", {"published": False}))
+    assert last_refresh(pipeline.catalog, PLAIN) == Refresh("stamp 2", {"published": True, "version": "2"})
+    assert last_refresh(pipeline.catalog, certified) == Refresh("stamp 3", {"published": False})
+    assert last_refresh(pipeline.catalog, PLAIN._replace(view="other")) is None
