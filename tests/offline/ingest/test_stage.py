@@ -22,6 +22,7 @@ from drsr.errors import DrsrError, InputError, NothingThere
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, Table, Trajectory, TrajectoryReward
+from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import recorder as recording
 from drsr.offline.ingest import records, stage
 from drsr.offline.ingest.recorder import IngestSummary
