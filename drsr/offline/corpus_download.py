@@ -7,6 +7,7 @@ through fsspec's HTTP filesystem: one request per file, to any host.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import email.utils
 import threading
@@ -26,6 +27,9 @@ from drsr.version import __version__
 
 _UNSAID = 60.0
 """Seconds to wait where a host limits requests without saying for how long; GitHub asks for a minute."""
+
+_GLANCE = 0.2
+"""Seconds after which a download that nothing arrives for looks whether it is still wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,6 @@ class Published:
         self._github = github
         self._patience = patience or Patience()
         self._hosts: dict[str, _Host] = {}
-        self._filesystem = HTTPFileSystem(
-            encoded=True,
-            skip_instance_cache=True,  # its session ends with it
-            client_kwargs={
-                "trust_env": True,  # proxies, and credentials of ~/.netrc
-                "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60),
-                "headers": {"User-Agent": f"drsr/{__version__}"},
-            },
-        )
 
     def bring(self, file: CorpusFile, path: Path, stop: threading.Event) -> None:
         """Write the file to `path`. Raises as Origin says; SourceUnreachable where a rate limit lasts too long."""
@@ -69,7 +64,7 @@ class Published:
             host.wait(stop)
             try:
                 with Arriving(file, path, stop) as arriving:
-                    self._download(url, arriving)
+                    _download(url, arriving)
                     arriving.finish()
                 return
             except _RateLimited as limit:
@@ -80,18 +75,6 @@ class Published:
                 if last:
                     raise host.given_up(trouble, attempt) from None
                 stop.wait(self._patience.first_pause * 2 ** (attempt - 1))
-
-    def _download(self, url: str, arriving: Arriving) -> None:
-        try:
-            self._filesystem.get_file(url, arriving, chunk_size=CHUNK)
-        except FileNotFoundError:
-            raise Unavailable("missing", "the host answers with status 404") from None
-        except aiohttp.ClientResponseError as error:
-            raise _refusal(error.status, error.headers or {}) from None
-        except aiohttp.ClientConnectorError as error:
-            raise _Passing(f"the host cannot be reached ({error.strerror or error})", whole_host=True) from None
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise _Passing(f"the connection was cut ({type(error).__name__})") from None
 
 
 class _Host:
@@ -134,6 +117,50 @@ class _RateLimited(Exception):
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
+
+
+def _download(url: str, arriving: Arriving) -> None:
+    try:
+        asyncio.run(_stream(url, arriving))
+    except FileNotFoundError:
+        raise Unavailable("missing", "the host answers with status 404") from None
+    except aiohttp.TooManyRedirects:
+        raise Unavailable("missing", "the host redirects without end") from None
+    except aiohttp.ClientResponseError as error:
+        raise _refusal(error.status, error.headers or {}) from None
+    except aiohttp.ClientConnectorError as error:
+        raise _Passing(f"the host cannot be reached ({error.strerror or error})", whole_host=True) from None
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise _Passing(f"the connection was cut ({type(error).__name__})") from None
+
+
+async def _stream(url: str, arriving: Arriving) -> None:
+    """Download in an event loop of this thread's own.
+
+    The loop that fsspec shares between threads closes its sessions whenever garbage is collected, and waits for that in
+    whichever thread it happens: among several it comes to a standstill.
+    """
+    filesystem = HTTPFileSystem(
+        encoded=True,
+        asynchronous=True,
+        loop=asyncio.get_running_loop(),
+        skip_instance_cache=True,
+        client_kwargs={
+            "trust_env": True,  # proxies, and credentials of ~/.netrc
+            "timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60),
+            "headers": {"User-Agent": f"drsr/{__version__}"},
+        },
+    )
+    session = await filesystem.set_session()
+    async with session:
+        download = asyncio.create_task(filesystem._get_file(url, arriving, chunk_size=CHUNK))
+        while not download.done():
+            await asyncio.wait([download], timeout=_GLANCE)
+            if arriving.stopped:  # also while nothing arrives
+                download.cancel()
+                await asyncio.wait([download])
+                raise Stopped
+        await download
 
 
 def _refusal(status: int, headers: Mapping[str, str]) -> Exception:

@@ -55,11 +55,16 @@ class Arriving(io.RawIOBase):
         except OSError as error:
             raise cannot_write(path, error) from None
 
+    @property
+    def stopped(self) -> bool:
+        """Whether nobody wants the file any more."""
+        return self._stop.is_set()
+
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        if self._stop.is_set():
+        if self.stopped:
             raise Stopped
         self._count += len(data)
         if self._count > self._expected.bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from drsr.offline.corpus_fetch import Fetched
+    from drsr.offline.corpus_origins import Origin
     from drsr.offline.corpus_table import Corpus, CorpusFile
 
 _SHOWN = 20
@@ -100,17 +101,15 @@ def _show(corpus: Corpus) -> None:
 
 def run_fetch(options: argparse.Namespace) -> int:
     from drsr.errors import InputError
-    from drsr.offline.corpus_download import Published
     from drsr.offline.corpus_fetch import default_folder, fetch_corpus
-    from drsr.offline.corpus_origins import Mirror
-    from drsr.offline.corpus_table import GITHUB, load_corpus
+    from drsr.offline.corpus_table import load_corpus
     from drsr.offline.progress import progress
 
     if options.mirror and options.host:
         raise InputError("--mirror and --host exclude each other", hint="a mirror is a folder, and asks no host")
     corpus = load_corpus(options.name)
     folder = options.to or default_folder(corpus.name)
-    origin = Mirror(options.mirror) if options.mirror else Published(options.host or GITHUB)
+    origin = _origin(options)
     with progress(f"fetch {corpus.name}", "files") as report:
         done = fetch_corpus(
             corpus,
@@ -126,13 +125,23 @@ def run_fetch(options: argparse.Namespace) -> int:
     return 1 if done.refused else 0
 
 
+def _origin(options: argparse.Namespace) -> Origin:
+    from drsr.offline.corpus_origins import Mirror
+
+    if options.mirror:
+        return Mirror(options.mirror)
+    from drsr.offline.corpus_download import Published  # which a mirror does without: it needs the network's packages
+
+    return Published(options.host) if options.host else Published()
+
+
 def _tell(done: Fetched) -> None:
     print(f"{done.folder}: {done.fetched:,} files fetched ({_megabytes(done.bytes)}), {done.kept:,} were there already")
     _name_each(
         [f"{found.reason}: {found.file.local}, from {found.file.origin}: {found.detail}" for found in done.refused]
     )
     if done.refused:
-        print(f"{len(done.refused):,} files refused; nothing of them is in the folder")
+        print(f"{len(done.refused):,} of {done.files:,} files refused: nothing of them is in the folder")
 
 
 def run_check(options: argparse.Namespace) -> int:
