@@ -23,6 +23,7 @@ from fsspec.implementations.http import HTTPFileSystem
 from drsr.errors import InputError, SourceUnreachable
 from drsr.offline.corpus_origins import CHUNK, Arriving, CutShort, Reason, Stopped, Unavailable
 from drsr.offline.corpus_table import GITHUB, CorpusFile
+from drsr.redaction import redact
 from drsr.version import __version__
 
 _UNSAID = 60.0
@@ -50,7 +51,7 @@ class Published:
     def __init__(self, github: str = GITHUB, patience: Patience | None = None) -> None:
         """`github` serves files of repositories at OWNER/NAME/COMMIT/PATH: another one for GitHub Enterprise."""
         if not github.startswith(("https://", "http://")):
-            raise InputError(f"{github!r} is not a URL", hint=f"such as {GITHUB}")
+            raise InputError(f"{redact(github)!r} is not a URL", hint=f"such as {GITHUB}")
         self._github = github
         self._patience = patience or Patience()
         self._hosts: dict[str, _Host] = {}
@@ -189,4 +190,4 @@ def _limited(limit: _RateLimited, url: str) -> SourceUnreachable:
     when = datetime.datetime.fromtimestamp(time.time() + limit.seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
     hint = f"run the same command again after {when}: what was fetched is kept"
     what = f"the host limits how often it may be asked, for another {limit.seconds:,.0f} s"
-    return SourceUnreachable(what, where=url, hint=hint)
+    return SourceUnreachable(what, where=redact(url), hint=hint)

@@ -203,8 +203,11 @@ def test_a_rate_limit_that_does_not_end(corpus: Corpus, host: PublicHost, tmp_pa
 
 def test_a_rate_limit_without_a_time(corpus: Corpus, host: PublicHost, tmp_path: Path) -> None:
     host.always(place(VICTIM), status(429))
-    with pytest.raises(SourceUnreachable, match="for another 60 s"):
-        fetched(corpus, host, tmp_path / "to")
+    with_password = host.url.replace("://", "://someone:hunter2@")
+    with pytest.raises(SourceUnreachable, match="for another 60 s") as caught:
+        fetch_corpus(corpus, tmp_path / "to", Published(with_password, QUICK))
+    assert host.url in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_host_out_of_reach_does_not_stop_the_others(host: PublicHost, tmp_path: Path) -> None:
