@@ -10,6 +10,7 @@ WORKDIR /opt/drsr
 COPY pyproject.toml constraints.txt params.yaml README.md LICENSE ./
 COPY drsr drsr
 COPY migrations migrations
+COPY corpora/public corpora/public
 RUN python -m venv .venv
 RUN .venv/bin/python -m pip install --quiet --no-cache-dir --constraint constraints.txt '.[flows]'
 

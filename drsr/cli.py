@@ -28,6 +28,7 @@ _EXTRA_OF = {
     "alembic": "offline",
     "psycopg": "offline",
     "fsspec": "offline",
+    "aiohttp": "offline",
     "orjson": "offline",
     "zstandard": "offline",
     "rich": "offline",

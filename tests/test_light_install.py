@@ -77,6 +77,9 @@ def test_the_light_install(light: Path, tmp_path: Path) -> None:
     assert helped.returncode == 0, helped.stderr
     assert "harm" in helped.stdout  # offline commands are listed, and say which extra they need:
 
+    corpora = run(light, "-m", "drsr", "corpus", "list", "--json", cwd=tmp_path)  # the table came with the wheel
+    assert [corpus["corpus"] for corpus in json.loads(corpora.stdout)] == ["public"]
+
     without_extra = run(light, "-m", "drsr", "harm", "--backbone", "smollm2-135m", cwd=tmp_path)
     assert without_extra.returncode == 2
     assert "pip install 'drsr[" in without_extra.stderr

@@ -9,6 +9,7 @@ from drsr.offline.commands import (
     audit,
     calibrate,
     catalog,
+    corpus,
     evaluate,
     exports,
     featurize,
@@ -28,7 +29,7 @@ from drsr.offline.sandbox import cli as sandbox
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
     stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, publish)
-    for command in (*stages, run, audit, report, status, withdraw, exports, catalog, harm):
+    for command in (corpus, *stages, run, audit, report, status, withdraw, exports, catalog, harm):
         command.add_command(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

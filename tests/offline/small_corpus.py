@@ -1,0 +1,73 @@
+"""A corpus of a few files that a test makes: its table, and the bytes that a host or a mirror has."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from pathlib import Path
+
+from drsr.offline.corpus_table import COLUMNS, CORPORA, TABLE, Corpus, read_table
+from tests.offline.public_host import PublicHost
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+REPOSITORY = "someone/agent-runs"
+CONTENTS = {
+    "one/a.json": b'{"run": 1}' * 500,
+    "one/deep/b c:d.json": b'{"run": 2}' * 700,
+    "two/c.json": b'{"run": 3}' * 900,
+    "two/d.json": b'{"run": 4}' * 300,
+}
+"""By local path."""
+
+
+def row(local: str, data: bytes, **other: str) -> dict[str, str]:
+    """A sound row of a table."""
+    source, _, file = local.partition("/")
+    values = {"source": source, "file": file, "repository": REPOSITORY, "commit": COMMIT, "path": f"runs/{local}"}
+    values |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": str(len(data)), "licence": "MIT"}
+    return {**values, "reader": "openai_chat", "domain": "code", **other}
+
+
+def write_table(folder: Path, rows: list[dict[str, str]], name: str = "small") -> Path:
+    """Write `corpora/NAME/files.csv` below a folder; return its path."""
+    path = folder / CORPORA / name / TABLE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def small_corpus(folder: Path) -> Corpus:
+    path = write_table(folder, [row(local, data) for local, data in CONTENTS.items()])
+    files, problems = read_table(path)
+    assert problems == ()
+    return Corpus("small", path.parent, files)
+
+
+def place(local: str) -> str:
+    """Return the path of a file on the public host."""
+    return f"{REPOSITORY}/{COMMIT}/runs/{local}"
+
+
+def publish(host: PublicHost) -> None:
+    host.files.update({place(local): data for local, data in CONTENTS.items()})
+
+
+def mirrored(folder: Path) -> Path:
+    """Write the files below a folder, as a mirror has them."""
+    for local, data in CONTENTS.items():
+        path = folder / local
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder, but for the lock; unfinished ones among them."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".fetch.lock"
+    }
