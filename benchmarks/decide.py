@@ -27,8 +27,8 @@ from drsr.decide.representation import FrozenRepresentation
 from drsr.features.geometry import geometry_of
 from drsr.features.vectors import FeatureWatch, layout_of
 from drsr.offline import samples
-from drsr.offline.bench.price_report import read_runs
 from drsr.offline.freeze.states import eligible_decisions
+from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.policy.policy import Decision, Policy
 from drsr.policy.scripted import seeded_ensemble

@@ -13,9 +13,9 @@ import time
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.featurize.store import get_training_frame
 from drsr.offline.featurize.upkeep import merge_small_files
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.frames import get_training_frame
 from tests.offline.frames import rows
 from tests.offline.stored_examples import Rows, store_examples
 

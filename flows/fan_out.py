@@ -14,7 +14,7 @@ from drsr.flows.parameters import FanOut, Part
 from drsr.flows.places import patiently_opened
 from drsr.flows.shard_runs import run_shards
 from drsr.flows.shards import shards_for
-from drsr.offline.label.records import Shard
+from drsr.offline.freeze.selection import Shard
 
 Summary = dict[str, Any]
 

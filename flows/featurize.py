@@ -17,8 +17,8 @@ from drsr.flows.shard_runs import shown_alive
 from drsr.flows.stage_tasks import GPU, TIMEOUTS
 from drsr.offline.featurize.stage import count_waiting, identity_without_weights
 from drsr.offline.featurize.worker import FeaturizeOrder, work
+from drsr.offline.freeze.selection import Shard, require_frozen
 from drsr.offline.freeze.stage import freezing_rule
-from drsr.offline.label.records import Shard, require_frozen
 from drsr.offline.store.worker_processes import work_together
 from drsr.request.view import caps_for
 

@@ -15,8 +15,9 @@ from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
 from drsr.flows.places import Place, opened, patiently_opened
 from drsr.flows.shard_runs import shown_alive
 from drsr.flows.stage_tasks import GPU, TIMEOUTS
+from drsr.offline.freeze.selection import Selection, Shard, require_frozen
 from drsr.offline.freeze.stage import freezing_rule
-from drsr.offline.label.records import Selection, Shard, configured_identity, find_labeler, require_frozen
+from drsr.offline.label.records import configured_identity, find_labeler
 from drsr.offline.label.stage import count_pending
 from drsr.offline.label.worker import LabelOrder, work
 from drsr.offline.store.worker_processes import share, work_together

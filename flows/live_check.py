@@ -20,11 +20,11 @@ from drsr.errors import DrsrError, InputError
 from drsr.flows.sample import BUNDLED, STAGES, pull
 from drsr.offline import samples
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.exports import Exporter, place_of
 from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.params import load_params
+from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import KEY, read_parts
+from drsr.offline.store.exports import KEY, place_of, read_parts
 from drsr.settings import Settings, load_settings
 
 LARGEST_HARM = 1e-4

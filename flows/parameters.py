@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from drsr.offline.commands.ingest import FORMATS
-from drsr.offline.label.records import Selection, Shard
+from drsr.offline.freeze.selection import Selection, Shard
 from drsr.redaction import redact
 
 Count = Annotated[int, Field(ge=1)]

@@ -20,12 +20,13 @@ HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 @task(name="publish-policy", tags=[GPU], **RETRIES)
 def publish_calibrated(index: str, calibration: str | None, certified: bool) -> dict[str, Any]:
     """Publish, or say why the released policy stays."""
+    from drsr.offline.audit.release import gated_order
     from drsr.offline.publish.records import latest_releases
-    from drsr.offline.publish.stage import PublishOrder, find_calibration, publish
+    from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE, not_worse
 
     with opened() as place:
-        order = PublishOrder(index=Path(index), device=place.settings.device, more_checks=((NOT_WORSE, not_worse),))
+        order = gated_order(index=Path(index), device=place.settings.device, more_checks=((NOT_WORSE, not_worse),))
         record = find_calibration(place.catalog, calibration, certified=certified)
         try:
             published = publish(place.catalog, place.artifacts, record, order)

@@ -15,9 +15,9 @@ from drsr.errors import InputError
 from drsr.flows.dvc_calls import with_dvc
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import STAGES
-from drsr.offline.exports import Exporter, StageExport
 from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.params import PARAMS_FILE, load_params
+from drsr.offline.stage_exports import Exporter, StageExport
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.settings import load_settings
 

@@ -23,12 +23,12 @@ from drsr.flows.dvc_calls import with_dvc
 from drsr.offline import samples
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.exports import Exporter, place_of
 from drsr.offline.label.exports import state_ids
 from drsr.offline.label.imports import ImportedMeasurements, import_measured
 from drsr.offline.params import load_params
+from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import KEY, read_parts, to_bytes, write_file
+from drsr.offline.store.exports import KEY, place_of, read_parts, to_bytes, write_file
 from drsr.settings import Settings, load_settings
 
 FORMAT = "drsr sample/1"

@@ -6,7 +6,7 @@ import math
 from enum import StrEnum
 from typing import NamedTuple
 
-from drsr.offline.label.records import Shard
+from drsr.offline.freeze.selection import Shard
 
 STARTING_SECONDS = 420.0
 """A flow run that says it runs, but has not shown itself in the catalog for so long, is taken for lost.

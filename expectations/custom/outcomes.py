@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from drsr.expectations.custom.offending_rows import OffendingRows
-from drsr.offline.label.target_nll import ExclusionReason
+from drsr.offline.featurize.exclusions import ExclusionReason
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,7 +17,7 @@ from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajec
 from drsr.expectations.rules import Frames
 from drsr.offline.catalog.label_tables import Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import Candidate, DecisionState, Source, Trajectory
-from drsr.offline.label.target_nll import ExclusionReason
+from drsr.offline.featurize.exclusions import ExclusionReason
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

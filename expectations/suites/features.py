@@ -9,8 +9,8 @@ from drsr.expectations.label_copies import MINIMUM
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
 from drsr.features.layout import Information
+from drsr.offline.featurize.exclusions import ExclusionReason
 from drsr.offline.featurize.records import REASONS
-from drsr.offline.label.target_nll import ExclusionReason
 
 _AGAIN = "compute them again in a new view: drsr featurize --view NAME"
 LARGEST_AGREEMENT = 0.999

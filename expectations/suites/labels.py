@@ -10,8 +10,8 @@ from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey, com
 from drsr.expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, ExpectReasonToFitTheOutput, left_out
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
+from drsr.offline.featurize.exclusions import ExclusionReason
 from drsr.offline.label.harm import HARM_TOLERANCE
-from drsr.offline.label.target_nll import ExclusionReason
 
 _AGAIN = "the label was changed by hand; label again under a new name: drsr label --labeler NAME"
 _ONCE = (

@@ -9,8 +9,8 @@ import pytest
 
 from drsr.errors import InputError
 from drsr.flows.live_check import LARGEST_HARM, Agreement, compare, measure_again
-from drsr.offline.exports import Exporter, place_of
-from drsr.offline.store.exports import add_part, read_parts
+from drsr.offline.stage_exports import Exporter
+from drsr.offline.store.exports import add_part, place_of, read_parts
 from drsr.settings import load_settings
 from tests.offline.conftest import finished_pipeline as finished_pipeline
 from tests.offline.small_pipeline import Pipeline, quick_params

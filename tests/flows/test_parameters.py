@@ -11,7 +11,7 @@ from prefect.utilities.engine import collect_task_run_inputs_sync
 from pydantic import ValidationError
 
 from drsr.flows.parameters import DATE, Days, FanOut, Location, Part, of_day
-from drsr.offline.label.records import Selection, Shard
+from drsr.offline.freeze.selection import Selection, Shard
 
 MONDAY = datetime.date(2026, 11, 16)
 

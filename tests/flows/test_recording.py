@@ -25,18 +25,18 @@ from drsr.flows.dvc_calls import with_dvc
 from drsr.flows.recording import changed, record
 from drsr.flows.sample import main as sample_command
 from drsr.flows.wishes import Wishes
+from drsr.offline.audit.release import gated_order
 from drsr.offline.catalog.tables import STAGES
-from drsr.offline.exports import CONTENTS
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
-from drsr.offline.publish.stage import PublishOrder
+from drsr.offline.store.exports import CONTENTS
 from drsr.request.view import caps_for
 from scripts.code_map import ROOT
 from tests.flows.dvc_repositories import commit, git, new_repository
 from tests.offline.conftest import bucket as bucket  # noqa: PLC0414 - a fixture
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize, fit, publish_quickly, quick_params, run_stages
-from tests.offline.test_exports import content, evaluated
+from tests.offline.test_stage_exports import content, evaluated
 
 pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarning")  # DVC's use of pygtrie
 DVC_YAML = yaml.safe_load((ROOT / "dvc.yaml").read_text())
@@ -67,7 +67,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
             if night:
                 pipeline = grown(pipeline)
             evaluated(pipeline)
-            order = PublishOrder(folder / "index", version=f"1.{night}")
+            order = gated_order(folder / "index", version=f"1.{night}")
             publish_quickly(pipeline, order)
             outputs = [record(stage).outputs for stage in STAGES]
             found.outputs.append({path: value for each in outputs for path, value in each.items()})

@@ -14,7 +14,7 @@ from pathlib import Path
 from drsr.flows.sample import BUNDLED
 from scripts.code_map import ROOT
 from tests.flows.dvc_repositories import commit, git
-from tests.offline.test_exports import content
+from tests.offline.test_stage_exports import content
 
 
 def dvc(folder: Path, *arguments: str) -> str:

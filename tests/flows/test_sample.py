@@ -21,7 +21,7 @@ from drsr.offline.ingest.stage import ingest
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import caps_for
 from drsr.settings import Settings, load_settings
-from tests.offline.test_exports import content
+from tests.offline.test_stage_exports import content
 
 pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarning")  # DVC's use of pygtrie
 IN_GIT = ("remote", "sample.json", "measured.dvc", ".gitignore", ".dvc/config", ".dvc/.gitignore")

@@ -34,10 +34,10 @@ from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.featurize import upkeep as feature_upkeep
 from drsr.offline.featurize.stage import featurize_run, materialize
 from drsr.offline.freeze import stage as freezing
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest import recorder as recording
 from drsr.offline.ingest import stage
-from drsr.offline.label.records import Selection
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.store.artifacts import ArtifactStore

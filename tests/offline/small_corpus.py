@@ -6,7 +6,7 @@ import csv
 import hashlib
 from pathlib import Path
 
-from drsr.offline.corpus_table import COLUMNS, CORPORA, TABLE, Corpus, read_table
+from drsr.offline.ingest.corpus.table import COLUMNS, CORPORA, TABLE, Corpus, read_table
 from tests.offline.public_host import PublicHost
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

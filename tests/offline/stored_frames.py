@@ -8,7 +8,7 @@ from typing import Any
 
 from drsr.features.layout import Column, Group, Unit
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.featurize.store import register_view
+from drsr.offline.featurize.views import register_view
 from drsr.offline.ingest.splits import Split
 from drsr.offline.params import Params
 from drsr.offline.store.artifacts import ArtifactStore

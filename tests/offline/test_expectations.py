@@ -17,6 +17,7 @@ from drsr.errors import ExpectationFailed
 from drsr.expectations.__main__ import main
 from drsr.expectations.judging import DATASETS, judge, present, require
 from drsr.expectations.required import REQUIRED
+from drsr.offline.audit.release import gated_order
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile
 from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
@@ -24,7 +25,6 @@ from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
 from drsr.offline.featurize.views import get_view
 from drsr.offline.freeze.stage import freeze
-from drsr.offline.publish.stage import PublishOrder
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import Caps
 from tests.offline.small_pipeline import Pipeline, add_runs, publish_quickly
@@ -40,7 +40,7 @@ def broken(catalog: Catalog, artifacts: ArtifactStore, *datasets: str) -> set[st
 def test_everything_is_kept_also_after_publishing(pipeline: Pipeline, tmp_path: Path) -> None:
     assert present(pipeline.catalog) == BEFORE_PUBLISHING
     assert broken(pipeline.catalog, pipeline.artifacts, "policy") == {"there is a release"}
-    publish_quickly(pipeline, PublishOrder(tmp_path / "index"))
+    publish_quickly(pipeline, gated_order(tmp_path / "index"))
     assert present(pipeline.catalog) == DATASETS
     verdicts = judge(pipeline.catalog, pipeline.artifacts, docs=tmp_path / "docs")
     require(verdicts)

@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 
 from drsr.cli import main
-from drsr.offline.corpus_origins import Reason
-from drsr.offline.corpus_table import COLUMNS, DOMAINS
+from drsr.offline.ingest.corpus.origins import Reason
+from drsr.offline.ingest.corpus.table import COLUMNS, DOMAINS
 from tests.offline.public_host import public_host
 from tests.offline.small_corpus import CONTENTS, mirrored, publish, row, write_table
 

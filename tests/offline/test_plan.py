@@ -11,9 +11,9 @@ from drsr.backbone.scripted import ScriptedBackbone
 from drsr.offline import plan as planning
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Candidate, DecisionState
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
-from drsr.offline.label.records import Selection
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.offline.plan import FreezePlan, Plan, make_plan, price

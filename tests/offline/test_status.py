@@ -11,9 +11,9 @@ from sqlalchemy import select
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.decide.deletion_sets import DeletionSet
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.freeze.stage import freeze, freezing_rule
-from drsr.offline.ingest.records import finish_run, start_run
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.ingest.withdrawals import take_back, withdraw

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
 from drsr.errors import AlignmentError, RequestError
-from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
-from drsr.offline.store.locations import open_location
 from drsr.policy.policy import Decision, Policy
 from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.history import read_history
@@ -72,12 +70,6 @@ class PrefixCache:
         self.seen = [earlier for earlier in self.seen if common_prefix(earlier, token_ids) < len(earlier)]
         self.seen.append(token_ids)
         return cached
-
-
-def read_runs(uri: str) -> Iterator[Trajectory | Quarantined]:
-    """Every run at a location, in any format that `drsr ingest` reads."""
-    for file in sources.gather(open_location(uri)):
-        yield from sources.read(file)
 
 
 def price_runs(

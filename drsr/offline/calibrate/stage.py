@@ -18,17 +18,12 @@ from drsr.offline.calibrate import search as calibration
 from drsr.offline.calibrate.certificates import CertifiedCalibration, calibrate_certified
 from drsr.offline.calibrate.files import read_search_table, search_table_csv
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.catalog.logical_content import content_key
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.params import CalibrateParams, Params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import TrainingFrame
-from drsr.offline.train.records import (
-    CalibrationRecord,
-    TrainingRecord,
-    content_key,
-    find_calibration,
-    record_calibration,
-)
+from drsr.offline.train.records import CalibrationRecord, TrainingRecord, find_calibration, record_calibration
 from drsr.offline.train.scored_sets import score_frame
 from drsr.offline.train.stage import TrainingInputs, find_trained, load_trained
 from drsr.request.contracts import SetScorer

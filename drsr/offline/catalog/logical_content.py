@@ -7,6 +7,7 @@ A reference to another row counts as that row's own content.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -66,4 +67,9 @@ def _referenced_row_number(column: Column[Any]) -> Relation | None:
 
 
 def _hash(facts: list[Any]) -> str:
+    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def content_key(facts: Mapping[str, Any]) -> str:
+    """SHA-256 over facts that are plain values. What cannot be written as JSON is an error, never a hit."""
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drsr.offline.corpus_fetch import Fetched
-    from drsr.offline.corpus_origins import Origin
-    from drsr.offline.corpus_table import Corpus, CorpusFile
+    from drsr.offline.ingest.corpus.fetch import Fetched
+    from drsr.offline.ingest.corpus.origins import Origin
+    from drsr.offline.ingest.corpus.table import Corpus, CorpusFile
 
 _SHOWN = 20
 """Files that are named one by one on a terminal; `--json` names them all."""
@@ -52,7 +52,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_list(options: argparse.Namespace) -> int:
-    from drsr.offline.corpus_table import known_corpora, load_corpus
+    from drsr.offline.ingest.corpus.table import known_corpora, load_corpus
 
     corpora = [load_corpus(name) for name in known_corpora()]
     if options.json:
@@ -64,7 +64,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def _described(corpus: Corpus) -> dict[str, Any]:
-    from drsr.offline.corpus_fetch import default_folder
+    from drsr.offline.ingest.corpus.fetch import default_folder
 
     folder = default_folder(corpus.name)
     return {
@@ -101,9 +101,9 @@ def _show(corpus: Corpus) -> None:
 
 def run_fetch(options: argparse.Namespace) -> int:
     from drsr.errors import InputError
-    from drsr.offline.corpus_fetch import default_folder, fetch_corpus
-    from drsr.offline.corpus_table import load_corpus
-    from drsr.offline.progress import progress
+    from drsr.offline.ingest.corpus.fetch import default_folder, fetch_corpus
+    from drsr.offline.ingest.corpus.table import load_corpus
+    from drsr.offline.store.progress import progress
 
     if options.mirror and options.host:
         raise InputError("--mirror and --host exclude each other", hint="a mirror is a folder, and asks no host")
@@ -126,11 +126,13 @@ def run_fetch(options: argparse.Namespace) -> int:
 
 
 def _origin(options: argparse.Namespace) -> Origin:
-    from drsr.offline.corpus_origins import Mirror
+    from drsr.offline.ingest.corpus.origins import Mirror
 
     if options.mirror:
         return Mirror(options.mirror)
-    from drsr.offline.corpus_download import Published  # which a mirror does without: it needs the network's packages
+    from drsr.offline.ingest.corpus.download import (
+        Published,  # which a mirror does without: it needs the network's packages
+    )
 
     return Published(options.host) if options.host else Published()
 
@@ -146,7 +148,7 @@ def _tell(done: Fetched) -> None:
 
 def run_check(options: argparse.Namespace) -> int:
     from drsr.errors import NothingThere
-    from drsr.offline.corpus_fetch import check_corpus, default_folder
+    from drsr.offline.ingest.corpus.fetch import check_corpus, default_folder
 
     folder = options.to or default_folder(options.name)
     fetched = folder.is_dir()

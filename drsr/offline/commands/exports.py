@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from drsr.offline.exports import StageExport
-    from drsr.offline.label.exports import Imported
+    from drsr.offline.stage_exports import StageExport
+    from drsr.offline.store.exports import Imported
 
 LABELS, FEATURES = "labels", "features"
 STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
@@ -50,8 +50,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run_export(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.exports import Exporter
     from drsr.offline.params import load_params
+    from drsr.offline.stage_exports import Exporter
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.settings import load_settings
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drsr.offline.label.records import Selection
+    from drsr.offline.freeze.selection import Selection
     from drsr.settings import Settings
 
 
@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.stage import count_waiting, identity_without_weights
     from drsr.offline.freeze.records import require_source
+    from drsr.offline.freeze.selection import Selection, count_to_freeze
     from drsr.offline.freeze.stage import freezing_rule
-    from drsr.offline.label.records import Selection, count_to_freeze
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.request.view import caps_for
     from drsr.settings import load_settings

@@ -8,8 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drsr.offline.label.featurize_plan import FeaturizePlan
-    from drsr.offline.plan import FreezePlan, LabelPlan, Price
+    from drsr.offline.plan import FeaturizePlan, FreezePlan, LabelPlan, Price
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,9 +34,9 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.stage import identity_without_weights
     from drsr.offline.freeze.records import require_source
-    from drsr.offline.label.featurize_plan import plan_featurize
-    from drsr.offline.label.records import Selection, configured_identity, find_labeler
-    from drsr.offline.plan import make_plan, price
+    from drsr.offline.freeze.selection import Selection
+    from drsr.offline.label.records import configured_identity, find_labeler
+    from drsr.offline.plan import make_plan, plan_featurize, price
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.request.view import caps_for
     from drsr.settings import load_settings

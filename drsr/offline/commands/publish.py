@@ -88,10 +88,10 @@ def _sample(text: str) -> int | None:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import ReleaseRefused
+    from drsr.offline.audit.release import gated_order, rules_kept, rules_kept_if_judged
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.publish.judges import rules_kept, rules_kept_if_judged
     from drsr.offline.publish.simple_index import drsr_wheel
-    from drsr.offline.publish.stage import PublishOrder, find_calibration, publish
+    from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE, not_worse
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.settings import load_settings
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     settings = load_settings()
     with open_catalog(settings.catalog_url) as catalog:
         calibration = find_calibration(catalog, options.calibration, certified=options.certified)
-        order = PublishOrder(
+        order = gated_order(
             index=options.index or Path("var", "index"),
             version=options.policy_version,
             may_abstain_always=options.always_abstain,

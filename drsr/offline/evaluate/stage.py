@@ -15,16 +15,16 @@ from sqlalchemy import select
 import drsr
 from drsr.errors import FrameError, SettingsError
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import Run
 from drsr.offline.evaluate.ablation_study import Missing, Study, StudyInputs, study
 from drsr.offline.evaluate.study_json import study_json
-from drsr.offline.featurize.store import get_training_frame
-from drsr.offline.ingest.records import finish_run, start_run
 from drsr.offline.ingest.splits import Split
 from drsr.offline.params import Params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import ABLATIONS, FULL, Ablation, trained_as
 from drsr.offline.train.checkpoints import frame_hash
+from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.metrics import Bootstrap
 from drsr.offline.train.stage import (
     Progress,

@@ -24,9 +24,17 @@ from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, prepare_features, record_features
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, ViewIdentity, get_view, register_view
 from drsr.offline.ingest.splits import Split
-from drsr.offline.label.exports import BATCH, Imported
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import About, Exported, add_part, exported_keys, read_parts, require_same
+from drsr.offline.store.exports import (
+    BATCH,
+    About,
+    Exported,
+    Imported,
+    add_part,
+    exported_keys,
+    read_parts,
+    require_same,
+)
 
 FORMAT = "drsr features/1"
 

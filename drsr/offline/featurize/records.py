@@ -24,8 +24,8 @@ from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.featurize.files import FeatureBlock, write_file
 from drsr.offline.featurize.views import RegisteredView
 from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.freeze.selection import Selection, selected
 from drsr.offline.ingest.splits import Split
-from drsr.offline.label.records import Selection, selected
 from drsr.offline.store.artifacts import ArtifactStore
 
 REASONS: dict[type[FeatureError], str] = {

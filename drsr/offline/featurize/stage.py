@@ -23,7 +23,9 @@ from drsr.features.geometry import geometry_from, geometry_of, no_layers
 from drsr.features.layout import Column
 from drsr.features.vectors import CandidateFeatures, layout_of
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.featurize.exclusions import ExclusionReason, is_out_of_memory
 from drsr.offline.featurize.records import (
     FeatureExclusion,
     FeaturizedState,
@@ -44,10 +46,8 @@ from drsr.offline.featurize.views import (
 )
 from drsr.offline.freeze.records import FreezingRule
 from drsr.offline.freeze.rows import ITEM_COLUMNS, StateRow, all_damaged, items_behind, load_states
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freezing_rule
-from drsr.offline.ingest.records import finish_run, start_run
-from drsr.offline.label.records import Selection
-from drsr.offline.label.target_nll import ExclusionReason, is_out_of_memory
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.claims import Claims
 from drsr.request.contracts import Backbone, Tokenizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from drsr.offline.label.records import Selection
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.store.worker_processes import Report
 from drsr.settings import Settings
 

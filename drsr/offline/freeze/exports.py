@@ -16,10 +16,10 @@ from sqlalchemy import Connection, select
 
 from drsr.errors import InputError
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Source, Trajectory
 from drsr.offline.freeze.records import FreezingRule, is_rule
 from drsr.offline.store.exports import About, Exported, add_part, exported_keys
-from drsr.offline.train.records import content_key
 
 KEY = "trajectory_key"
 

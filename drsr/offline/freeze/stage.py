@@ -16,6 +16,7 @@ import drsr
 from drsr.decide.candidates import RULE_VERSION, Candidate
 from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.statements import storable_text
 from drsr.offline.freeze.readable_part import why_unusable
 from drsr.offline.freeze.records import (
@@ -28,7 +29,6 @@ from drsr.offline.freeze.records import (
     unfrozen,
 )
 from drsr.offline.freeze.states import FrozenState, FrozenTrajectory, freeze_trajectory, request_hash, rule_hash
-from drsr.offline.ingest.records import finish_run, start_run
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.contracts import Tokenizer

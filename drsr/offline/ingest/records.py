@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from drsr.offline.catalog.statements import (
     among,
@@ -18,7 +18,7 @@ from drsr.offline.catalog.statements import (
     storable,
     storable_text,
 )
-from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, SplitGroup, Trajectory
+from drsr.offline.catalog.tables import QuarantinedItem, Source, SourceFile, SplitGroup, Trajectory
 from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.ingest.versions import ReadTrajectory, Runs
 
@@ -107,17 +107,6 @@ def record(connection: Connection, parts: Sequence[Part], blobs: Mapping[str, st
         superseded=sum(runs.superseded for runs in batches),
         unchanged=sum(runs.unchanged for runs in batches),
     )
-
-
-def start_run(connection: Connection, stage: str, subject: str | None, code_version: str) -> int:
-    """Note that a stage has started; returns the run's id."""
-    row = {"stage": stage, "subject": subject, "code_version": code_version, "started_at": _now()}
-    return connection.execute(insert(Run).values(row).returning(Run.id)).scalar_one()
-
-
-def finish_run(connection: Connection, run_id: int, counts: dict[str, Any]) -> None:
-    """Note that a run has come to its end, and what it did."""
-    connection.execute(update(Run).where(Run.id == run_id).values(finished_at=_now(), counts=counts))
 
 
 def _take(runs: Runs, part: Part, file_id: int) -> None:

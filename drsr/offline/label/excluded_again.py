@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, or_, select
 
 from drsr.offline.catalog.label_tables import Interaction, Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.label.records import Selection, selected
+from drsr.offline.freeze.selection import Selection, selected
 
 _AT_ONCE = 500
 """States whose rows are deleted by one statement: databases limit the parameters of one."""

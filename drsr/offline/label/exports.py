@@ -11,7 +11,7 @@ import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow
 from sqlalchemy import Connection, select
@@ -24,11 +24,18 @@ from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.label.interactions import interactions
 from drsr.offline.label.records import LabelerIdentity, ensure_labeler, recorded_identity
-from drsr.offline.store.exports import About, Exported, add_part, exported_keys, read_parts, require_same
+from drsr.offline.store.exports import (
+    BATCH,
+    About,
+    Exported,
+    Imported,
+    add_part,
+    exported_keys,
+    read_parts,
+    require_same,
+)
 
 FORMAT = "drsr labels/1"
-BATCH = 500
-"""States per transaction of an import."""
 
 _SCHEMA = pyarrow.schema(
     [
@@ -51,17 +58,6 @@ _SCHEMA = pyarrow.schema(
     ]
 )
 _MEASUREMENT = ("outcome", "reason", "detail", "intact_nll", "target_tokens", "target_hash", "context_tokens")
-
-
-class Imported(NamedTuple):
-    """What an import did."""
-
-    taken: int
-    """States whose numbers are new in this catalog."""
-    there: int
-    """States that had theirs already; they stay as they are."""
-    unknown: int
-    """States that this catalog has not frozen."""
 
 
 def export_labels(catalog: Catalog, folder: Path, labeler: str = "default") -> Exported:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drsr.decide.candidates import DecisionState
 from drsr.decide.deletion_sets import DeletionSet, deletion_sets
-from drsr.offline.label.target_nll import Exclusion, ExclusionReason, Method, Pair, TargetNll, direct_nll
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
+from drsr.offline.label.target_nll import Method, Pair, TargetNll, direct_nll
 from drsr.request.contracts import Backbone, TokenIds
 
 if TYPE_CHECKING:

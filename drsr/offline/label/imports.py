@@ -9,13 +9,13 @@ from drsr.backbone.catalogue import load_config, load_tokenizer
 from drsr.features.geometry import geometry_from
 from drsr.features.vectors import layout_of
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.exports import place_of
 from drsr.offline.featurize.exports import import_features
 from drsr.offline.featurize.stage import identity_without_weights
 from drsr.offline.featurize.views import DEFAULT_VIEW
-from drsr.offline.label.exports import Imported, import_labels
+from drsr.offline.label.exports import import_labels
 from drsr.offline.label.records import configured_identity
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.exports import Imported, place_of
 from drsr.request.view import caps_for
 from drsr.settings import Settings
 

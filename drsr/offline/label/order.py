@@ -14,7 +14,8 @@ from sqlalchemy import Connection, select
 from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
 from drsr.offline.freeze.records import FreezingRule
 from drsr.offline.freeze.rows import ITEM_COLUMNS, TrajectoryItem
-from drsr.offline.label.records import Selection, pending_states
+from drsr.offline.freeze.selection import Selection
+from drsr.offline.label.records import pending_states
 
 Following = Callable[[Connection, int], TrajectoryItem | None]
 

@@ -7,15 +7,16 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, func, select
+from sqlalchemy import Connection, Select, and_, select
 
 import drsr
 from drsr.backbone.catalogue import identity_of
-from drsr.errors import InputError, SettingsError
+from drsr.errors import SettingsError
 from drsr.offline.catalog.label_tables import Interaction, Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import insert_new, storable_text
-from drsr.offline.catalog.tables import SPLITS, DecisionState, FrozenTrajectory, Source, Trajectory
+from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.freeze.selection import Selection, selected
 from drsr.offline.freeze.states import rule_hash
 from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms
 from drsr.offline.label.interactions import interactions
@@ -41,40 +42,6 @@ class LabelerIdentity(NamedTuple):
 def configured_identity(backbone: str, dtype: str, caps: Caps) -> LabelerIdentity:
     """How labels are measured with the language model of this name; quick, its weights are not loaded."""
     return LabelerIdentity(backbone, identity_of(backbone), dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
-
-
-class Shard(NamedTuple):
-    """One of several parts of the trajectories that have none in common. The same trajectory is always in the same."""
-
-    number: int
-    """From 0."""
-    of: int
-
-
-class Selection(NamedTuple):
-    """Which part of the states a run works on."""
-
-    source: str | None = None
-    split: str | None = None
-    since: datetime.date | None = None
-    """Only trajectories that came into the catalog on this day (UTC) or later."""
-    until: datetime.date | None = None
-    """Only trajectories that came into the catalog on this day or earlier."""
-    shard: Shard | None = None
-
-    @classmethod
-    def parsed(cls, source: str | None, where: Sequence[str]) -> Selection:
-        """From a command line: `--source NAME --where split=train`."""
-        split = None
-        for condition in where:
-            column, equals, value = condition.partition("=")
-            if not equals or column != "split" or value not in SPLITS:
-                raise SettingsError(
-                    f"--where {condition!r} is not understood",
-                    hint=f"split=NAME, where NAME is one of {', '.join(SPLITS)}",
-                )
-            split = value
-        return cls(source, split)
 
 
 class MeasuredState(NamedTuple):
@@ -150,60 +117,6 @@ def pending_states(
         )
     )
     return selected(query, part)
-
-
-def unfrozen_trajectories(columns: Sequence[Any], freezing: FreezingRule, part: Selection) -> Select[Any]:
-    """Current trajectories that were not frozen under this rule and tokenizer yet."""
-    marker = and_(FrozenTrajectory.trajectory_id == Trajectory.id, is_rule(FrozenTrajectory, freezing))
-    query = (
-        select(*columns)
-        .select_from(Trajectory)
-        .join(Source, Source.id == Trajectory.source_id)
-        .outerjoin(FrozenTrajectory, marker)
-        .where(FrozenTrajectory.id.is_(None), Trajectory.is_current())
-    )
-    return selected(query, part)
-
-
-def count_to_freeze(connection: Connection, freezing: FreezingRule, part: Selection) -> int:
-    """Trajectories of a part whose states are not known yet."""
-    count: int = connection.execute(unfrozen_trajectories([func.count()], freezing, part)).scalar_one()
-    return count
-
-
-def require_frozen(connection: Connection, freezing: FreezingRule, part: Selection) -> None:
-    """InputError where trajectories wait and none of the part is frozen: somebody began with a later stage."""
-    waiting = count_to_freeze(connection, freezing, part)
-    everything = selected(
-        select(func.count())
-        .select_from(Trajectory)
-        .join(Source, Source.id == Trajectory.source_id)
-        .where(Trajectory.is_current()),
-        part,
-    )
-    if waiting and waiting == connection.execute(everything).scalar_one():
-        raise InputError(
-            f"{waiting:,} trajectories wait, and none of them is frozen yet", hint="drsr freeze, then again"
-        )
-
-
-def selected(query: Select[Any], part: Selection) -> Select[Any]:
-    """A query over trajectories and their sources, narrowed to a part of them."""
-    if part.source is not None:
-        query = query.where(Source.name == part.source)
-    if part.split is not None:
-        query = query.where(Trajectory.split == part.split)
-    if part.since is not None:
-        query = query.where(Trajectory.created_at >= _midnight(part.since))
-    if part.until is not None:
-        query = query.where(Trajectory.created_at < _midnight(part.until + datetime.timedelta(days=1)))
-    if part.shard is not None:
-        query = query.where(Trajectory.id % part.shard.of == part.shard.number)
-    return query
-
-
-def _midnight(day: datetime.date) -> datetime.datetime:
-    return datetime.datetime(day.year, day.month, day.day, tzinfo=datetime.UTC)
 
 
 def record_measurements(connection: Connection, labeler_id: int, measured: Sequence[MeasuredState]) -> None:

@@ -13,11 +13,13 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
+from drsr.offline.featurize.exclusions import is_out_of_memory
+from drsr.offline.freeze.selection import Selection, selected
 from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.label.harm import HARM_TOLERANCE, measure_harm
-from drsr.offline.label.records import Selection, selected, target_hash
-from drsr.offline.label.target_nll import agreement_of, is_out_of_memory
+from drsr.offline.label.records import target_hash
+from drsr.offline.label.target_nll import agreement_of
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.contracts import Backbone
 from drsr.request.rendering import render_output

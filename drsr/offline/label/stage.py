@@ -20,6 +20,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.errors import ArtifactCorrupt, FeatureError
 from drsr.features.vectors import CandidateFeatures
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.records import prepare_features, record_features
 from drsr.offline.featurize.stage import FeaturizeRun, featurize_run, without_features
@@ -27,15 +28,14 @@ from drsr.offline.featurize.upkeep import merge_small_files
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, find_view, register_view
 from drsr.offline.freeze.records import FreezingRule
 from drsr.offline.freeze.rows import StateRow, all_damaged, load_states
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.freeze.states import rule_hash
-from drsr.offline.ingest.records import finish_run, start_run
 from drsr.offline.label.harm import Exclusion, measure_states
 from drsr.offline.label.order import shortest_first
 from drsr.offline.label.records import (
     LabelerIdentity,
     MeasuredState,
-    Selection,
     ensure_labeler,
     pending_states,
     record_measurements,

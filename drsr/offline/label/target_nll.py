@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason, is_out_of_memory
 from drsr.offline.label.walk_memory import DEFAULT_MEGABYTES, room_for
 from drsr.request.contracts import Backbone, TokenIds
 from drsr.request.view import caps_for
@@ -31,8 +32,6 @@ _PROBE_TOKENS = 192
 """Enough for several forwards and, in a recurrent layer, for several of its own chunks."""
 _WHOLE_PROBE_TARGET = 32
 """The last tokens of a real state are scored after all others, in pieces of the size that the work is done in."""
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-"""How torch says it, by device."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,23 +48,6 @@ class Method(StrEnum):
 
     SHARED_PREFIX = "shared_prefix"
     DIRECT = "direct"
-
-
-class ExclusionReason(StrEnum):
-    """Why there is no NLL."""
-
-    EMPTY_TARGET = "empty_target"
-    TARGET_TOO_LONG = "target_too_long"
-    CONTEXT_TOO_LONG = "context_too_long"
-    NON_FINITE = "non_finite"
-    OUT_OF_MEMORY = "out_of_memory"
-
-
-class Exclusion(NamedTuple):
-    """Something that could not be measured, with the reason. An expected outcome, not an error."""
-
-    reason: ExclusionReason
-    detail: str
 
 
 Outcome = float | Exclusion
@@ -197,12 +179,6 @@ class TargetNll:
                 del left[longest]
                 outcomes[longest] = Exclusion(ExclusionReason.OUT_OF_MEMORY, str(error))
         return outcomes, processed
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether the memory of a device, or of the machine, did not suffice."""
-    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
-    return said or isinstance(error, MemoryError)
 
 
 def outcome(nll: float) -> Outcome:

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason, is_out_of_memory
 from drsr.offline.label.prefix_tree import Node
-from drsr.offline.label.target_nll import Exclusion, ExclusionReason, Outcome, Pair, is_out_of_memory, outcome
+from drsr.offline.label.target_nll import Outcome, Pair, outcome
 from drsr.request.contracts import TokenIds
 
 

@@ -14,9 +14,9 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import FeatureError
 from drsr.features.vectors import CandidateFeatures, FeatureWatch
+from drsr.offline.featurize.exclusions import is_out_of_memory
 from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, featurized
 from drsr.offline.freeze.rows import StateRow
-from drsr.offline.label.target_nll import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from drsr.offline import samples
-from drsr.offline.bench.price_report import read_runs
+from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Trajectory
 
 _WARES = ("copper wire", "oak boards", "glass jars", "felt pads", "steel hinges", "wax candles", "linen sheets", "rope")

@@ -39,9 +39,9 @@ INIT = '''\
 
 from typing import Any
 
-from drsr.policy.golden import Verification
-from drsr.policy.installed import load_installed, verify_installed
-from drsr.policy.policy import Policy
+from drsr.golden import Verification
+from drsr.installed_policy import load_installed, verify_installed
+from drsr.policy import Policy
 
 __all__ = ["__version__", "load", "verify"]
 __version__ = "{version}"

@@ -16,18 +16,19 @@ from sqlalchemy import Connection, select
 
 import drsr
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.logical_content import content_key
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import Run, Source, Trajectory
 from drsr.offline.featurize.stage import count_waiting, identity_without_weights
 from drsr.offline.featurize.views import find_view
 from drsr.offline.freeze.records import count_unfrozen
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freezing_rule
-from drsr.offline.ingest.records import finish_run, start_run
-from drsr.offline.label.records import Selection, configured_identity, find_labeler, labeler_named
+from drsr.offline.label.records import configured_identity, find_labeler, labeler_named
 from drsr.offline.label.stage import count_pending
 from drsr.offline.params import Params
 from drsr.offline.publish.lineage_rows import labeler_of, present_states
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.train.records import content_key
 from drsr.request.contracts import Tokenizer
 from drsr.request.view import Caps
 from drsr.settings import Settings

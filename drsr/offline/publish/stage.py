@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,20 @@ import drsr
 from drsr.backbone.catalogue import load_backbone
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, ScorerNotTrained, VersionTaken
-from drsr.offline.audit.subject import Order
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
-from drsr.offline.publish.gates import DATA_CHECKS, Check, Gate, Subject, agreement, golden, refuse_failed, run_checks
-from drsr.offline.publish.judges import AUDIT, EXPECTATIONS, WheelCheck, audited, rules_kept
+from drsr.offline.publish.gates import (
+    DATA_CHECKS,
+    Check,
+    Gate,
+    Subject,
+    Verdict,
+    agreement,
+    golden,
+    refuse_failed,
+    run_checks,
+)
 from drsr.offline.publish.lineage import Traced, trace
 from drsr.offline.publish.package import requirement
 from drsr.offline.publish.records import ReleaseRecord, find_release, record_release, releases_of
@@ -36,6 +44,11 @@ from drsr.offline.train.stage import load_trained
 from drsr.policy.golden import GoldenRequest
 from drsr.policy.wheel_file import check_version
 from drsr.scorer.ensemble import Ensemble
+
+EXPECTATIONS = "expectations"
+AUDIT = "audit"
+WheelCheck = Callable[[Subject, Built], Verdict]
+"""Judges the wheel that would be written."""
 
 
 class Published(NamedTuple):
@@ -54,6 +67,10 @@ class PublishOrder:
 
     index: Path
     """The folder that pip installs from."""
+    data_rules: Check
+    """The gate `expectations`. `drsr.offline.audit.release` has this one and the next."""
+    audit: WheelCheck
+    """The gate `audit`."""
     version: str | None = None
     """By default the day of the calibration, `2026.11.16`; where another policy has that one, `2026.11.16.1`, ..."""
     may_abstain_always: bool = False
@@ -63,12 +80,6 @@ class PublishOrder:
     backbone: str | None = None
     """Another name for the same language model, under which consumers will load it."""
     device: str = "cpu"
-    data_rules: Check = rules_kept
-    """The gate `expectations`."""
-    audit: WheelCheck = audited
-    """The gate `audit`."""
-    audit_sample: int | None = 0
-    """States that it measures again with the language model; None is all of them."""
     more_checks: tuple[tuple[str, Check], ...] = ()
 
 
@@ -127,8 +138,7 @@ def _publish(
     decided = decide_golden(numbers, scorer, backbone)
     built = _first_free(catalog, traced, scorer, numbers, decided, order)
     gates.append(golden(built.package, backbone))
-    how = Order(sample=order.audit_sample, backbone=order.backbone, device=order.device)
-    gates.append(Gate(AUDIT, *order.audit(subject, built, how)))
+    gates.append(Gate(AUDIT, *order.audit(subject, built)))
     refuse_failed(gates)
     return _write(catalog, artifacts, traced, built, gates, order)
 

@@ -149,3 +149,36 @@ def _about(schema: pyarrow.Schema, path: Path) -> About:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+BATCH = 500
+"""States per transaction of an import."""
+
+
+class Imported(NamedTuple):
+    """What an import did."""
+
+    taken: int
+    """States whose numbers are new in this catalog."""
+    there: int
+    """States that had theirs already; they stay as they are."""
+    unknown: int
+    """States that this catalog has not frozen."""
+
+
+CONTENTS = {
+    "ingest": "trajectories",
+    "freeze": "states",
+    "label": "labels",
+    "featurize": "features",
+    "train": "scorer",
+    "calibrate": "calibration",
+    "evaluate": "evaluation",
+    "publish": "policy",
+}
+"""The folder that each stage fills."""
+
+
+def place_of(root: Path, stage: str) -> Path:
+    """Where a stage's export lies below a folder of exports."""
+    return root / stage / CONTENTS[stage]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import orjson
 from sqlalchemy import Connection, Select, select
 
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
@@ -78,11 +76,6 @@ class CalibrationRecord(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return self._asdict() | {"calibrated_at": self.calibrated_at.isoformat(timespec="seconds")}
-
-
-def content_key(facts: Mapping[str, Any]) -> str:
-    """SHA-256 over facts that are plain values. What cannot be written as JSON is an error, never a hit."""
-    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def find_training_run(connection: Connection, run_key: str) -> TrainingRecord | None:

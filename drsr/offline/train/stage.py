@@ -19,8 +19,9 @@ import orjson
 import drsr
 from drsr.errors import ArtifactCorrupt, FrameError, LayoutMismatch
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.featurize.store import get_training_frame, get_view
-from drsr.offline.ingest.records import finish_run, start_run
+from drsr.offline.catalog.logical_content import content_key
+from drsr.offline.catalog.runs import finish_run, start_run
+from drsr.offline.featurize.views import get_view
 from drsr.offline.label.records import labeler_named
 from drsr.offline.params import TrainParams
 from drsr.offline.store.artifacts import ArtifactStore
@@ -29,8 +30,9 @@ from drsr.offline.train.ablations import FULL, Ablation, column_group, prepare_f
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.fitting import TRAINING_VERSION, Evaluation, TrainedScorer, check_frames, train_scorer
+from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.metrics import Bootstrap, evaluate
-from drsr.offline.train.records import TrainingRecord, content_key, find_training_run, record_training_run
+from drsr.offline.train.records import TrainingRecord, find_training_run, record_training_run
 from drsr.offline.train.scored_sets import score_frame
 from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import read_scorer, scorer_bytes

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drsr.offline.audit import data_rules, future, golden, labels
+from drsr.offline.audit.release import gated_order
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.audit.verdicts import Check
 from drsr.offline.ingest.stage import ingest
-from drsr.offline.publish.stage import PublishOrder
 from tests.offline import small_pipeline
 from tests.offline.chat_files import write_json
 from tests.offline.small_pipeline import Pipeline, fit, publish_quickly, quick_params
@@ -44,7 +44,7 @@ def published(pipeline: Pipeline, folder: Path) -> PublishedPipeline:
 
 def publish_again(pipeline: Pipeline, packages: Path) -> PublishedPipeline:
     """Publish what the pipeline's calibration gives."""
-    done = publish_quickly(pipeline, PublishOrder(index=packages))
+    done = publish_quickly(pipeline, gated_order(index=packages))
     return PublishedPipeline(pipeline, packages, done.wheel)
 
 

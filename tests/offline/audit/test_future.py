@@ -18,7 +18,8 @@ from drsr.offline.audit.future import audit_future, features_without_future
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
-from drsr.offline.featurize.store import featurize_run, get_view, materialize
+from drsr.offline.featurize.stage import featurize_run, materialize
+from drsr.offline.featurize.views import get_view
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.stage import ingest

@@ -21,9 +21,9 @@ from drsr.offline.bench.price_report import (
     PrefixCache,
     price_run,
     price_runs,
-    read_runs,
     totals,
 )
+from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from drsr.policy.scripted import scripted_policy
 from drsr.request.rendering import render, render_output

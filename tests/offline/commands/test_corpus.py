@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
-from drsr.offline.corpus_table import load_corpus
+from drsr.offline.ingest.corpus.table import load_corpus
 from tests.offline.commands.conftest import Outcome
 from tests.offline.public_host import public_host, status
 from tests.offline.small_corpus import COMMIT, CONTENTS, mirrored, place, publish, row, small_corpus, write_table

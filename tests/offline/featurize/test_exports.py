@@ -16,10 +16,11 @@ from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.featurize.exports import export_features, import_features
 from drsr.offline.featurize.records import FeatureExclusion, prepare_features
-from drsr.offline.featurize.store import get_training_frame
-from drsr.offline.label.exports import Imported, state_ids
+from drsr.offline.label.exports import state_ids
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.exports import Imported
 from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.frames import get_training_frame
 from tests.offline import frames
 from tests.offline.databases import fresh_database
 from tests.offline.stored_examples import Rows, columns, featurized_row, identity, record, state_key, store_examples

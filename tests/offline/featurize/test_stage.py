@@ -17,6 +17,7 @@ from drsr.backbone.scripted import ScriptedBackbone
 from drsr.backbone.session import SessionCache
 from drsr.decide.candidates import Ineligible
 from drsr.errors import ArtifactCorrupt, FeatureError, FeatureViewError, LayoutMismatch
+from drsr.features.online import get_online_features
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.offline.catalog.engine import Catalog
@@ -24,24 +25,17 @@ from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateF
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.featurize.stage import count_pending, featurize_states
-from drsr.offline.featurize.store import (
-    FeaturizeSummary,
-    featurize_run,
-    get_online_features,
-    get_training_frame,
-    get_view,
-    materialize,
-)
+from drsr.offline.featurize.stage import FeaturizeSummary, count_pending, featurize_run, featurize_states, materialize
 from drsr.offline.featurize.stored import FeatureReader, stored_states
-from drsr.offline.featurize.views import RegisteredView
+from drsr.offline.featurize.views import RegisteredView, get_view
 from drsr.offline.freeze.rows import StateRow, TrajectoryItem, load_states
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze, freezing_rule
 from drsr.offline.freeze.states import FrozenState
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
-from drsr.offline.label.records import Selection
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train.frames import get_training_frame
 from drsr.request.request import read_request
 from drsr.request.view import caps_for
 from tests.features.states import run_messages, state_of

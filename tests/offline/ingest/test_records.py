@@ -5,9 +5,10 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import QuarantinedItem, Run, SourceFile
 from drsr.offline.ingest import records
-from drsr.offline.ingest.records import MOST_QUARANTINED, ReadFile, finish_run, known_blobs, known_stamps, start_run
+from drsr.offline.ingest.records import MOST_QUARANTINED, ReadFile, known_blobs, known_stamps
 from drsr.offline.ingest.trajectories import Quarantined
 from tests.offline.catalog.read_runs import hash_of, part, record_parts, run
 

@@ -14,10 +14,11 @@ from drsr.offline.catalog.logical_content import logical_rows
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
-from drsr.offline.label.exports import Imported, export_labels, import_labels
+from drsr.offline.label.exports import export_labels, import_labels
 from drsr.offline.label.stage import LabelRun, label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.exports import Imported
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
 from tests.offline.databases import fresh_database

@@ -11,8 +11,9 @@ from drsr.backbone import embedded
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.decide.candidates import DecisionState
+from drsr.offline.featurize.exclusions import ExclusionReason
 from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms, contexts_of, measure_harm, measure_states
-from drsr.offline.label.target_nll import ExclusionReason, Method, TargetNll
+from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.request.contracts import TokenIds
 from drsr.request.history import delete
 from drsr.request.rendering import render

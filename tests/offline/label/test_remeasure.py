@@ -11,11 +11,11 @@ from sqlalchemy import delete, update
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Interaction, Label
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.label import remeasure as remeasurement
 from drsr.offline.label.harm import HARM_TOLERANCE, measure_harm
-from drsr.offline.label.records import Selection
 from drsr.offline.label.remeasure import Remeasured, remeasure
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll

@@ -16,7 +16,9 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Interaction, Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
+from drsr.offline.freeze.selection import Selection, Shard
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.stage import ingest
@@ -24,10 +26,10 @@ from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.label import stage as labelling
 from drsr.offline.label.excluded_again import forget_excluded
 from drsr.offline.label.harm import HARM_TOLERANCE, measure_harm
-from drsr.offline.label.records import Selection, Shard, find_labeler, pending_states
+from drsr.offline.label.records import find_labeler, pending_states
 from drsr.offline.label.stage import count_pending, label, label_run
 from drsr.offline.label.status import label_status
-from drsr.offline.label.target_nll import Exclusion, ExclusionReason, Pair, Scores, TargetNll
+from drsr.offline.label.target_nll import Pair, Scores, TargetNll
 from drsr.offline.plan import make_plan
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.rendering import render_output

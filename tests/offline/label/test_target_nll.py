@@ -13,18 +13,10 @@ import transformers
 
 from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
 from drsr.backbone.scripted import ScriptedBackbone
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason, is_out_of_memory
 from drsr.offline.label import target_rows, tree_walk
 from drsr.offline.label.harm import HARM_TOLERANCE
-from drsr.offline.label.target_nll import (
-    AGREEMENT,
-    Exclusion,
-    ExclusionReason,
-    Method,
-    Pair,
-    TargetNll,
-    direct_nll,
-    is_out_of_memory,
-)
+from drsr.offline.label.target_nll import AGREEMENT, Method, Pair, TargetNll, direct_nll
 from drsr.offline.label.walk_memory import Room
 from drsr.request.contracts import TokenIds
 from drsr.request.view import caps_for

@@ -17,8 +17,9 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.featurize.records import FeatureExclusion
-from drsr.offline.featurize.store import featurize_run, get_view, materialize
+from drsr.offline.featurize.stage import featurize_run, materialize
 from drsr.offline.featurize.stored import FeatureReader, stored_states
+from drsr.offline.featurize.views import get_view
 from drsr.offline.freeze.rows import StateRow
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.freeze.states import FrozenState

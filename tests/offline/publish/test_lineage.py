@@ -16,13 +16,13 @@ from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.featurize.store import get_training_frame
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.publish.lineage import policy_link, trace
 from drsr.offline.publish.lineage_file import lineage_bytes, read_lineage
 from drsr.offline.train.checkpoints import frame_hash
+from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.records import find_calibration
 from drsr.request.view import caps_for
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from drsr.backbone.catalogue import load_backbone
+from drsr.offline.audit.release import gated_order
 from drsr.offline.publish.pruned_example import PrunedExample, find_pruned_example
-from drsr.offline.publish.stage import PublishOrder
 from drsr.policy.policy import Decision, load_policy
 from drsr.request.view import caps_for
 from scripts.demo_ending import ending, look_next, removed_text
@@ -27,7 +27,7 @@ def found_in(pipeline: Pipeline, **changes: object) -> PrunedExample | None:
 def test_the_package_does_what_the_stored_features_say(pipeline: Pipeline, tmp_path: Path) -> None:
     example = found_in(pipeline)
     assert example is not None
-    order = PublishOrder(tmp_path / "index", version="1.0")
+    order = gated_order(tmp_path / "index", version="1.0")
     wheel = publish_quickly(pipeline, order).wheel
     decision = load_policy(str(wheel)).prune(request=example.request)
     assert decision.pruned

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from drsr.errors import InputError, ReleaseRefused, ScorerNotTrained, VersionTaken
+from drsr.offline.audit.release import gated_order
 from drsr.offline.calibrate.stage import calibrate
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.release_tables import PolicyRelease
@@ -19,7 +20,7 @@ from drsr.offline.publish.gates import DATA_CHECKS, Verdict
 from drsr.offline.publish.golden_requests import golden_requests
 from drsr.offline.publish.lineage import trace
 from drsr.offline.publish.lineage_file import read_lineage
-from drsr.offline.publish.stage import Published, PublishOrder, default_versions, find_calibration
+from drsr.offline.publish.stage import Published, default_versions, find_calibration
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.stage import read_inputs
 from drsr.policy.golden import read_golden, verify_files
@@ -39,7 +40,7 @@ def index_of(pipeline: Pipeline) -> Path:
 
 
 def published(pipeline: Pipeline, **options: Any) -> Published:
-    order = PublishOrder(options.pop("index", index_of(pipeline)), **options)
+    order = gated_order(options.pop("index", index_of(pipeline)), **options)
     return publish_quickly(pipeline, order)
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.decide.selection import ProposedSets, SelectionRule, select
+from drsr.offline.audit.release import gated_order
 from drsr.offline.calibrate.stage import frozen_rule
 from drsr.offline.publish.gates import Subject
 from drsr.offline.publish.lineage import trace
-from drsr.offline.publish.stage import PublishOrder
 from drsr.offline.publish.succession import NOT_WORSE, Performance, compare, judge_succession, not_worse, performance
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.records import get_training_run
@@ -107,7 +107,7 @@ def test_before_the_first_release_there_is_nobody_to_be_worse_than(pipeline: Pip
 
 def test_after_a_release_the_next_one_is_compared_with_it(pipeline: Pipeline) -> None:
     catalog, artifacts = pipeline.catalog, pipeline.artifacts
-    order = PublishOrder(index=pipeline.folder / "index", more_checks=((NOT_WORSE, not_worse),))
+    order = gated_order(index=pipeline.folder / "index", more_checks=((NOT_WORSE, not_worse),))
     published = publish_quickly(pipeline, order)
     assert NOT_WORSE in [gate.check for gate in published.gates]
     validation = read_inputs(catalog, artifacts, "default", "default", "calibrate").validation

@@ -30,12 +30,12 @@ from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead
 from drsr.offline.catalog.label_tables import Labeler
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, prepare_features
-from drsr.offline.featurize.store import get_training_frame, register_view
 from drsr.offline.featurize.upkeep import ENOUGH, forget_lost, merge_small_files
+from drsr.offline.featurize.views import register_view
 from drsr.offline.ingest.splits import Split
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import ExampleFrame, TrainingFrame, assemble
-from drsr.offline.train.frames import labeler_hash
+from drsr.offline.train.frames import get_training_frame, labeler_hash
 from tests.offline import frames
 from tests.offline.stored_examples import (
     LABELER,

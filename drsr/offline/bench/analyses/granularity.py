@@ -18,7 +18,8 @@ from drsr.offline.bench.analyses.grouped_means import INTERVALS
 from drsr.offline.bench.analyses.grouped_medians import grouped_median
 from drsr.offline.bench.report.paper_tables import analyses
 from drsr.offline.evaluate.cells import cell
-from drsr.offline.label.target_nll import Exclusion, Pair, TargetNll
+from drsr.offline.featurize.exclusions import Exclusion
+from drsr.offline.label.target_nll import Pair, TargetNll
 from drsr.offline.train.metrics import Bootstrap, Floats, Metric, draw_trajectories, ratio_metric
 from drsr.request.contracts import TokenIds
 from drsr.request.history import Block, delete, removal

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _runs(uri: str, limit: int | None) -> Iterator[Trajectory]:
-    from drsr.offline.bench.price_report import read_runs
+    from drsr.offline.ingest.formats import read_runs
     from drsr.offline.ingest.trajectories import Trajectory
 
     taken = 0

@@ -22,17 +22,18 @@ from drsr.features.vectors import CandidateFeatures
 from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy, training_of
 from drsr.offline.bench.replay.recorded_runs import Measuring
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.evaluate.ablation_points import AblationPoint, ablation_point
 from drsr.offline.evaluate.stage import TrainedAblations
-from drsr.offline.featurize.store import get_training_frame, get_view
 from drsr.offline.featurize.stored import stored_states
+from drsr.offline.featurize.views import get_view
 from drsr.offline.ingest.splits import Split
 from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.params import CalibrateParams
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import ABLATIONS, FULL, Ablation, method_name, prepare_frame, trained_as
 from drsr.offline.train.examples import ExampleFrame
-from drsr.offline.train.records import content_key
+from drsr.offline.train.frames import get_training_frame
 from drsr.policy.policy import Policy
 from drsr.scorer.ensemble import Ensemble
 

@@ -17,10 +17,10 @@ from drsr.offline.bench.analyses.granularity import StepHarm, measure_steps
 from drsr.offline.bench.replay.journal import Journal, Json, Kind
 from drsr.offline.bench.replay.recorded_runs import Measuring, RunRow, load_runs
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.ingest.splits import Split
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.progress import Report
-from drsr.offline.train.records import content_key
 from drsr.request.rendering import render_output
 
 

@@ -21,9 +21,10 @@ from drsr.offline.bench.comparators.contract import Comparator
 from drsr.offline.bench.replay.checked import Checked, checked_rewrite
 from drsr.offline.bench.replay.method_version import version_with
 from drsr.offline.bench.summarisers.summariser import Summariser
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.freeze.rows import StateRow
 from drsr.offline.label.harm import HARM_TOLERANCE
-from drsr.offline.label.target_nll import Exclusion, ExclusionReason, Outcome, Pair, TargetNll
+from drsr.offline.label.target_nll import Outcome, Pair, TargetNll
 from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.rendering import Rendering, render, render_output
 from drsr.request.request import Request

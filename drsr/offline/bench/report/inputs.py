@@ -14,7 +14,7 @@ from drsr.offline.calibrate.stage import Calibrated, calibrate, plain_search
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.evaluate.stage import Evaluated, evaluate_ablations
-from drsr.offline.featurize.store import RegisteredView, get_training_frame, get_view
+from drsr.offline.featurize.views import RegisteredView, get_view
 from drsr.offline.ingest.splits import Split
 from drsr.offline.label.records import recorded_identity
 from drsr.offline.params import Params
@@ -22,6 +22,7 @@ from drsr.offline.publish.records import latest_releases
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import FULL, MISMATCH_SEED, mismatch_states
 from drsr.offline.train.examples import ExampleFrame
+from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.metrics import Bootstrap
 from drsr.offline.train.scored_sets import ScoredSets, score_frame
 from drsr.offline.train.stage import Progress, TrainingInputs, load_trained, read_inputs

@@ -9,8 +9,18 @@ The format is found by looking at the parsed JSON, never at a file's name. To ad
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from drsr.offline.ingest.formats.bundles import gather
 from drsr.offline.ingest.formats.formats import READERS, reader_named
 from drsr.offline.ingest.formats.reading import read
+from drsr.offline.ingest.trajectories import Quarantined, Trajectory
+from drsr.offline.store.locations import open_location
 
-__all__ = ["READERS", "gather", "read", "reader_named"]
+__all__ = ["READERS", "gather", "read", "read_runs", "reader_named"]
+
+
+def read_runs(uri: str) -> Iterator[Trajectory | Quarantined]:
+    """Every run at a location, in any format that `drsr ingest` reads."""
+    for file in gather(open_location(uri)):
+        yield from read(file)

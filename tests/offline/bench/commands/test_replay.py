@@ -30,11 +30,11 @@ from drsr.offline.bench.replay.stage import Replayed
 from drsr.offline.bench.trainings import different_trainings
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.evaluate import stage as scorer_evaluation
-from drsr.offline.featurize.store import get_training_frame
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import ABLATIONS, FULL, method_name
 from drsr.offline.train.examples import ExampleFrame
+from drsr.offline.train.frames import get_training_frame
 from drsr.policy.policy import Policy, load_policy
 from drsr.scorer.ensemble import Ensemble, HarmScale
 from tests.offline.audit import published

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drsr.errors import InputError
-from drsr.offline.corpus_table import (
+from drsr.offline.ingest.corpus.table import (
     DOMAINS,
     Corpus,
     CorpusFile,

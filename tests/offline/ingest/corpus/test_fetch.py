@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from drsr.errors import InputError, NothingThere, SourceUnreachable
-from drsr.offline.corpus_download import Patience, Published
-from drsr.offline.corpus_fetch import Fetched, check_corpus, fetch_corpus
-from drsr.offline.corpus_origins import Mirror
-from drsr.offline.corpus_table import Corpus, load_corpus, read_table
+from drsr.offline.ingest.corpus.download import Patience, Published
+from drsr.offline.ingest.corpus.fetch import Fetched, check_corpus, fetch_corpus
+from drsr.offline.ingest.corpus.origins import Mirror
+from drsr.offline.ingest.corpus.table import Corpus, load_corpus, read_table
 from tests.offline.public_host import (
     Answer,
     PublicHost,

@@ -34,22 +34,20 @@ from drsr.offline.freeze.exports import (
 from drsr.offline.label.exports import export_labels, labeler_about
 from drsr.offline.params import Params
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import About, Exported, Summary, remove_parts_about_else, to_bytes, write_file
+from drsr.offline.store.exports import (
+    CONTENTS,
+    About,
+    Exported,
+    Summary,
+    place_of,
+    remove_parts_about_else,
+    to_bytes,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from drsr.offline.train.stage import TrainingInputs
 
-CONTENTS = {
-    "ingest": "trajectories",
-    "freeze": "states",
-    "label": "labels",
-    "featurize": "features",
-    "train": "scorer",
-    "calibrate": "calibration",
-    "evaluate": "evaluation",
-    "publish": "policy",
-}
-"""The folder that each stage fills."""
 SUMMARY = "summary.json"
 
 
@@ -152,11 +150,6 @@ class Exporter:
     def _make_room(self, folder: Path, about: About) -> None:
         if self.may_replace:
             remove_parts_about_else(folder, about)
-
-
-def place_of(root: Path, stage: str) -> Path:
-    """Where a stage's export lies below a folder of exports."""
-    return root / stage / CONTENTS[stage]
 
 
 def _counts(connection: Connection, column: InstrumentedAttribute[Any], mine: ColumnElement[bool]) -> dict[Any, int]:

@@ -21,8 +21,8 @@ import aiohttp
 from fsspec.implementations.http import HTTPFileSystem
 
 from drsr.errors import InputError, SourceUnreachable
-from drsr.offline.corpus_origins import CHUNK, Arriving, CutShort, Reason, Stopped, Unavailable
-from drsr.offline.corpus_table import GITHUB, CorpusFile
+from drsr.offline.ingest.corpus.origins import CHUNK, Arriving, CutShort, Reason, Stopped, Unavailable
+from drsr.offline.ingest.corpus.table import GITHUB, CorpusFile
 from drsr.redaction import redact
 from drsr.version import __version__
 

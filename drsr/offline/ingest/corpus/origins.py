@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from drsr.errors import InputError, NothingThere
-from drsr.offline.corpus_table import CorpusFile
+from drsr.offline.ingest.corpus.table import CorpusFile
 
 Reason = Literal["missing", "forbidden", "altered", "unreachable"]
 

@@ -5,7 +5,10 @@ Both look before anything is written: the rules at the catalog as it is, the aud
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from drsr.errors import MissingExtra
 from drsr.offline.audit import (
@@ -24,12 +27,11 @@ from drsr.offline.audit.data_rules import find_judge
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Candidate, Order
 from drsr.offline.audit.verdicts import Check
+from drsr.offline.publish import gates
 from drsr.offline.publish.candidate import Built
 from drsr.offline.publish.gates import Subject, Verdict
+from drsr.offline.publish.stage import PublishOrder
 
-EXPECTATIONS = "expectations"
-AUDIT = "audit"
-WheelCheck = Callable[[Subject, Built, Order], Verdict]
 QUICK: tuple[Check, ...] = (
     weight_files.CHECK,
     chain.CHECK,
@@ -74,8 +76,20 @@ def _judged(subject: Subject) -> Verdict:
     return Verdict(bool(judged), f"{len(judged)} rules of {len(datasets)} datasets are kept")
 
 
+def gated_order(
+    index: Path, *, audit_sample: int | None = 0, data_rules: gates.Check = rules_kept, **more: Any
+) -> PublishOrder:
+    """Return an order to publish whose gates are the rules of the data and an audit of the wheel.
+
+    The audit measures `audit_sample` states again with the language model: 0 runs none, None is all of them. `more` are
+    the other fields of the order.
+    """
+    how = Order(sample=audit_sample, backbone=more.get("backbone"), device=more.get("device", "cpu"))
+    return PublishOrder(index, **{"data_rules": data_rules, "audit": partial(audited, order=how), **more})
+
+
 def audited(subject: Subject, built: Built, order: Order) -> Verdict:
-    """An audit of the wheel that would be written. A sample of 0 states runs no language model."""
+    """Audit the wheel that would be written. A sample of 0 states runs no language model."""
     candidate = Candidate(built.wheel.file_name, built.wheel.data, built.states.data, subject.traced)
     checks: Sequence[Check] = QUICK if order.sample == 0 else (*QUICK, *MEASURED_AGAIN)
     audit = run_audit(AuditSubject(subject.catalog, subject.artifacts, order, candidate), checks)

@@ -12,17 +12,17 @@ from sqlalchemy import select, update
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.errors import InputError, ScorerNotTrained, SettingsError
+from drsr.offline.audit.release import gated_order
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import STAGES, Candidate, DecisionState, FrozenTrajectory, Trajectory
 from drsr.offline.commands import exports as command
 from drsr.offline.evaluate.stage import evaluate_ablations, latest_evaluation
-from drsr.offline.exports import CONTENTS, SUMMARY, Exporter, place_of
 from drsr.offline.freeze.exports import current_trajectories, latest_rule
 from drsr.offline.freeze.records import FreezingRule
 from drsr.offline.freeze.stage import freeze
-from drsr.offline.publish.stage import PublishOrder
+from drsr.offline.stage_exports import SUMMARY, Exporter
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import read_parts
+from drsr.offline.store.exports import CONTENTS, place_of, read_parts
 from drsr.offline.train.ablations import FULL
 from drsr.offline.train.metrics import Bootstrap
 from drsr.request.view import Caps
@@ -59,7 +59,7 @@ def test_every_stage_has_its_export() -> None:
 
 def test_all_stages_again_write_the_same_bytes(pipeline: Pipeline, tmp_path: Path) -> None:
     evaluated(pipeline)
-    publish_quickly(pipeline, PublishOrder(tmp_path / "index"))
+    publish_quickly(pipeline, gated_order(tmp_path / "index"))
     first = exporter(pipeline, tmp_path / "out")
     done = {stage: first.export(stage) for stage in STAGES}
     for stage, found in done.items():
@@ -144,7 +144,7 @@ def test_the_released_policy_is_the_wheel(pipeline: Pipeline, tmp_path: Path) ->
     found = exporter(pipeline, tmp_path / "out").export("publish")
     assert found.summary == {"version": None}  # nothing is released, and the folder says so
     for version in ("1.0", "1.1"):
-        order = PublishOrder(tmp_path / "index", version=version)
+        order = gated_order(tmp_path / "index", version=version)
         published = publish_quickly(pipeline, order)
         found = exporter(pipeline, tmp_path / "out").export("publish")
         names = sorted(path.name for path in found.folder.iterdir())

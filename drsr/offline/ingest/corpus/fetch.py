@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from drsr.errors import InputError
-from drsr.offline.corpus_origins import Mirror, Origin, Stopped, Unavailable, cannot_write
-from drsr.offline.corpus_table import TABLE, Corpus, CorpusFile, Problem, corpus_folder, read_table
+from drsr.offline.ingest.corpus.origins import Mirror, Origin, Stopped, Unavailable, cannot_write
+from drsr.offline.ingest.corpus.table import TABLE, Corpus, CorpusFile, Problem, corpus_folder, read_table
 
 try:
     import fcntl

@@ -1,0 +1,32 @@
+"""Say why something could not be computed for a state: an expected outcome, recorded with its reason."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
+"""How torch says it, by device."""
+
+
+class ExclusionReason(StrEnum):
+    """Why there is no NLL."""
+
+    EMPTY_TARGET = "empty_target"
+    TARGET_TOO_LONG = "target_too_long"
+    CONTEXT_TOO_LONG = "context_too_long"
+    NON_FINITE = "non_finite"
+    OUT_OF_MEMORY = "out_of_memory"
+
+
+class Exclusion(NamedTuple):
+    """Something that could not be measured, with the reason. An expected outcome, not an error."""
+
+    reason: ExclusionReason
+    detail: str
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the memory of a device, or of the machine, did not suffice."""
+    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+    return said or isinstance(error, MemoryError)
