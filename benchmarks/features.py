@@ -28,8 +28,8 @@ import torch
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.session import Session
 from drsr.decide.candidates import DecisionState, freeze
+from drsr.features.session import Session
 from drsr.features.structural import structural_features
 from drsr.features.vectors import candidate_features
 from drsr.request.rendering import render

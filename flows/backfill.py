@@ -14,12 +14,12 @@ from typing import Any
 
 from prefect import flow
 
-from drsr.flows.featurize import featurize
-from drsr.flows.freeze import freeze
-from drsr.flows.ingest import ingest
-from drsr.flows.label import label
 from drsr.flows.parameters import HERE, Days, FanOut, Location, Name, Part, of_day
 from drsr.flows.stage_tasks import in_time
+from drsr.flows.stages.featurize import featurize
+from drsr.flows.stages.freeze import freeze
+from drsr.flows.stages.ingest import ingest
+from drsr.flows.stages.label import label
 
 
 @flow(name="backfill")

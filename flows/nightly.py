@@ -16,20 +16,20 @@ from prefect.logging import get_run_logger
 
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.errors import InputError, ReleaseRefused
-from drsr.flows.calibrate import calibrate
-from drsr.flows.evaluate import evaluate
 from drsr.flows.expecting import judge_after, write_docs
-from drsr.flows.featurize import featurize
-from drsr.flows.freeze import freeze
-from drsr.flows.ingest import ingest
-from drsr.flows.label import label
 from drsr.flows.parameters import EVERYTHING, HERE, FanOut, Location, Name
 from drsr.flows.places import opened
-from drsr.flows.publish import publish
 from drsr.flows.recording import record, require_repository
 from drsr.flows.stage_tasks import BETWEEN_STAGES, in_time
+from drsr.flows.stages.calibrate import calibrate
+from drsr.flows.stages.evaluate import evaluate
+from drsr.flows.stages.featurize import featurize
+from drsr.flows.stages.freeze import freeze
+from drsr.flows.stages.ingest import ingest
+from drsr.flows.stages.label import label
+from drsr.flows.stages.publish import publish
+from drsr.flows.stages.train import train
 from drsr.flows.summaries import leave_summary, said
-from drsr.flows.train import train
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, note_refresh, stamp, waiting

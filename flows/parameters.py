@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from drsr.offline.commands.ingest import FORMATS
+from drsr.offline.commands.stages.ingest import FORMATS
 from drsr.offline.freeze.selection import Selection, Shard
 from drsr.redaction import redact
 

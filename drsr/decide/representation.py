@@ -25,7 +25,7 @@ from drsr.request.contracts import Backbone, Tokenizer
 
 if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
-    from drsr.backbone.session import SessionCache
+    from drsr.features.session import SessionCache
 
 SESSION_BYTES = 2 << 30
 """Memory for the backbone's state of all runs in sessions together; the least recently used goes first."""
@@ -99,7 +99,7 @@ class FrozenRepresentation:
 
     def session(self) -> FeatureSource:
         """All sessions share one bounded store, which finds a run's state by its tokens."""
-        from drsr.backbone.session import SessionCache  # needs torch
+        from drsr.features.session import SessionCache  # needs torch
 
         with self._lock:
             if self._sessions is None:

@@ -14,7 +14,7 @@ from drsr.request.view import caps_for
 
 if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
-    from drsr.backbone.session import Session, SessionCache
+    from drsr.features.session import Session, SessionCache
 
 
 def get_online_features(

@@ -5,24 +5,8 @@ from __future__ import annotations
 import argparse
 
 from drsr.offline.bench.commands import harm, price_report, report
-from drsr.offline.commands import (
-    audit,
-    calibrate,
-    catalog,
-    corpus,
-    evaluate,
-    exports,
-    featurize,
-    freeze,
-    ingest,
-    label,
-    plan,
-    publish,
-    run,
-    status,
-    train,
-    withdraw,
-)
+from drsr.offline.commands import audit, catalog, corpus, exports, plan, run, status, withdraw
+from drsr.offline.commands.stages import calibrate, evaluate, featurize, freeze, ingest, label, publish, train
 from drsr.offline.sandbox import cli as sandbox
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from drsr.proxy.exchange import Ending, Exchange
+from drsr.proxy.http.exchange import Ending, Exchange
 from drsr.proxy.metrics import Counter, Gauge, Histogram, Metric, exposition
 
 RECENT = 200

@@ -16,14 +16,14 @@ from drsr.policy.policy import Policy
 from drsr.proxy.activity import Activity
 from drsr.proxy.admission import Admission
 from drsr.proxy.decider import Decider
-from drsr.proxy.forwarding import Forwarding, Parts
+from drsr.proxy.http.forwarding import Forwarding, Parts
+from drsr.proxy.http.upstream import Upstream
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.metrics import CONTENT_TYPE
 from drsr.proxy.page import page_routes
 from drsr.proxy.pruning import Pruning
 from drsr.proxy.receipt_writer import ReceiptWriter
 from drsr.proxy.settings import ProxySettings
-from drsr.proxy.upstream import Upstream
 from drsr.sessions.conversations import Conversations
 from drsr.version import __version__
 

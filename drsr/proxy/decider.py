@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from drsr.decide.decision import Reason
 from drsr.policy.policy import Decision, Policy
-from drsr.proxy.faults import without_text
+from drsr.proxy.http.faults import without_text
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool
 from drsr.request.history import Protect

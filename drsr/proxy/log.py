@@ -7,7 +7,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from drsr.proxy.exchange import Exchange
+from drsr.proxy.http.exchange import Exchange
 
 NAME = "drsr.proxy"
 

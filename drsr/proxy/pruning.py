@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from drsr.decide.decision import Reason
 from drsr.proxy.decider import Decided, Decider
-from drsr.proxy.exchange import Exchange
-from drsr.proxy.headers import asks_for_bypass, credentials, is_encoded
-from drsr.proxy.incoming import Incoming
-from drsr.proxy.json_body import NotJson, Unreadable, parse_body
+from drsr.proxy.http.exchange import Exchange
+from drsr.proxy.http.headers import asks_for_bypass, credentials, is_encoded
+from drsr.proxy.http.incoming import Incoming
+from drsr.proxy.http.json_body import NotJson, Unreadable, parse_body
+from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.reasons import ProxyReason
 from drsr.proxy.receipt_writer import ReceiptWriter
-from drsr.proxy.refusals import Refusal, RefusalKind
 
 
 class Treated(NamedTuple):

@@ -10,8 +10,8 @@ from sqlalchemy import select, update
 
 from drsr.errors import NothingThere
 from drsr.flows.backfill import backfill
-from drsr.flows.ingest import ingest
 from drsr.flows.parameters import Days, Location
+from drsr.flows.stages.ingest import ingest
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory

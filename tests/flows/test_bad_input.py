@@ -20,15 +20,15 @@ from drsr.errors import (
     ExpectationFailed,
     SettingsError,
 )
-from drsr.flows.calibrate import calibrate
-from drsr.flows.evaluate import evaluate
-from drsr.flows.featurize import featurize
-from drsr.flows.freeze import freeze
-from drsr.flows.ingest import ingest
-from drsr.flows.label import label
 from drsr.flows.nightly import nightly
-from drsr.flows.publish import publish
-from drsr.flows.train import train
+from drsr.flows.stages.calibrate import calibrate
+from drsr.flows.stages.evaluate import evaluate
+from drsr.flows.stages.featurize import featurize
+from drsr.flows.stages.freeze import freeze
+from drsr.flows.stages.ingest import ingest
+from drsr.flows.stages.label import label
+from drsr.flows.stages.publish import publish
+from drsr.flows.stages.train import train
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.migrations import downgrade_catalog, open_catalog, upgrade_catalog
 from drsr.offline.publish.records import latest_releases

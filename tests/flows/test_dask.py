@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drsr.flows.label import label
 from drsr.flows.parameters import FanOut, Part
+from drsr.flows.stages.label import label
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.store.artifacts import ArtifactStore
 from tests.flows.made_up_runs import ROOT, write_runs

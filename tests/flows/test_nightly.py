@@ -19,8 +19,8 @@ from drsr.flows import nightly
 from drsr.flows.expecting import judged
 from drsr.flows.nightly import ORDER, in_order
 from drsr.flows.places import Place
-from drsr.flows.publish import HELD_BACK, held_back, superseded
 from drsr.flows.stage_tasks import StageTimedOut
+from drsr.flows.stages.publish import HELD_BACK, held_back, superseded
 from drsr.flows.summaries import said
 from drsr.offline.catalog.label_tables import Label
 from drsr.settings import Settings

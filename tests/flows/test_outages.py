@@ -17,12 +17,12 @@ import fsspec
 import pytest
 
 from drsr.flows import backfill as backfill_flow
-from drsr.flows import label as label_flow
 from drsr.flows.backfill import backfill
-from drsr.flows.ingest import ingest
-from drsr.flows.label import label
 from drsr.flows.parameters import Days, Location
 from drsr.flows.stage_tasks import StageTimedOut
+from drsr.flows.stages import label as label_flow
+from drsr.flows.stages.ingest import ingest
+from drsr.flows.stages.label import label
 from drsr.offline.label.worker import LabelOrder
 from drsr.offline.store.worker_processes import Report
 from tests.flows.prefect_runs import attempts_of, last_run, refused

@@ -19,8 +19,8 @@ DEPLOYMENTS = {deployment["name"]: deployment for deployment in DOCUMENT["deploy
 
 
 def flow_of(deployment: dict[str, Any]) -> Flow:
-    path, name = deployment["entrypoint"].split(":")
-    found = getattr(import_module(path.removesuffix(".py").replace("/", ".")), name)
+    module, _, name = deployment["entrypoint"].rpartition(".")
+    found = getattr(import_module(module), name)
     assert isinstance(found, Flow)
     return found
 

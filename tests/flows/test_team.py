@@ -28,8 +28,8 @@ from sqlalchemy import func, select
 
 from drsr.backbone.catalogue import load_backbone, load_tokenizer
 from drsr.errors import CatalogUnreachable
-from drsr.flows.shard_runs import CLAIM
-from drsr.offline.audit import labels as audited_labels
+from drsr.flows.sharding.shard_runs import CLAIM
+from drsr.offline.audit.checks import labels as audited_labels
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.catalog.engine import Catalog

@@ -17,7 +17,7 @@ import uvicorn
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.proxy.app import ProxyApp
-from drsr.proxy.forwarding import Parts
+from drsr.proxy.http.forwarding import Parts
 from drsr.proxy.server import address_of, bind, make_server
 from drsr.proxy.settings import ProxySettings, UpstreamUrl
 

@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from drsr.proxy.exchange import Ending
+from drsr.proxy.http.exchange import Ending
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.raw_http import ask, connect, post

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drsr.errors import MissingExtra
-from drsr.offline.audit import (
+from drsr.offline.audit.checks import (
     calibration,
     chain,
     future,
@@ -23,7 +23,7 @@ from drsr.offline.audit import (
     weight_files,
     withdrawals,
 )
-from drsr.offline.audit.data_rules import find_judge
+from drsr.offline.audit.checks.data_rules import find_judge
 from drsr.offline.audit.running import run_audit
 from drsr.offline.audit.subject import AuditSubject, Candidate, Order
 from drsr.offline.audit.verdicts import Check

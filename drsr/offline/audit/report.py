@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from drsr.errors import SettingsError
-from drsr.offline.audit import (
+from drsr.offline.audit import report_plots
+from drsr.offline.audit.checks import (
     calibration,
     chain,
     future,
     labels,
-    report_plots,
     retrained_scorer,
     split_reads,
     splits,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import drsr
 from drsr.errors import DrsrError, MissingExtra
-from drsr.offline.audit import (
+from drsr.offline.audit.checks import (
     calibration,
     chain,
     data_rules,

@@ -68,7 +68,7 @@ def _sample(text: str) -> int | None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.offline.audit.data_rules import find_judge
+    from drsr.offline.audit.checks.data_rules import find_judge
     from drsr.offline.audit.report import check_writable, write_report
     from drsr.offline.audit.running import run_audit
     from drsr.offline.audit.subject import AuditSubject, Order

@@ -54,7 +54,7 @@ from drsr.request.contracts import Backbone, Tokenizer
 from drsr.request.view import Caps
 
 if TYPE_CHECKING:
-    from drsr.backbone.session import Session
+    from drsr.features.session import Session
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ def materialize(
 
 def featurize_states(backbone: FrozenLM, rows: Sequence[StateRow]) -> list[FeaturizedState]:
     """The features of some states of one trajectory, in order of their decisions."""
-    from drsr.backbone.session import Session  # needs torch, which counting what is missing does not
+    from drsr.features.session import Session  # needs torch, which counting what is missing does not
 
     lengths = [len(row.frozen.state.view.token_ids(row.frozen.state.rendering.token_ids)) for row in rows]
     session = Session(backbone, capacity=max(lengths, default=0))

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import drsr
 from drsr.errors import InputError
+from drsr.offline.catalog import runs
 from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
 from drsr.offline.ingest import formats as sources
@@ -90,7 +91,7 @@ def ingest(
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
     with catalog.writing() as connection:
-        run_id = records.start_run(connection, "ingest", redact(uri), drsr.__version__)
+        run_id = runs.start_run(connection, "ingest", redact(uri), drsr.__version__)
     lost = LostArtifacts(catalog, artifacts)
     with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
         for files in chain([first], chunks):
@@ -103,7 +104,7 @@ def ingest(
     summary = recorder.summary
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
-        records.finish_run(connection, run_id, summary.to_json() | ({} if day is None else {"day": day}))
+        runs.finish_run(connection, run_id, summary.to_json() | ({} if day is None else {"day": day}))
     return summary
 
 

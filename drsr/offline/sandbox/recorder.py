@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.sandbox.agent import next_message
 from drsr.offline.sandbox.family import Family, Outcome
-from drsr.offline.sandbox.tools import tool_schemas
-from drsr.offline.sandbox.workspace import Workspace, open_workspace
+from drsr.offline.sandbox.workshop.tools import tool_schemas
+from drsr.offline.sandbox.workshop.workspace import Workspace, open_workspace
 
 READER = "sandbox/2"
 """Changes whenever the same task would be recorded differently."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drsr.offline.audit import data_rules, future, golden, labels
+from drsr.offline.audit.checks import data_rules, future, golden, labels
 from drsr.offline.audit.release import gated_order
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.audit.subject import AuditSubject, Order

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pytest
 
-from drsr.offline.audit import future
+from drsr.offline.audit.checks import future
 from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
 from drsr.offline.featurize.views import get_view
 from drsr.offline.ingest.trajectories import Trajectory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drsr.offline.audit import labels
+from drsr.offline.audit.checks import labels
 from tests.offline.audit.published import (
     WITHOUT_MODEL,
     PublishedPipeline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from drsr.offline.audit import splits
+from drsr.offline.audit.checks import splits
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory

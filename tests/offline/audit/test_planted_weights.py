@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from drsr.offline.audit import retrained_scorer
+from drsr.offline.audit.checks import retrained_scorer
 from drsr.offline.audit.running import RETRAIN, run_audit
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.train.fitting import train_scorer

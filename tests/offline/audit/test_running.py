@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from drsr.cli import main
-from drsr.offline.audit import running, splits, weight_files
+from drsr.offline.audit import running
+from drsr.offline.audit.checks import splits, weight_files
 from drsr.offline.audit.report import page
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told

@@ -13,8 +13,8 @@ import pytest
 
 from drsr.cli import main
 from drsr.errors import ScorerNotTrained
-from drsr.offline.audit import data_rules
-from drsr.offline.audit.data_rules import CRITICAL_RULES
+from drsr.offline.audit.checks import data_rules
+from drsr.offline.audit.checks.data_rules import CRITICAL_RULES
 from drsr.offline.audit.running import CHECKS
 from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.calibrate.stage import calibrate

@@ -110,7 +110,7 @@ def test_whatever_ends_a_stage_the_stages_before_are_told(
     def freeze(options: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr("drsr.offline.commands.freeze.run", freeze)
+    monkeypatch.setattr("drsr.offline.commands.stages.freeze.run", freeze)
     ended, done = ran(capsys, "runs")
     assert (ended, list(done)) == (code, ["ingest", "freeze"])
     assert done["ingest"]["did"]["added"] == 8

@@ -14,10 +14,10 @@ from drsr.backbone import embedded, load_backbone
 from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.backbone.session import SessionCache
 from drsr.decide.candidates import Ineligible
 from drsr.errors import ArtifactCorrupt, FeatureError, FeatureViewError, LayoutMismatch
 from drsr.features.online import get_online_features
+from drsr.features.session import SessionCache
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.offline.catalog.engine import Catalog

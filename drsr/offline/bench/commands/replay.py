@@ -175,7 +175,7 @@ def with_ablations(
     from drsr.backbone.cache_folder import cache_folder
     from drsr.offline.bench.comparators.registry import NotAvailable
     from drsr.offline.bench.replay.ablation_methods import ablation_methods
-    from drsr.offline.commands.train import training_progress
+    from drsr.offline.commands.stages.train import training_progress
     from drsr.offline.evaluate.stage import train_ablations
     from drsr.offline.params import load_params
 

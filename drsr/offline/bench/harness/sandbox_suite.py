@@ -16,8 +16,8 @@ from drsr.errors import ManifestError
 from drsr.offline.sandbox.corpus import FAMILIES
 from drsr.offline.sandbox.family import Outcome, Scenario
 from drsr.offline.sandbox.recorder import BRIEF_SHARE, Task
-from drsr.offline.sandbox.tools import tool_schemas
-from drsr.offline.sandbox.workspace import Workspace, open_workspace
+from drsr.offline.sandbox.workshop.tools import tool_schemas
+from drsr.offline.sandbox.workshop.workspace import Workspace, open_workspace
 
 Json = dict[str, Any]
 _IDENTITY = re.compile(r"(?P<family>\w+/\w+)/(?P<seed>\d+)-(?P<instance>\d{3,})")

@@ -1,1 +1,1 @@
-"""TODO door."""
+"""Public corpora: tables of files and of chosen runs, fetched, verified and read under one name."""

@@ -11,7 +11,7 @@ from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, qu
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix, write_background
 from drsr.offline.sandbox.words import COLORS, CONSENT, PRODUCTS, number, numbers, write_files
-from drsr.offline.sandbox.workspace import DATABASE
+from drsr.offline.sandbox.workshop.workspace import DATABASE
 
 _TOOLS = ("list", "read", "sql")
 _PROMPTS = (

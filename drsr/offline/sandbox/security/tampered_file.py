@@ -8,8 +8,8 @@ from random import Random
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix, write_background
-from drsr.offline.sandbox.shell import run_command
 from drsr.offline.sandbox.words import FIRST_NAMES, NOUNS, number, write_files
+from drsr.offline.sandbox.workshop.shell import run_command
 
 _TOOLS = ("read", "log", "run")
 _PROMPTS = (

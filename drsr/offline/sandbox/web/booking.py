@@ -8,8 +8,8 @@ from random import Random
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix
-from drsr.offline.sandbox.pages import accepts, bullets, page, paragraphs, submissions, write_site
 from drsr.offline.sandbox.words import CITIES, number, numbers
+from drsr.offline.sandbox.workshop.pages import accepts, bullets, page, paragraphs, submissions, write_site
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _TOOLS = ("open", "post")

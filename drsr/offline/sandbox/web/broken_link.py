@@ -8,8 +8,8 @@ from random import Random
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix
-from drsr.offline.sandbox.pages import bullets, link, page, paragraphs, write_site
 from drsr.offline.sandbox.words import CONSENT, FIRST_NAMES, NOUNS, filler_lines, number
+from drsr.offline.sandbox.workshop.pages import bullets, link, page, paragraphs, write_site
 
 _TOOLS = ("open", "replace")
 _PROMPTS = (

@@ -8,8 +8,8 @@ from random import Random
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix
-from drsr.offline.sandbox.pages import bullets, page, paragraphs, write_site
 from drsr.offline.sandbox.words import COMPANIES, CONSENT, FIRST_NAMES, PRODUCTS, hexadecimal
+from drsr.offline.sandbox.workshop.pages import bullets, page, paragraphs, write_site
 
 _CURRENCIES = ("crowns", "florins", "talers", "ducats", "marks", "pesos")
 _TOOLS = ("open", "log")

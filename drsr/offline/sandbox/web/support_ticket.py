@@ -8,8 +8,8 @@ from random import Random
 from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question, said
 from drsr.offline.sandbox.family import Family, Outcome, Scenario
 from drsr.offline.sandbox.noise import mix
-from drsr.offline.sandbox.pages import accepts, bullets, link, page, paragraphs, submissions, write_site
 from drsr.offline.sandbox.words import CITIES, FIRST_NAMES, PRODUCTS, mail_address, number, numbers
+from drsr.offline.sandbox.workshop.pages import accepts, bullets, link, page, paragraphs, submissions, write_site
 
 _TROUBLES = {
     "arrived broken": "damage",

@@ -1,0 +1,152 @@
+"""`drsr calibrate`: choose the operating point of the trained scorer on validation, and freeze it."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drsr.offline.commands.stages.train import add_frame_options
+
+if TYPE_CHECKING:
+    from drsr.offline.calibrate.operating_curve import Sensitivity
+    from drsr.offline.calibrate.search import SearchTable
+    from drsr.offline.params import CalibrateParams
+    from drsr.offline.train.records import CalibrationRecord
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "calibrate",
+        help="choose the operating point of the trained scorer on validation",
+        description="Tries every K, beta and observed validation score as threshold and takes the policy that removes "
+        "most within the limits on unsafe rate and mean harm. Where none keeps to them, the policy abstains always. "
+        "Example: drsr calibrate --plots plots",
+    )
+    parser.add_argument(
+        "--certified",
+        action="store_true",
+        help="only policies whose unsafe rate on new trajectories is bounded with confidence",
+    )
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write operating curve and beta sensitivity there")
+    add_frame_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from drsr.offline.calibrate.files import write_files
+    from drsr.offline.calibrate.operating_curve import uncertainty_sensitivity
+    from drsr.offline.calibrate.stage import calibrate, operating_point, plain_search
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.params import load_params
+    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.train.stage import read_inputs
+    from drsr.settings import load_settings
+
+    settings, params = load_settings(), load_params()
+    artifacts = ArtifactStore(settings.artifact_root)
+    with open_catalog(settings.catalog_url) as catalog:
+        inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "calibrate")
+        calibrated = calibrate(catalog, artifacts, inputs, params, certified=options.certified)
+        searched = plain_search(artifacts, inputs, calibrated, params.calibrate)
+    record = calibrated.record
+    files: list[Path] = []
+    if options.plots is not None:
+        files = write_files(options.plots, searched, operating_point(record), params.calibrate)
+    sensitivity = uncertainty_sensitivity(searched, params.calibrate)
+    if options.json:
+        shown = record.to_json() | {
+            "is_new": calibrated.is_new,
+            "scorer": calibrated.run.weights,
+            "beta_sensitivity": [
+                row._asdict() | {"best": None if row.best is None else row.best._asdict()} for row in sensitivity
+            ],
+            "files": [str(path) for path in files],
+        }
+        print(json.dumps(shown))
+    else:
+        print(_text(record, sensitivity, searched, params.calibrate, is_new=calibrated.is_new))
+        if options.certified:
+            print("\n" + _tried(artifacts.get(record.search_table)))
+        for path in files:
+            print(f"wrote {path}")
+    if record.abstains_always:
+        print(f"drsr: warning: {record.explanation}", file=sys.stderr)
+    return 0
+
+
+def _text(
+    record: CalibrationRecord,
+    sensitivity: list[Sensitivity],
+    searched: SearchTable,
+    params: CalibrateParams,
+    *,
+    is_new: bool,
+) -> str:
+    from drsr.tables import table
+
+    lines = [] if is_new else ["nothing to calibrate: these inputs gave this before"]
+    lines += [record.explanation, "", table(("on validation", "value", "limit"), _numbers(record, params)), ""]
+    if record.incomplete_states:
+        lines.append(
+            f"{record.incomplete_states:,} of {record.states:,} states lack the label of some deletion set; online the "
+            "policy may meet sets of their kind"
+        )
+    lines += [
+        f"the best of each K and beta alone, of {len(searched):,} policies:",
+        table(("K", "beta", "tau", "pruned", "unsafe rate", "mean harm", "mean removal"), _best_rows(sensitivity)),
+    ]
+    return "\n".join(lines)
+
+
+def _numbers(record: CalibrationRecord, params: CalibrateParams) -> list[tuple[str, str, str]]:
+    rate = "-" if record.unsafe_rate is None else f"{record.unsafe_rate:.4f}"
+    harm = "-" if record.mean_harm is None else f"{record.mean_harm:+.4f}"
+    rows = [
+        ("key of this calibration", record.calibration_key[:12], ""),
+        ("states pruned", f"{record.selected:,} of {record.states:,}", ""),
+        ("unsafe rate of the selected sets", rate, f"{params.max_unsafe_rate:g}"),
+        ("their mean harm, nats per token", harm, f"{params.max_mean_harm:g}"),
+        ("mean removal over all states", f"{record.mean_removal:.2%}", f"{params.removal_cap:.0%} of one request"),
+    ]
+    if record.mode == "certified":
+        bound = "-" if record.unsafe_bound is None else f"{record.unsafe_bound:.4f}"
+        what = f"unsafe rate on new trajectories, below with {record.confidence:.0%} confidence"
+        rows.append((what, bound, f"{params.certified.max_unsafe_rate:g}"))
+    return rows
+
+
+def _tried(search_table: bytes) -> str:
+    """The thresholds that were to be certified, and what came of each."""
+    from drsr.tables import table
+
+    rows = [
+        (
+            int(row["max_cardinality"]),
+            row["uncertainty_coefficient"],
+            f"{float(row['risk_threshold']):.6f}",
+            f"{int(row['unsafe']):,} of {int(row['selected']):,}",
+            f"{float(row['unsafe_bound']):.4f}",
+            "yes" if row["certified"] == "1" else "no",
+        )
+        for row in csv.DictReader(io.StringIO(search_table.decode("utf-8")))
+    ]
+    headers = ("K", "beta", "tau", "unsafe", "bound", "certified")
+    return "thresholds from the training split, tested in rising order:\n" + table(headers, rows)
+
+
+def _best_rows(sensitivity: list[Sensitivity]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for k, beta, best in sensitivity:
+        if best is None:
+            rows.append((k, f"{beta:g}", "none admissible", "", "", "", ""))
+        else:
+            tau = f"{best.risk_threshold:.6f}"
+            numbers = (f"{best.unsafe_rate:.4f}", f"{best.mean_harm:+.4f}", f"{best.mean_removal:.2%}")
+            rows.append((k, f"{beta:g}", tau, best.selected, *numbers))
+    return rows

@@ -1,0 +1,1 @@
+"""Where tasks happen: a temporary folder, a shell, a small web site, and the tools that reach them."""

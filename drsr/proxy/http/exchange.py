@@ -1,0 +1,104 @@
+"""One request and its answer as they are written down: in the log, in the metrics, on the page. No text, no secrets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from drsr.proxy.http.endpoints import Endpoint
+from drsr.tables import excerpt
+
+
+class Ending(StrEnum):
+    """How an exchange ended."""
+
+    COMPLETED = "completed"
+    """The upstream's answer was passed on to its end, whatever its status."""
+    REFUSED = "refused"
+    """The proxy answered itself; `refusal` says why."""
+    CLIENT_GONE = "client_gone"
+    UPSTREAM_BROKE = "upstream_broke"
+    """In the middle of its answer; the client's connection was cut off too."""
+    FAILED = "failed"
+    """A fault of the proxy's own."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Filled in as the request makes its way."""
+
+    endpoint: Endpoint
+    method: str
+    path: str
+    """Without the query, in which some clients send their keys."""
+    started: float = field(default_factory=time.time)
+    status: int | None = None
+    ending: Ending = Ending.CLIENT_GONE
+    refusal: str | None = None
+    reason: str | None = None
+    """`pruned`, or why the request was not changed; None where nobody asked."""
+    decision: str | None = None
+    """The decision's id."""
+    tokens_before: int | None = None
+    tokens_saved: int = 0
+    """Not sent because of the decision."""
+    shadow_reason: str | None = None
+    """What the reason would have been without shadow mode."""
+    shadow_saved: int = 0
+    decision_milliseconds: float | None = None
+    upstream_milliseconds: float | None = None
+    """From sending the request to the first byte of the answer."""
+    total_milliseconds: float = 0.0
+
+    def response_headers(self) -> list[tuple[bytes, bytes]]:
+        """What the client is told."""
+        found = {
+            "x-drsr-reason": self.reason,
+            "x-drsr-decision": self.decision,
+            "x-drsr-tokens-saved": self.tokens_saved if self.reason else None,
+            "x-drsr-shadow-reason": self.shadow_reason,
+            "x-drsr-shadow-tokens-saved": self.shadow_saved if self.shadow_reason else None,
+        }
+        return [(name.encode(), str(value).encode()) for name, value in found.items() if value is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the log and the page."""
+        return {
+            "time": round(self.started, 3),
+            "method": self.method,
+            "path": excerpt(self.path, 120),
+            "endpoint": self.endpoint.value,
+            "status": self.status,
+            "ending": self.ending,
+            "refusal": self.refusal,
+            "reason": self.reason,
+            "decision": self.decision,
+            "tokens_before": self.tokens_before,
+            "tokens_saved": self.tokens_saved,
+            "shadow_reason": self.shadow_reason,
+            "shadow_saved": self.shadow_saved,
+            "decision_milliseconds": _rounded(self.decision_milliseconds),
+            "upstream_milliseconds": _rounded(self.upstream_milliseconds),
+            "total_milliseconds": _rounded(self.total_milliseconds),
+        }
+
+    def __str__(self) -> str:
+        """One line of the log."""
+        words = [self.method, excerpt(self.path, 120), str(self.status or "-"), f"{self.total_milliseconds:.0f} ms"]
+        if self.ending is not Ending.COMPLETED:
+            words.append(self.refusal or self.ending)
+        if self.reason:
+            words.append(self.reason)
+        if self.tokens_saved:
+            words.append(f"saved {self.tokens_saved:,} of {self.tokens_before:,} tokens")
+        if self.shadow_saved:
+            words.append(f"would have saved {self.shadow_saved:,} of {self.tokens_before:,} tokens")
+        if self.decision:
+            words.append(f"decision {self.decision}")
+        return "  ".join(words)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)

@@ -1,0 +1,162 @@
+"""The way of one request through the proxy: let in, read, decided about, forwarded, answered, written down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from starlette.types import Receive, Scope, Send
+
+from drsr.proxy.activity import Activity
+from drsr.proxy.admission import Admission
+from drsr.proxy.decider import Decided, Decider
+from drsr.proxy.http.exchange import Ending, Exchange
+from drsr.proxy.http.faults import without_text
+from drsr.proxy.http.headers import to_client, to_upstream
+from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming
+from drsr.proxy.http.refusals import Refusal, RefusalKind
+from drsr.proxy.http.upstream import Upstream, UpstreamFailed
+from drsr.proxy.pruning import Pruning
+from drsr.proxy.settings import ProxySettings
+
+_log = logging.getLogger("drsr.proxy")
+
+
+class Parts(NamedTuple):
+    """What a request passes on its way."""
+
+    settings: ProxySettings
+    admission: Admission
+    decider: Decider
+    pruning: Pruning
+    upstream: Upstream
+    activity: Activity
+
+
+class Forwarding:
+    """An ASGI application that answers every request with the upstream's answer."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = time.perf_counter()
+        incoming = Incoming(scope, receive, timeout=self._parts.settings.body_timeout)
+        exchange = Exchange(incoming.endpoint, incoming.method, incoming.path if _is_path(incoming) else "?")
+        work = asyncio.create_task(self._serve(incoming, exchange, send))
+        gone = asyncio.create_task(incoming.gone())
+        try:
+            # A client that hangs up ends all work for it, the upstream's included.
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            work.cancel()
+            gone.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+            exchange.total_milliseconds = 1000 * (time.perf_counter() - start)
+            self._parts.activity.record(exchange)
+            _log.info("%s", exchange, extra={"exchange": exchange})
+
+    async def _serve(self, incoming: Incoming, exchange: Exchange, send: Send) -> None:
+        refusal: Refusal | None
+        try:
+            if not _stays_below_upstream(incoming):
+                await _refuse(_BAD_TARGET, exchange, send)
+                return
+            async with self._parts.admission.turn() as admitted:
+                refusal = await self._pass_on(incoming, exchange, send) if admitted else _OVERLOADED
+        except ClientGone:
+            return
+        except BodyStalled as error:
+            refusal = Refusal(RefusalKind.BODY_TIMEOUT, str(error))
+        except Exception as error:  # a fault of ours: said without its text, which could quote the request
+            exchange.ending = Ending.FAILED
+            _log.error("internal error: %s", without_text(error))
+            refusal = Refusal(RefusalKind.INTERNAL, f"internal error ({type(error).__name__})")
+        # Where the answer has begun, returning without its end makes the server hang up, so that the client cannot
+        # take the part for the whole.
+        if refusal is not None and exchange.status is None:
+            await _refuse(refusal, exchange, send)
+
+    async def _pass_on(self, incoming: Incoming, exchange: Exchange, send: Send) -> Refusal | None:
+        """Read what is to be pruned, stream the rest. A refusal where there was nothing to forward, or in vain."""
+        pruning = self._parts.pruning
+        if incoming.endpoint.prunable:
+            exchange.reason = pruning.left_alone(incoming)
+            if exchange.reason is None:
+                body = await incoming.read(self._parts.settings.max_body)
+                treated = body if isinstance(body, Refusal) else await pruning.treat(incoming, exchange, body)
+                if isinstance(treated, Refusal):
+                    return treated
+                try:
+                    return await self._forward(incoming, exchange, treated.content, send, treated.meanwhile)
+                finally:
+                    if treated.meanwhile is not None:
+                        treated.meanwhile.cancel()
+        if incoming.has_body:
+            return await self._forward(incoming, exchange, incoming.stream(), send)
+        await incoming.read(0)  # nothing, but only now can a client that hangs up be noticed
+        return await self._forward(incoming, exchange, None, send)
+
+    async def _forward(
+        self,
+        incoming: Incoming,
+        exchange: Exchange,
+        content: bytes | AsyncIterator[bytes] | None,
+        send: Send,
+        meanwhile: asyncio.Task[Decided] | None = None,
+    ) -> Refusal | None:
+        """Send it, and pass the answer on as it comes. A refusal where none came."""
+        start = time.perf_counter()
+        headers = to_upstream(incoming.headers, new_length=isinstance(content, bytes))
+        try:
+            sending = self._parts.upstream.send(incoming.method, incoming.target, headers, content)
+            async with sending as response:
+                exchange.upstream_milliseconds = 1000 * (time.perf_counter() - start)
+                if meanwhile is not None:
+                    self._parts.pruning.judge(await meanwhile, exchange)
+                exchange.status = response.status
+                own = exchange.response_headers()
+                await _start(send, response.status, [*to_client(response.headers), *own])
+                async for chunk in response.chunks:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except UpstreamFailed as failed:
+            exchange.ending = Ending.UPSTREAM_BROKE
+            return failed.refusal
+        # Last of all: with it the client counts as gone, and what is not finished by then is cancelled.
+        exchange.ending = Ending.COMPLETED
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return None
+
+
+_OVERLOADED = Refusal(RefusalKind.OVERLOADED, "too many requests are on their way already; try again")
+
+_BAD_TARGET = Refusal(
+    RefusalKind.BAD_TARGET,
+    "the request's target must be a path without '..'; this is a proxy for one upstream and no other",
+)
+
+
+async def _refuse(refusal: Refusal, exchange: Exchange, send: Send) -> None:
+    body = refusal.body(exchange.endpoint.protocol)
+    exchange.status, exchange.refusal, exchange.ending = refusal.status, refusal.kind.value, Ending.REFUSED
+    length = (b"content-length", str(len(body)).encode())
+    await _start(send, refusal.status, [*refusal.headers(), length, *exchange.response_headers()])
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _start(send: Send, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    message: dict[str, Any] = {"type": "http.response.start", "status": status, "headers": headers}
+    await send(message)
+
+
+def _is_path(incoming: Incoming) -> bool:
+    """Not so for another host's address as target, which could even hold a password."""
+    return incoming.raw_path.startswith(b"/")
+
+
+def _stays_below_upstream(incoming: Incoming) -> bool:
+    """Whether the target leads nowhere but below the upstream's path."""
+    return _is_path(incoming) and ".." not in incoming.path.split("/")

@@ -1,0 +1,81 @@
+"""`drsr ingest` as people run it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from drsr.cli import main
+from drsr.offline.bench.report.commands import read_recorded
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.commands.stages.ingest import FORMATS
+from drsr.offline.ingest.formats import READERS
+from tests.offline.chat_files import chat, write_json, write_text
+from tests.offline.commands.conftest import Drsr
+
+
+def test_a_folder_is_read_once(drsr: Drsr, tmp_path: Path) -> None:
+    write_json(tmp_path / "runs" / "a.json", chat(1))
+    write_text(tmp_path / "runs" / "b.json", "")
+    first = drsr("ingest", "runs")
+    assert (first.code, first.err) == (0, "")
+    assert "2 files, 0 of them unchanged: 1 runs added" in first.out
+    assert "quarantined: 1 empty" in first.out
+    assert drsr("ingest", "runs").out == "nothing new: all 2 files are as they were\n"
+    again = drsr("ingest", ".", "--json")
+    assert (again.code, again.json["files"]) == (0, 2)  # neither the catalog nor the artifacts
+
+
+def test_days_that_have_files_of_the_same_name(drsr: Drsr, tmp_path: Path) -> None:
+    """As a backfill reads them. A report says it again so."""
+    days = ("2026-11-15", "2026-11-16")
+    for number, day in enumerate(days):
+        write_json(tmp_path / day / "a.json", chat(number))
+        assert drsr("ingest", day, "--source", "agents", "--day", day, "--json").json["added"] == 1
+    with open_catalog(os.environ["DRSR_CATALOG_URL"]) as catalog:
+        found = read_recorded(catalog).ingested
+    assert found == [(day, "--source", "agents", "--day", day) for day in days]
+    with pytest.raises(SystemExit, match="2"):
+        drsr("ingest", "2026-11-15", "--source", "agents", "--day", "Sunday")
+
+
+def test_without_a_place_the_sample_is_read(drsr: Drsr) -> None:
+    assert drsr("ingest", "--json").json["added"] > 0
+    assert [row["source"] for row in drsr("status", "--json").json["sources"]] == ["sandbox"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("",), "the place to read from is empty"),
+        (("runs", "--source", ""), "the name of the source is empty"),
+        (("nowhere",), "nothing is there"),
+        (("runs", "--format", "telepathy"), "one of sandbox, tau_bench"),
+        (("runs", "--day", "2026-11-17"), "the runs of a day need the name of their source"),
+    ],
+)
+def test_bad_usage_is_refused(drsr: Drsr, tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    write_json(tmp_path / "runs" / "a.json", chat(1))
+    refused = drsr("ingest", *arguments)
+    assert (refused.code, refused.out) == (2, "")
+    assert complaint in refused.err
+
+
+def test_help_lists_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [reader.name for reader in READERS] == list(FORMATS)
+    with pytest.raises(SystemExit):
+        main(["ingest", "--help"])
+    words = capsys.readouterr().out.replace(",", " ").split()
+    assert set(FORMATS) <= set(words)
+
+
+def test_a_bucket_that_cannot_be_used_is_no_fault_of_ours(
+    drsr: Drsr, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRSR_ARTIFACT_ROOT", "s3://someone:hunter2@Not_A_Bucket/below")
+    write_json(tmp_path / "runs" / "a.json", chat(1))
+    refused = drsr("ingest", "runs")
+    assert refused.code == 2
+    assert "hunter2" not in refused.err
