@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from drsr.expectations.custom.offending_rows import OffendingRows
-from drsr.offline.bench.eval40 import evaluation_task
+from drsr.offline.evaluate.eval40 import evaluation_task
 
 if TYPE_CHECKING:
     import pandas as pd

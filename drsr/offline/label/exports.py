@@ -21,8 +21,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Interaction, Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import insert_new
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.label.harm import HARM_TOLERANCE
-from drsr.offline.label.interactions import interactions
+from drsr.offline.label.harm import HARM_TOLERANCE, interactions
 from drsr.offline.label.records import LabelerIdentity, ensure_labeler, recorded_identity
 from drsr.offline.store.exports import (
     BATCH,

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, select
+from sqlalchemy import Connection, Select, and_, delete, or_, select
 
 import drsr
 from drsr.backbone.catalogue import identity_of
@@ -18,8 +18,7 @@ from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.freeze.records import FreezingRule, is_rule
 from drsr.offline.freeze.selection import Selection, selected
 from drsr.offline.freeze.states import rule_hash
-from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms
-from drsr.offline.label.interactions import interactions
+from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms, interactions
 from drsr.request.contracts import TokenIds
 from drsr.request.rendering import RENDERER_VERSION
 from drsr.request.view import Caps
@@ -170,3 +169,31 @@ def _measurement(item: MeasuredState) -> dict[str, Any]:
         "method": item.method,
         "measured_at": datetime.datetime.now(datetime.UTC),
     }
+
+
+_AT_ONCE = 500
+"""States whose rows are deleted by one statement: databases limit the parameters of one."""
+
+
+def forget_excluded(connection: Connection, labeler_id: int, reason: str, part: Selection) -> int:
+    """Forget what a labeler measured of the states that it excluded for a reason, or of which it excluded a set.
+
+    Inside the caller's write transaction; returns how many states wait again.
+    """
+    sets = select(LabelExclusion.state_id).where(
+        LabelExclusion.labeler_id == labeler_id, LabelExclusion.reason == reason
+    )
+    query = (
+        select(StateMeasurement.state_id)
+        .join(DecisionState, DecisionState.id == StateMeasurement.state_id)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .join(Source, Source.id == Trajectory.source_id)
+        .where(StateMeasurement.labeler_id == labeler_id)
+        .where(or_(StateMeasurement.reason == reason, StateMeasurement.state_id.in_(sets)))
+    )
+    states = connection.execute(selected(query, part)).scalars().all()
+    for start in range(0, len(states), _AT_ONCE):
+        some = states[start : start + _AT_ONCE]
+        for table in (Interaction, Label, LabelExclusion, StateMeasurement):
+            connection.execute(delete(table).where(table.labeler_id == labeler_id, table.state_id.in_(some)))
+    return len(states)

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.offline.label.harm import StateHarms, measure_states
-from drsr.offline.label.interactions import conditional_harm, harm_of, interactions, members, pair_interactions
+from drsr.offline.label.harm import (
+    StateHarms,
+    conditional_harm,
+    harm_of,
+    interactions,
+    measure_states,
+    members,
+    pair_interactions,
+)
 from drsr.offline.label.target_nll import TargetNll
 from tests.small_states import small_states
 from tests.tiny_backbones import tiny_backbone

@@ -24,9 +24,8 @@ from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.label import stage as labelling
-from drsr.offline.label.excluded_again import forget_excluded
 from drsr.offline.label.harm import HARM_TOLERANCE, measure_harm
-from drsr.offline.label.records import find_labeler, pending_states
+from drsr.offline.label.records import find_labeler, forget_excluded, pending_states
 from drsr.offline.label.stage import count_pending, label, label_run
 from drsr.offline.label.status import label_status
 from drsr.offline.label.target_nll import Pair, Scores, TargetNll

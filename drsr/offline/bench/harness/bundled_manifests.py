@@ -12,8 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from drsr.errors import ManifestError
-from drsr.offline.bench.eval40 import EVAL40
 from drsr.offline.bench.harness.manifest import FORMAT, Claim, Manifest, ManifestTask, make_manifest, read_manifest
+from drsr.offline.evaluate.eval40 import EVAL40
 from drsr.offline.sandbox.corpus import corpus_tasks
 
 SANDBOX_SEED = 640

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from sqlalchemy import select
 
 from drsr.errors import TasksSupervised
-from drsr.offline.bench.eval40 import evaluation_task
 from drsr.offline.bench.harness.manifest import Manifest
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Trajectory
+from drsr.offline.evaluate.eval40 import evaluation_task
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.sandbox.corpus import corpus_tasks
 

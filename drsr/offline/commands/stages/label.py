@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _forget(settings: Settings, labeler_id: int, reason: str, part: Selection) -> None:
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.label.excluded_again import forget_excluded
+    from drsr.offline.label.records import forget_excluded
 
     with open_catalog(settings.catalog_url) as catalog, catalog.writing() as connection:
         count = forget_excluded(connection, labeler_id, reason, part)

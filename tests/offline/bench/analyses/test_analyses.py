@@ -28,7 +28,7 @@ from drsr.offline.bench.analyses.reconstruction import reconstruction, with_pair
 from drsr.offline.bench.analyses.risk_scores import beta_sensitivity, gate_curve, score_distributions
 from drsr.offline.calibrate.operating_curve import operating_curve, uncertainty_sensitivity
 from drsr.offline.calibrate.search import calibrate
-from drsr.offline.label.interactions import interactions, pair_interactions
+from drsr.offline.label.harm import interactions, pair_interactions
 from drsr.offline.train.ablations import MISMATCH_SEED, mismatch_states, with_features
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.metrics import Bootstrap

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from drsr.errors import ManifestError
-from drsr.offline.bench.eval40 import EVAL40
 from drsr.offline.bench.harness.bundled_manifests import KNOWN, bundled_manifest, find_manifest
 from drsr.offline.bench.harness.manifest import Manifest, make_manifest
+from drsr.offline.evaluate.eval40 import EVAL40
 from drsr.offline.sandbox.corpus import SEED, corpus_tasks
 
 GOOD: dict[str, Any] = {

@@ -6,7 +6,6 @@ import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.offline.bench.comparators.registry import comparators
-from drsr.offline.bench.eval40 import EVAL40
 from drsr.offline.bench.report.paper_tables import (
     DOES_NOT_ADD_UP,
     DOMAINS,
@@ -18,6 +17,7 @@ from drsr.offline.bench.report.paper_tables import (
     full260,
 )
 from drsr.offline.bench.summarisers.token_accounting import change_percent
+from drsr.offline.evaluate.eval40 import EVAL40
 from drsr.offline.train.ablations import ABLATIONS
 from tests.offline.bench.slow_means import equal_domain_mean, task_weighted_mean
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from drsr.offline.bench.eval40 import EVAL40, evaluation_task
+from drsr.offline.evaluate.eval40 import EVAL40, evaluation_task
 
 
 def test_forty_tasks_ten_of_each_domain() -> None:
