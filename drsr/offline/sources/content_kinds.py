@@ -8,7 +8,6 @@ from drsr.offline.source_files import Unreadable
 from drsr.offline.sources.json_values import not_utf8
 
 _KNOWN_BINARY = (
-    (b"PAR1", "a Parquet file; export it as JSON lines"),
     (b"SQLite format 3", "an SQLite database; export its rows as JSON lines"),
     (b"%PDF", "a PDF"),
     (b"\x89PNG", "an image"),

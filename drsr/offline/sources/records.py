@@ -1,4 +1,4 @@
-"""Bytes to records: a JSON document, a top-level array, JSON lines, or documents one after another.
+"""Bytes to records: a JSON document, a top-level array, JSON lines, documents one after another, or a table's rows.
 
 Whatever the layout, a file becomes a stream of values with their places, so that a list of runs is read the same way as
 one run per line, and a bare list of messages the same way as one message per line. Memory holds one line, one document
@@ -17,8 +17,10 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from drsr.offline.source_files import Limits, Unreadable
 from drsr.offline.sources.array_stream import ArrayStream
 from drsr.offline.sources.byte_streams import put_back, skip_line, taken
+from drsr.offline.sources.columnar import Layout, layout_of, rows
 from drsr.offline.sources.content_kinds import refuse_other_content
 from drsr.offline.sources.json_values import DECODER, dumps, loads
+from drsr.offline.sources.spelled_columns import with_columns_spelled_out
 from drsr.offline.trajectories import Quarantined
 
 _WHOLE = 16 << 20
@@ -42,11 +44,23 @@ class Record(NamedTuple):
 
 def records(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
     """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole."""
-    opening = _opening(stream)
+    layout = layout_of(cast(io.BufferedReader, stream).peek(8)[:8])
+    if layout:
+        found = _rows(stream, layout, location, limits)
+    else:
+        found = (_array if _opening(stream) == b"[" else _objects)(stream, location, limits)
     try:
-        yield from _array(stream, location, limits) if opening == b"[" else _objects(stream, location, limits)
+        for item in found:
+            if isinstance(item, Record) and item.value is not (value := with_columns_spelled_out(item.value)):
+                item = item._replace(value=value)
+            yield item
     except Unreadable as problem:
         yield Quarantined(location, problem.reason, problem.detail)
+
+
+def _rows(stream: BinaryIO, layout: Layout, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
+    for number, (row, size) in enumerate(rows(stream, layout, limits)):
+        yield Record(f"{location}[{number}]", row, number, size)
 
 
 def document(stream: BinaryIO, limits: Limits) -> Any:
