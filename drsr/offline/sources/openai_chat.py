@@ -12,6 +12,7 @@ from drsr.offline.source_files import SourceFile
 from drsr.offline.sources import text_actions, wire_form
 from drsr.offline.sources.anthropic_form import BLOCK_TYPES
 from drsr.offline.sources.chat_form import Chat, text_of
+from drsr.offline.sources.chat_lookalikes import is_lookalike
 from drsr.offline.sources.reader import Reader, Run, as_dict, as_list, dig, each, identity, malformed, score
 from drsr.offline.sources.records import Record
 from drsr.offline.trajectories import Json
@@ -117,7 +118,7 @@ def is_inspect_sample(value: Json) -> bool:
 
 
 def _recognises(value: Any) -> bool:
-    if is_mini_swe_agent(value):
+    if is_mini_swe_agent(value) or is_lookalike(value):
         return False
     if isinstance(value, dict):
         if not value.keys().isdisjoint(_OTHER_FORMATS) or is_inspect_sample(value):

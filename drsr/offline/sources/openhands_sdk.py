@@ -14,7 +14,7 @@ from drsr.offline.source_files import SourceFile
 from drsr.offline.sources.chat_form import Chat, joined, read_content, text_of
 from drsr.offline.sources.compaction import Forgotten, stretch_id, views, with_an_answer
 from drsr.offline.sources.openai_chat import reasoning_of
-from drsr.offline.sources.reader import Found, Reader, Run, as_dict, as_list, dig
+from drsr.offline.sources.reader import Found, Reader, Run, as_dict, as_list, dig, identity
 from drsr.offline.sources.records import Record
 from drsr.offline.trajectories import Json
 
@@ -70,7 +70,7 @@ class _Conversation:
             return
         if kind == "ObservationEvent":
             content = joined(_observed(event.get("observation")), read_content(event.get("extended_content"), "tool"))
-            self._chat.result(event.get("tool_call_id"), content, name=event.get("tool_name"))
+            self._chat.result(event.get("tool_call_id"), content, name=identity(event.get("tool_name")))
         elif kind == "UserRejectObservation":
             self._chat.result(event.get("tool_call_id"), f"Action rejected: {event.get('rejection_reason')}")
         elif kind == "AgentErrorEvent":

@@ -1,0 +1,87 @@
+"""Objects with `messages`, and lists of messages, that look like a chat and are something else.
+
+The chat readers ask here what to leave alone, and each such format's own reader asks the same question, so that no
+record is recognised by two of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drsr.offline.sources.reader import dig
+from drsr.offline.trajectories import Json
+
+_LITELLM_MARKS = ("litellm_call_id", "litellm_trace_id", "litellm_params")
+_AUTOGEN_TYPES = frozenset(
+    {
+        *("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage"),
+        *("StructuredMessage", "ToolCallRequestEvent", "ToolCallExecutionEvent", "ThoughtEvent", "MemoryQueryEvent"),
+        *("UserInputRequestedEvent", "ModelClientStreamingChunkEvent", "SelectSpeakerEvent", "CodeGenerationEvent"),
+        *("CodeExecutionEvent", "SystemMessage", "UserMessage", "AssistantMessage", "FunctionExecutionResultMessage"),
+    }
+)
+
+
+def is_lookalike(value: Any) -> bool:
+    """Whether an object or a list of messages belongs to one of the formats below."""
+    messages = value.get("messages") if isinstance(value, dict) else value
+    if isinstance(value, dict) and is_litellm_payload(value):
+        return True
+    return isinstance(messages, list) and (are_ui_messages(messages) or are_autogen_messages(messages))
+
+
+def is_litellm_payload(value: Json) -> bool:
+    """Whether an object with `messages` is LiteLLM's log of one call."""
+    if not isinstance(value.get("messages"), list | str):
+        return False
+    if isinstance(value.get("call_type"), str) and "response" in value:
+        return True
+    return not value.keys().isdisjoint(_LITELLM_MARKS)
+
+
+def is_ui_message(value: Any) -> bool:
+    """Whether a value is a message of the Vercel AI SDK's user interface, with something in it that no chat has."""
+    if not isinstance(value, dict) or value.get("role") not in ("system", "user", "assistant", "data"):
+        return False
+    if isinstance(value.get("toolInvocations"), list):
+        return True
+    parts = value.get("parts")
+    return isinstance(parts, list) and bool(parts) and all(isinstance(dig(part, "type"), str) for part in parts)
+
+
+def are_ui_messages(messages: list[Any]) -> bool:
+    """Whether one of these messages is one of a user interface; those of users may look like any chat's."""
+    return any(is_ui_message(message) for message in messages)
+
+
+def is_autogen_message(value: Any) -> bool:
+    """Whether a value is a message or an event of AutoGen 0.4."""
+    if not isinstance(value, dict) or "role" in value or "content" not in value:
+        return False
+    kind = value.get("type")
+    return isinstance(kind, str) and kind in _AUTOGEN_TYPES and ("source" in value or kind in _WITHOUT_SOURCE)
+
+
+_WITHOUT_SOURCE = ("SystemMessage", "FunctionExecutionResultMessage")
+
+
+def are_autogen_messages(messages: list[Any]) -> bool:
+    """Whether these are messages of AutoGen: of 0.4, or a chat history of 0.2 (AG2) that is no plain chat."""
+    if not messages:
+        return False
+    if is_autogen_message(messages[0]):
+        return True
+    return any(isinstance(dig(message, "tool_responses"), list) for message in messages) or is_inverted(messages)
+
+
+def is_inverted(messages: list[Any]) -> bool:
+    """Whether roles are those that AG2's initiator of a chat sees: what it says itself is the `assistant`'s.
+
+    All speakers are named, the one who begins counts as assistant, and another one answers as user.
+    """
+    first = messages[0]
+    if dig(first, "role") != "assistant" or not isinstance(dig(first, "name"), str) or first.get("tool_calls"):
+        return False
+    others = [message for message in messages if dig(message, "role") != "tool"]
+    named = all(isinstance(dig(message, "name"), str) for message in others)
+    return named and any(dig(message, "role") == "user" for message in others)
