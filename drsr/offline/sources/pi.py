@@ -1,8 +1,9 @@
-"""pi coding-agent sessions: a header line, then entries; from version 2 a tree by `parentId`.
+"""pi coding-agent sessions, and OpenClaw's: a header line, then entries; from version 2 a tree by `parentId`.
 
 The last entry's ancestors are the run, as pi itself rebuilds a session. A compaction starts a new stretch with its
-summary and the entries it keeps (`compaction`). Commands that the user ran (`bashExecution`) are told to the model as
-the user's messages, in pi's own words.
+summary and the entries it keeps (`compaction`). OpenClaw's side branches and mirrors are told apart
+(`openclaw_branches`). Commands that the user ran (`bashExecution`) are told to the model as the user's messages, in
+pi's own words.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import Any
 from drsr.offline.source_files import SourceFile
 from drsr.offline.sources.chat_form import Chat, tool_call
 from drsr.offline.sources.compaction import stretch_id, with_an_answer
+from drsr.offline.sources.openclaw_branches import is_mirror, parents
 from drsr.offline.sources.reader import Found, Reader, Run, as_dict, as_list, dig, identity
 from drsr.offline.sources.records import Record
 from drsr.offline.trajectories import Json
 
-_ENTRY_TYPES = frozenset({"model_change", "thinking_level_change", "compaction", "branch_summary", "custom_message"})
+_ENTRY_TYPES = frozenset(
+    {"model_change", "thinking_level_change", "compaction", "branch_summary", "custom_message", "leaf"}
+)
 _ROLES = ("user", "assistant", "toolResult", "bashExecution", "custom", "hookMessage")
 
 
@@ -55,12 +59,13 @@ def _path(entries: list[Json]) -> list[Json]:
         return entries
     path: list[Json] = []
     seen: set[int] = set()
+    before = parents(entries)
     at: Json | None = entries[-1]
     while at is not None and id(at) not in seen:
-        path.append(at)
+        if at.get("type") != "leaf" and not is_mirror(at):
+            path.append(at)
         seen.add(id(at))
-        parent = at.get("parentId")
-        at = by_id.get(parent) if isinstance(parent, str) else None
+        at = by_id.get(before.get(str(at.get("id"))) or "")
     return path[::-1]
 
 
@@ -137,8 +142,8 @@ def _parts(content: Any) -> Any:
 READERS = (
     Reader(
         name="pi",
-        version=1,
-        title="pi coding-agent sessions (`type`: session, message)",
+        version=2,
+        title="pi coding-agent and OpenClaw sessions (`type`: session, message)",
         recognises=_recognises,
         read=_read,
         grouping="session",
