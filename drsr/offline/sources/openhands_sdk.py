@@ -44,7 +44,10 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     runs = []
     for stretch, view in enumerate(views(events, _condensation)):
         conversation = _Conversation(cut=stretch > 0)
-        for event in view:
+        for event in view.preserved:
+            conversation.add(event)
+        conversation.only_history()
+        for event in view.events:
             conversation.add(event)
         local_id = stretch_id("session" if stretch else None, stretch)
         runs.append(Run(file.location, "openai", conversation.request(), local_id=local_id, task=None, domain="code"))
@@ -62,6 +65,10 @@ class _Conversation:
     def request(self) -> Json:
         messages = {"messages": self._chat.messages()}
         return {**messages, "tools": self._tools} if self._tools else messages
+
+    def only_history(self) -> None:
+        """What was added so far was decided in an earlier stretch."""
+        self._chat.only_history()
 
     def add(self, event: Json) -> None:
         kind = event["kind"]
@@ -138,7 +145,7 @@ def _condensation(event: Json) -> Forgotten | None:
 READERS = (
     Reader(
         name="openhands_sdk",
-        version=1,
+        version=2,
         title="OpenHands SDK events (`kind`: ActionEvent, ObservationEvent, ...)",
         recognises=is_event,
         read=_read,

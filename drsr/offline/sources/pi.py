@@ -41,9 +41,12 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     session = identity(header.get("id"))
     path = _path([entry for entry in entries if entry.get("type") != "session"])
     runs = []
-    for stretch, kept in enumerate(_stretches(path)):
+    for stretch, (preserved, entries) in enumerate(_stretches(path)):
         chat = Chat(cut=stretch > 0)
-        for entry in kept:
+        for entry in preserved:
+            _add(chat, entry)
+        chat.only_history()
+        for entry in entries:
             _add(chat, entry)
         name = stretch_id(session, stretch)
         local_id = None if session else stretch_id("session" if stretch else None, stretch)
@@ -69,16 +72,18 @@ def _path(entries: list[Json]) -> list[Json]:
     return path[::-1]
 
 
-def _stretches(path: list[Json]) -> list[list[Json]]:
-    stretches: list[list[Json]] = []
+def _stretches(path: list[Json]) -> list[tuple[list[Json], list[Json]]]:
+    """The path cut at its compactions: for each stretch what was preserved, and what happened since."""
+    stretches: list[tuple[list[Json], list[Json]]] = []
+    preserved: list[Json] = []
     current: list[Json] = []
     for entry in path:
         if entry.get("type") != "compaction":
             current.append(entry)
             continue
-        stretches.append(current)
-        current = [_summary(entry), *_kept(entry, current)]
-    return [*stretches, current]
+        stretches.append((preserved, current))
+        preserved, current = [_summary(entry), *_kept(entry, [*preserved, *current])], []
+    return [*stretches, (preserved, current)]
 
 
 def _kept(compaction: Json, before: list[Json]) -> list[Json]:
