@@ -32,9 +32,16 @@ def _is_payload(value: Any) -> bool:
 def _is_pair(value: Any) -> bool:
     if not isinstance(value, dict) or "messages" in value or "drsr_sandbox" in value:
         return False
-    request, response = value.get("request"), value.get("response")
+    request, response = _sides(value)
     has_body = any(isinstance(dig(_body(request), key), list | str) for key in _BODIES)
     return has_body and any(dig(response, key) is not None for key in _ANSWERS)
+
+
+def _sides(value: Json) -> tuple[Any, Any]:
+    """The request and the response, under either of their names."""
+    if "request_body" in value:
+        return spelled_out(value["request_body"]), spelled_out(value.get("response_body"))
+    return value.get("request"), value.get("response")
 
 
 def _payload(value: Json) -> Exchange | None:
@@ -47,7 +54,8 @@ def _payload(value: Json) -> Exchange | None:
 
 
 def _pair(value: Json) -> Exchange | None:
-    return exchange(_body(value.get("request")), _body(value.get("response")))
+    request, response = _sides(value)
+    return exchange(_body(request), _body(response))
 
 
 def _body(value: Any) -> Any:

@@ -12,6 +12,7 @@ from drsr.offline.sources.reader import dig
 from drsr.offline.trajectories import Json
 
 _LITELLM_MARKS = ("litellm_call_id", "litellm_trace_id", "litellm_params")
+_CONVERSE_BLOCKS = ("toolUse", "toolResult", "reasoningContent", "cachePoint")
 _AUTOGEN_TYPES = frozenset(
     {
         *("TextMessage", "MultiModalMessage", "StopMessage", "HandoffMessage", "ToolCallSummaryMessage"),
@@ -27,7 +28,9 @@ def is_lookalike(value: Any) -> bool:
     messages = value.get("messages") if isinstance(value, dict) else value
     if isinstance(value, dict) and is_litellm_payload(value):
         return True
-    return isinstance(messages, list) and (are_ui_messages(messages) or are_autogen_messages(messages))
+    if not isinstance(messages, list):
+        return False
+    return are_ui_messages(messages) or are_autogen_messages(messages) or are_converse_messages(messages)
 
 
 def is_litellm_payload(value: Json) -> bool:
@@ -85,3 +88,13 @@ def is_inverted(messages: list[Any]) -> bool:
     others = [message for message in messages if dig(message, "role") != "tool"]
     named = all(isinstance(dig(message, "name"), str) for message in others)
     return named and any(dig(message, "role") == "user" for message in others)
+
+
+def are_converse_messages(messages: list[Any]) -> bool:
+    """Whether these are messages of Bedrock's Converse: content blocks with a key in place of a type."""
+    for message in messages:
+        content = message.get("content") if type(message) is dict else None
+        for block in content if type(content) is list else ():
+            if isinstance(block, dict) and "type" not in block and not block.keys().isdisjoint(_CONVERSE_BLOCKS):
+                return True
+    return False

@@ -111,14 +111,14 @@ class _Contents:
             call_id = waiting[0]
         if call_id in waiting:
             waiting.remove(call_id)
-        self._chat.result(call_id, _told(response.get("response")), name=name or None)
+        self._chat.result(call_id, told(response.get("response")), name=name or None)
 
     def _flush(self) -> None:
         self._chat.answer(self._said or None, self._calls, reasoning="\n\n".join(self._thoughts) or None)
         self._said, self._thoughts, self._calls = [], [], []
 
 
-def _told(response: Any) -> Any:
+def told(response: Any) -> Any:
     """A result as text: the one field that wraps a plain string is taken off, anything else is JSON."""
     if isinstance(response, dict) and len(response) == 1:
         (value,) = response.values()

@@ -18,7 +18,7 @@ from drsr.offline.source_files import Limits, Unreadable
 from drsr.offline.sources.array_stream import ArrayStream
 from drsr.offline.sources.byte_streams import put_back, skip_line, taken
 from drsr.offline.sources.columnar import Layout, layout_of, rows
-from drsr.offline.sources.content_kinds import refuse_other_content
+from drsr.offline.sources.content_kinds import refuse_other_content, text_advice
 from drsr.offline.sources.json_values import DECODER, dumps, loads
 from drsr.offline.sources.spelled_columns import with_columns_spelled_out
 from drsr.offline.trajectories import Quarantined
@@ -85,7 +85,8 @@ def _opening(stream: BinaryIO) -> bytes:
             raise Unreadable("empty", "the file holds nothing")
         return b"{"  # a long blank lead; the line reader skips it
     if opening not in (b"{", b"["):
-        raise Unreadable("not_data", "a text file; recorded runs are JSON, which starts with { or [")
+        detail = "a text file; recorded runs are JSON, which starts with { or ["
+        raise Unreadable("not_data", text_advice(head) or detail)
     return opening
 
 

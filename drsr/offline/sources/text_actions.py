@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from drsr.offline.sources import cline_actions
 from drsr.offline.sources.chat_form import Chat, text_of, tool_call
 from drsr.offline.trajectories import Json
 
@@ -99,8 +100,15 @@ def _react(text: str) -> Action | None:
     return Action(thought, (tool_call("act", {"command": action}),))
 
 
+def _cline(text: str) -> Action | None:
+    """`<read_file><path>...</path></read_file>`, at most one tool per message."""
+    found = cline_actions.parse(text)
+    return Action(found[0], (tool_call(found[1], found[2]),)) if found else None
+
+
 STYLES = (
     Style("tagged", _tagged, re.compile("")),  # the tags alone are beyond doubt
+    Style("cline", _cline, cline_actions.REPLY),
     Style("hermes", _hermes, re.compile(r"\s*<tool_response>")),
     Style("code_act", _code_act, re.compile(r"\s*OBSERVATION:", re.I)),
     Style("react", _react, re.compile(r"\s*(?:Observation(?: \d+)?:|Obs(?: \d+)?:|API output:)", re.I)),

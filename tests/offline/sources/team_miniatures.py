@@ -262,6 +262,105 @@ AG2: list[Json] = [
     },
     {"content": ANSWER, "role": "user", "name": "mechanic"},
 ]
+SMOLAGENTS: list[Json] = [
+    {"task": TASK, "task_images": None},
+    {
+        "step_number": 1,
+        "timing": {"start_time": 1.0, "end_time": 2.0},
+        "model_input_messages": [
+            {"role": "system", "content": [{"type": "text", "text": SYSTEM}]},
+            {"role": "user", "content": [{"type": "text", "text": f"New task:\n{TASK}"}]},
+        ],
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "python_interpreter", "arguments": "look()"}}
+        ],
+        "error": None,
+        "model_output": "Thought: I look.\n<code>\nlook()\n</code>",
+        "code_action": "look()",
+        "observations": "Execution logs:\nrusty",
+        "action_output": None,
+        "is_final_answer": False,
+    },
+    {
+        "step_number": 2,
+        "timing": {"start_time": 3.0, "end_time": 4.0},
+        "model_input_messages": None,
+        "tool_calls": [
+            {"id": "call_2", "type": "function", "function": {"name": "final_answer", "arguments": {"answer": ANSWER}}}
+        ],
+        "error": None,
+        "model_output": "",
+        "code_action": None,
+        "observations": None,
+        "action_output": ANSWER,
+        "is_final_answer": True,
+    },
+]
+PYDANTIC_AI: list[Json] = [
+    {
+        "parts": [
+            {"content": SYSTEM, "timestamp": "t", "part_kind": "system-prompt"},
+            {"content": TASK, "timestamp": "t", "part_kind": "user-prompt"},
+        ],
+        "instructions": None,
+        "kind": "request",
+    },
+    {
+        "parts": [
+            {"content": "hm", "part_kind": "thinking"},
+            {"tool_name": "look", "args": {"part": "chain"}, "tool_call_id": "c1", "part_kind": "tool-call"},
+        ],
+        "model_name": "m",
+        "kind": "response",
+    },
+    {
+        "parts": [{"tool_name": "look", "content": "rusty", "tool_call_id": "c1", "part_kind": "tool-return"}],
+        "kind": "request",
+    },
+    {"parts": [{"content": ANSWER, "part_kind": "text"}], "kind": "response"},
+]
+GEMINI_CLI_HEAD: Json = {"sessionId": "cli-1", "projectHash": "h", "startTime": "t", "lastUpdated": "t"}
+GEMINI_CLI_MESSAGES: list[Json] = [
+    {"id": "m1", "timestamp": "t", "type": "user", "content": [{"text": TASK}]},
+    {
+        "id": "m2",
+        "timestamp": "t",
+        "type": "gemini",
+        "content": "I look.",
+        "thoughts": [{"subject": "Chain", "description": "It may be dry.", "timestamp": "t"}],
+        "toolCalls": [
+            {
+                "id": "c1",
+                "name": "look",
+                "args": {"part": "chain"},
+                "result": [{"functionResponse": {"id": "c1", "name": "look", "response": {"output": "rusty"}}}],
+                "status": "success",
+                "timestamp": "t",
+            }
+        ],
+        "model": "m",
+    },
+    {"id": "m3", "timestamp": "t", "type": "gemini", "content": ANSWER},
+]
+CONVERSE: Json = {
+    "system": [{"text": SYSTEM}],
+    "messages": [
+        {"role": "user", "content": [{"text": TASK}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"text": "I look."},
+                {"toolUse": {"toolUseId": "c1", "name": "look", "input": {"part": "chain"}}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "rusty"}], "status": "success"}}],
+        },
+    ],
+    "toolConfig": {"tools": [{"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}]},
+    "output": {"message": {"role": "assistant", "content": [{"text": ANSWER}]}},
+}
 
 TEAM_DOCUMENTS: dict[str, tuple[str, bytes, list[Any]]] = {
     "sharegpt": ("sharegpt", as_lines([SHAREGPT]), [SHAREGPT]),
@@ -283,5 +382,20 @@ TEAM_DOCUMENTS: dict[str, tuple[str, bytes, list[Any]]] = {
         [{"messages": AUTOGEN_04, "stop_reason": None}],
     ),
     "ag2": ("autogen", as_json(AG2), [AG2]),
+    "smolagents": ("smolagents", as_json({"steps": SMOLAGENTS, "output": ANSWER}), [{"steps": SMOLAGENTS}]),
+    "smolagents_steps": ("smolagents_steps", as_json(SMOLAGENTS), SMOLAGENTS),
+    "pydantic_ai": ("pydantic_ai", as_json({"messages": PYDANTIC_AI}), [{"messages": PYDANTIC_AI}]),
+    "pydantic_ai_messages": ("pydantic_ai_messages", as_json(PYDANTIC_AI), PYDANTIC_AI),
+    "gemini_cli": (
+        "gemini_cli",
+        as_json({**GEMINI_CLI_HEAD, "messages": GEMINI_CLI_MESSAGES}),
+        [{**GEMINI_CLI_HEAD, "messages": GEMINI_CLI_MESSAGES}],
+    ),
+    "gemini_cli_lines": (
+        "gemini_cli",
+        as_lines([GEMINI_CLI_HEAD, *GEMINI_CLI_MESSAGES]),
+        [GEMINI_CLI_HEAD, GEMINI_CLI_MESSAGES[1]],
+    ),
+    "bedrock_converse": ("bedrock_converse", as_json(CONVERSE), [CONVERSE]),
 }
 """By name the reader, the file, and the records that the reader is shown."""

@@ -51,6 +51,13 @@ def conversation(action: str, reply: str) -> list[dict[str, Any]]:
             "get",
             {"id": 3},
         ),
+        (
+            "I look.\n\n<write_to_file>\n<path>a.html</path>\n<content>\n<b>x</b>\n</content>\n</write_to_file>",
+            "[write_to_file for 'a.html'] Result:\nThe file was saved.",
+            "I look.",
+            "write_to_file",
+            {"path": "a.html", "content": "<b>x</b>"},
+        ),
     ],
 )
 def test_text_actions_become_tool_exchanges(
@@ -71,6 +78,7 @@ def test_text_actions_become_tool_exchanges(
     [
         ("Try this:\n```bash\nls\n```", "Thanks, it works now."),
         ("Action: call the office tomorrow.", "I will."),
+        ("Use it like <read_file><path>a</path></read_file>.", "Thanks."),
         ("Two ways:\n```bash\nls\n```\nor\n```bash\ndir\n```", "<output>both</output>"),
     ],
 )
@@ -125,12 +133,17 @@ UNITS += [
     "<function=",
     "</execute_",
     "Observation 1",
+    "<read_file>",
+    "<a>",
+    "[a] ",
+    "a",
 ]
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("lead", ["", "<tool_response>", "Action: a", "```bash", "<function=a>", "Observation:"])
-@pytest.mark.parametrize("end", ["", "</function>", "</execute_zip>", "</tool_call>", "x"])
+@pytest.mark.parametrize("lead", ["", "<tool_response>", "Action: a", "<function=a>", "["])
+
+@pytest.mark.parametrize("end", ["", "</execute_zip>", "</function></tool_call></read_file>"])
 def test_hostile_text_takes_no_more_than_linear_time(unit: str, lead: str, end: str) -> None:
     text = lead + unit * (200_000 // len(unit)) + end
     started = time.process_time()
