@@ -142,7 +142,6 @@ UNITS += [
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("lead", ["", "<tool_response>", "Action: a", "<function=a>", "["])
-
 @pytest.mark.parametrize("end", ["", "</execute_zip>", "</function></tool_call></read_file>"])
 def test_hostile_text_takes_no_more_than_linear_time(unit: str, lead: str, end: str) -> None:
     text = lead + unit * (200_000 // len(unit)) + end
