@@ -11,6 +11,7 @@ from typing import Any
 from drsr.offline.sources.reader import dig
 from drsr.offline.trajectories import Json
 
+_AGENTDOJO = frozenset({"suite_name", "user_task_id", "injection_task_id", "pipeline_name"})
 _LITELLM_MARKS = ("litellm_call_id", "litellm_trace_id", "litellm_params")
 _CONVERSE_BLOCKS = ("toolUse", "toolResult", "reasoningContent", "cachePoint")
 _AUTOGEN_TYPES = frozenset(
@@ -26,7 +27,7 @@ _AUTOGEN_TYPES = frozenset(
 def is_lookalike(value: Any) -> bool:
     """Whether an object or a list of messages belongs to one of the formats below."""
     messages = value.get("messages") if isinstance(value, dict) else value
-    if isinstance(value, dict) and is_litellm_payload(value):
+    if isinstance(value, dict) and (is_litellm_payload(value) or value.keys() >= _AGENTDOJO):
         return True
     if not isinstance(messages, list):
         return False

@@ -72,6 +72,11 @@ class _Stretch:
     def __post_init__(self) -> None:
         self.origin = (len(self.said), self.group)
 
+    @property
+    def rank(self) -> tuple[int, bool, str]:
+        """Of two calls with the same history the answered one counts, and of those the later one."""
+        return len(self.said), bool(self.answered), self.start
+
     def grew_from(self, other: _Stretch) -> bool:
         return len(self.said) >= len(other.said) and self.said[len(other.said) - 1] == other.said[-1]
 
@@ -94,7 +99,7 @@ class ModelCalls:
         new = _Stretch(exchange, group, task or group, start, place, said, answered)
         stretches = self._conversations.setdefault(self._key(new), [])
         for held in stretches:
-            if held.grew_from(new) and (len(held.said), held.start) > (len(new.said), new.start):
+            if held.grew_from(new) and held.rank > new.rank:
                 held.origin = min(held.origin, new.origin)
                 return
         for held in [held for held in stretches if new.grew_from(held)]:

@@ -25,15 +25,21 @@ _ROLES = {
     **dict.fromkeys(("function_call", "function-call", "tool_call"), "call"),
     **dict.fromkeys(("observation", "tool", "function_response", "function", "tool_response"), "tool"),
 }
-_ID_KEYS = ("trajectory_id", "run_id", "conversation_id", "session_id", "id", "uuid")
+_TURNS = ("conversations", "conversation", "trajectory")
+"""Columns in which training sets keep a run's turns; those with `role` and `content` are chat messages."""
+_ID_KEYS = ("trajectory_id", "traj_id", "run_id", "conversation_id", "session_id", "id", "uuid")
 _TASK_KEYS = ("task_id", "instance_id", "task")
 
 
 def _recognises(value: Any) -> bool:
     if not isinstance(value, dict) or "messages" in value:
         return False
-    turns = value.get("conversations")
+    turns = _turns(value)
     return isinstance(turns, list) and bool(turns) and all(_is_turn(turn) for turn in turns[:3])
+
+
+def _turns(value: Json) -> Any:
+    return next((value[key] for key in _TURNS if isinstance(value.get(key), list)), None)
 
 
 def _is_turn(turn: Any) -> bool:
@@ -44,7 +50,7 @@ def _is_turn(turn: Any) -> bool:
 
 
 def _read(value: Json, record: Record, file: SourceFile) -> Run:
-    turns = [_turn(turn) for turn in as_list(value.get("conversations"), "conversations")]
+    turns = [_turn(turn) for turn in as_list(_turns(value), "conversations")]
     system = value.get("system")
     if isinstance(system, str) and system and (not turns or turns[0]["role"] != "system"):
         turns.insert(0, {"role": "system", "content": system})
@@ -59,7 +65,7 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
         local_id=first_identity(value, _ID_KEYS),
         task=first_identity(value, _TASK_KEYS),
         domain=identity(value.get("domain")),
-        reward=score(value.get("reward", value.get("score"))),
+        reward=score(value.get("reward", value.get("score", value.get("resolved")))),
     )
 
 

@@ -15,14 +15,21 @@ def with_columns_spelled_out(value: Any) -> Any:
     if type(value) is not dict:
         return value
     spelled = {column: found for column in _COLUMNS if (found := _listed(value.get(column))) is not None}
+    tools = value.get("tools")
+    if type(tools) is list and tools and all(type(tool) is str for tool in tools):
+        spelled["tools"] = [_value(tool) for tool in tools]
     return {**value, **spelled} if spelled else value
 
 
 def _listed(text: Any) -> list[Any] | None:
     if not isinstance(text, str) or not text.lstrip().startswith("["):
         return None
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
+    found = _value(text)
     return found if isinstance(found, list) else None
+
+
+def _value(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text

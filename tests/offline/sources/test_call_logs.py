@@ -64,6 +64,17 @@ def test_equal_beginnings_that_were_answered_differently_are_two_runs() -> None:
 ANSWER_MESSAGE = {"role": "assistant", "content": ANSWER}
 
 
+def test_a_call_that_failed_does_not_hide_the_answer_to_the_same_history() -> None:
+    failed = {**payload(9, CHAT[:4], CHAT[4]), "response": None, "status": "failure", "error_str": "overloaded"}
+    for order in ([*LITELLM, failed], [failed, *LITELLM]):
+        assert one(read_bytes(as_lines(order))).request["messages"] == CHAT
+
+
+def test_the_other_names_of_both_sides() -> None:
+    line = {"request_body": {"messages": CHAT[:4]}, "response_body": {"choices": [{"message": CHAT[4]}]}}
+    assert one(read_bytes(as_lines([line]))).request["messages"] == CHAT
+
+
 def test_calls_in_strings_and_ids_elsewhere() -> None:
     lines = copy.deepcopy(LITELLM)
     for line in lines:

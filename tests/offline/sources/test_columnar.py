@@ -77,6 +77,12 @@ def test_every_other_format_is_found_in_rows_as_well() -> None:
     assert item.reader.startswith("sharegpt/")
 
 
+def test_tools_as_a_list_of_strings() -> None:
+    (item,) = read_bytes(parquet([{"messages": json.dumps(CHAT), "tools": [json.dumps(TOOL)]}]))
+    assert isinstance(item, Trajectory)
+    assert item.request["tools"] == [TOOL]
+
+
 def test_times_bytes_and_maps_do_no_harm() -> None:
     table = pyarrow.table(
         {

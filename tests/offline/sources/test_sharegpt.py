@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.offline.sources.files import one, only_problem, read_value, shape
-from tests.offline.sources.team_miniatures import ANSWER, SHAREGPT, SYSTEM, TASK
+from tests.offline.sources.team_miniatures import ANSWER, CHAT, SHAREGPT, SYSTEM, TASK
 
 Json = dict[str, Any]
 WHOLE = ["system", "user", "assistant+1", "tool", "assistant"]
@@ -54,6 +54,13 @@ def test_calls_in_tags_and_tools_as_speakers() -> None:
 def test_roles_and_contents_under_the_other_names() -> None:
     value = {"conversations": [{"role": "user", "content": "go"}, {"role": "assistant", "content": "done"}]}
     assert shape(one(read_value(value))) == ["user", "assistant"]
+
+
+@pytest.mark.parametrize("column", ["conversations", "conversation", "trajectory"])
+def test_chat_messages_in_columns_of_training_sets(column: str) -> None:
+    trajectory = one(read_value({column: CHAT, "instance_id": "bikes-1", "resolved": True}))
+    assert trajectory.request["messages"] == CHAT
+    assert (trajectory.task, trajectory.reward) == ("bikes-1", 1.0)
 
 
 @pytest.mark.parametrize(
