@@ -55,7 +55,10 @@ def is_ui_message(value: Any) -> bool:
 
 def are_ui_messages(messages: list[Any]) -> bool:
     """Whether one of these messages is one of a user interface; those of users may look like any chat's."""
-    return any(is_ui_message(message) for message in messages)
+    for message in messages:
+        if type(message) is dict and ("parts" in message or "toolInvocations" in message) and is_ui_message(message):
+            return True
+    return False
 
 
 def is_autogen_message(value: Any) -> bool:
@@ -75,7 +78,12 @@ def are_autogen_messages(messages: list[Any]) -> bool:
         return False
     if is_autogen_message(messages[0]):
         return True
-    return any(isinstance(dig(message, "tool_responses"), list) for message in messages) or is_inverted(messages)
+    if is_inverted(messages):
+        return True
+    for message in messages:
+        if type(message) is dict and "tool_responses" in message and isinstance(message["tool_responses"], list):
+            return True
+    return False
 
 
 def is_inverted(messages: list[Any]) -> bool:
@@ -95,7 +103,9 @@ def are_converse_messages(messages: list[Any]) -> bool:
     """Whether these are messages of Bedrock's Converse: content blocks with a key in place of a type."""
     for message in messages:
         content = message.get("content") if type(message) is dict else None
-        for block in content if type(content) is list else ():
+        if type(content) is not list:  # a text as a rule
+            continue
+        for block in content:
             if isinstance(block, dict) and "type" not in block and not block.keys().isdisjoint(_CONVERSE_BLOCKS):
                 return True
     return False
