@@ -27,8 +27,8 @@ from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.label.exports import about_labels
 from drsr.offline.label.records import configured_identity, target_hash
 from drsr.receipts import receipt
-from drsr.request import read_request
 from drsr.request.rendering import RENDERER_VERSION, render_output
+from drsr.request.request import read_request
 from drsr.request.view import caps_for
 
 PINNED = {

@@ -1,7 +1,8 @@
 """Which decisions of a trajectory become states: up to three, chosen without looking at any outcome.
 
-A decision is the moment before an assistant message. It is eligible when freezing its request gives three or four
-candidates. The states are the eligible decisions at the quantiles 1/3, 2/3 and 1.
+A decision is the moment before an assistant message that a model said there (`is_decision`). It is eligible when
+freezing its request gives three or four candidates. The states are the eligible decisions at the quantiles 1/3, 2/3 and
+1.
 
 Everything is derived from one tokenization of the whole trajectory, as far as it can be read: the request before a
 decision renders to a prefix of the trajectory's own tokens, so the cost is linear in the trajectory's length however
@@ -105,7 +106,7 @@ def eligible_decisions(history: History, rendering: Rendering, lead: int, contex
     Before decision i the older Steps are the complete ones but the latest two; enough of them must lie in the view and
     hold a Block that can be deleted. What freezing each decision would say is the tests' slow twin.
     """
-    decisions = [step.message for step in history.steps]
+    decisions = [step.message for step in history.steps if _is_decision(history, step)]
     decisions = decisions[: _valid_decisions(history.request, decisions)]
     starts = possible_starts(history, rendering)
     complete = [step for step in history.steps if step.complete and _answered_in_place(history, step)]
@@ -123,6 +124,11 @@ def eligible_decisions(history: History, rendering: Rendering, lead: int, contex
             if proposing[older] - proposing[first] >= MINIMUM:
                 eligible.append(decision)
     return eligible
+
+
+def _is_decision(history: History, step: Step) -> bool:
+    """False for what a source marks as history only: a framework's own words, or decided behind another request."""
+    return history.request.messages[step.message].wire.get("is_decision") is not False
 
 
 def _answered_in_place(history: History, step: Step) -> bool:
@@ -158,7 +164,8 @@ def _state_before(
 
 def _why_none(history: History, rendering: Rendering, lead: int, context_cap: int) -> str:
     """The reason at the last decision, which had the most history to choose from."""
-    if not history.steps:
+    decisions = [step.message for step in history.steps if _is_decision(history, step)]
+    if not decisions:
         return f"{IneligibleReason.TOO_FEW_CANDIDATES}: no assistant message behind the prefix"
-    decision = history.steps[-1].message
+    decision = decisions[-1]
     return str(_state_before(history, rendering, decision, lead, context_cap))

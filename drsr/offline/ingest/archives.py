@@ -11,7 +11,9 @@ import gzip
 import io
 import lzma
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, BinaryIO, Literal, Protocol, cast
@@ -33,6 +35,9 @@ _UNSAFE_NAME = re.compile(r"^[/\\]|^[A-Za-z]:|(^|[/\\])\.\.([/\\]|$)|\x00")
 _ZSTD_INPUT = 1 << 10
 """Bytes given to the zstd decoder at once: a run-length block turns 4 bytes into 128 KiB, so this bounds memory."""
 _BUFFER = 1 << 17
+_ZIP_ZSTANDARD = 93
+_LOCAL_HEADER = 30
+"""Bytes before a member's name in a zip archive; the last four are the lengths of the name and of what follows it."""
 
 
 class _Readable(Protocol):
@@ -112,11 +117,50 @@ def _is_hidden(name: str) -> bool:
 
 
 def _open_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, location: str, limits: Limits) -> BinaryIO:
+    if entry.compress_type == _ZIP_ZSTANDARD:  # which Python's own package knows only from 3.14 on
+        packed = _Counted(cast(BinaryIO, _Packed(archive, entry)), location)
+        return io.BufferedReader(_Bounded(_Whole(_Zstd(packed), entry), packed, limits), _BUFFER)
     try:
         source = archive.open(entry)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise Unreadable("corrupt_archive", f"the member cannot be unpacked ({error})") from None
     return io.BufferedReader(_Bounded(cast(_Readable, source), None, limits), _BUFFER)
+
+
+class _Packed:
+    """The packed bytes of a member, as they stand in the archive."""
+
+    def __init__(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+        self._file = cast(BinaryIO, archive.fp)
+        self._file.seek(entry.header_offset)
+        header = self._file.read(_LOCAL_HEADER)
+        if len(header) < _LOCAL_HEADER or not header.startswith(b"PK\x03\x04"):
+            raise Unreadable("corrupt_archive", "the member does not start where the archive says; copy it again")
+        self._at = entry.header_offset + _LOCAL_HEADER + sum(struct.unpack("<HH", header[-4:]))
+        self._left = entry.compress_size
+
+    def read(self, size: int = -1) -> bytes:
+        self._file.seek(self._at)  # members of one archive share the file
+        data = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._at += len(data)
+        self._left -= len(data)
+        return data
+
+
+class _Whole:
+    """Unpacked bytes that must add up to what the archive says of its member."""
+
+    def __init__(self, source: _Readable, entry: zipfile.ZipInfo) -> None:
+        self._source = source
+        self._entry = entry
+        self._sum = 0
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._sum = zlib.crc32(data, self._sum)
+        if not data and self._sum != self._entry.CRC:
+            raise Unreadable("corrupt_archive", "the member's checksum is wrong; copy the archive again")
+        return data
 
 
 class _Counted:

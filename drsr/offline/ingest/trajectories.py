@@ -26,7 +26,7 @@ class Trajectory:
     protocol: Literal["openai", "anthropic"]
     """Which wire form `request` has."""
     request: Json
-    """`messages`, and where recorded `tools` and (Anthropic) `system`: a body that `drsr.request` reads."""
+    """`messages`, and where recorded `tools` and (Anthropic) `system`: a body that `drsr.request.request` reads."""
     reader: str
     """The reader that made it, with its version: `tau_bench/1`. Part of the content hash."""
     task: str | None = None

@@ -10,6 +10,7 @@ from bisect import insort
 from typing import Any
 
 from drsr.offline.ingest.formats.reader import malformed
+from drsr.offline.ingest.formats.synthetic_outputs import is_synthetic
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import Unreadable
 
@@ -27,8 +28,11 @@ class Turns:
         self._callers: dict[str, list[_Turn]] = {}  # assistant turns by the ids of their open calls
         self._by_message: dict[str, _Turn] = {}
 
-    def assistant(self, content: Any, *, message_id: str | None = None, demo: bool = False) -> None:
-        """An assistant's message, or another piece of the one that has this id. An empty one is left out."""
+    def assistant(
+        self, content: Any, *, message_id: str | None = None, demo: bool = False, decided: bool = True
+    ) -> None:
+        """An assistant's message, or another piece of the one that has this id. An empty one is left out. `decided`: a
+        model said it here, and not the framework in its place, nor a model in an earlier stretch."""
         blocks = _blocks(content, "assistant")
         if not blocks:
             return
@@ -37,6 +41,8 @@ class Turns:
             turn = _Turn({"role": "assistant", "content": content if isinstance(content, str) else blocks})
             if demo:
                 turn.message["is_demo"] = True
+            if not decided or (len(blocks) == 1 and is_synthetic(blocks[0].get("text"))):
+                turn.message["is_decision"] = False
             turn.number = len(self._turns)
             self._turns.append(turn)
             if message_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drsr.offline.ingest.formats.anthropic_form import Turns, read_system
+from drsr.offline.ingest.formats.chat_lookalikes import is_lookalike
 from drsr.offline.ingest.formats.openai_chat import (
     first_identity,
     is_anthropic,
@@ -52,7 +53,7 @@ def _as_blocks(system: str | list[Json]) -> list[Json]:
 
 
 def _recognises(value: Any) -> bool:
-    if is_mini_swe_agent(value):
+    if is_mini_swe_agent(value) or is_lookalike(value):
         return False
     if isinstance(value, list):
         return bool(value) and all(map(is_message, value[:3])) and is_anthropic(value)

@@ -18,7 +18,7 @@ from drsr.offline.ingest.formats.json_values import loads
 from drsr.offline.store.source_files import SourceFile, Unreadable
 
 _HEADERS = ("header.json", "_journal/start.json", "start.json")
-_SAMPLE = re.compile(r"samples/[^/]+\.json")
+_SAMPLE = re.compile(r"samples/.+\.json")  # a sample's id may hold slashes
 _LARGEST_EVENT = 1 << 20
 """Bytes that are read of a folder's first file to find out what the folder is."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from drsr.offline.ingest.formats import wire_form
 from drsr.offline.ingest.formats.json_values import dumps
 from drsr.offline.ingest.formats.reader import malformed
+from drsr.offline.ingest.formats.synthetic_outputs import is_synthetic
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import Unreadable
 
@@ -64,11 +65,20 @@ class Chat:
             self._turns.append(_marked(message, demo))
 
     def answer(
-        self, content: Any, calls: Iterable[Any] = (), *, reasoning: str | None = None, demo: bool = False
+        self,
+        content: Any,
+        calls: Iterable[Any] = (),
+        *,
+        reasoning: str | None = None,
+        demo: bool = False,
+        decided: bool = True,
     ) -> None:
-        """An assistant's message. One that says and calls nothing (aborted, say) is left out."""
+        """An assistant's message. One that says and calls nothing (aborted, say) is left out. `decided`: a model said
+        it, and not the framework in its place."""
         said = content if type(content) is str else read_content(content, "assistant")
         message: Json = {"role": "assistant", "content": said}
+        if not decided or is_synthetic(said):
+            message["is_decision"] = False
         if reasoning:
             message["reasoning_content"] = reasoning
         made = [self._with_id(read_call(call)) for call in calls]
@@ -102,6 +112,12 @@ class Chat:
         made = [self._with_id(read_call(call)) for call in calls]
         turn.message["tool_calls"].extend(made)
         self._await(turn, made)
+
+    def only_history(self) -> None:
+        """What was said so far is history here: it was decided in an earlier stretch, behind another request."""
+        for message in self.messages():
+            if message["role"] == "assistant":
+                message["is_decision"] = False
 
     @property
     def waits(self) -> bool:

@@ -2,7 +2,8 @@
 
 One message of the model stands on several lines with the same `message.id`, results in between: it is put together.
 A session that was rewound has abandoned branches; the last line's ancestors are the run, and with them the other pieces
-of their messages and the results of their calls. A compaction starts a new stretch (`compaction`); the messages that it
+of their messages and the results of their calls. Lines are not always written in order: each follows its parent, even
+where it stands before it. A compaction starts a new stretch (`compaction`); the messages that it
 preserved stand behind its summary. Sub-agents (`isSidechain`) are runs of their own. Lines that are no messages, and
 errors that the program made up, are left out.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from drsr.offline.ingest.formats.anthropic_form import Turns
 from drsr.offline.ingest.formats.claude_code_compaction import preserved_lines, uuids
+from drsr.offline.ingest.formats.claude_code_order import in_order
 from drsr.offline.ingest.formats.compaction import stretch_id, with_an_answer
 from drsr.offline.ingest.formats.reader import Found, Reader, Run, dig, identity
 from drsr.offline.ingest.formats.records import Record
@@ -21,6 +23,8 @@ from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
 
 _MARKS = ("sessionId", "session_id", "uuid", "parentUuid", "isSidechain")
+_SYNTHETIC = "<synthetic>"
+"""The model of what the program itself says in the assistant's place."""
 _OTHER_LINES = {
     "summary": "leafUuid",
     "file-history-snapshot": "snapshot",
@@ -52,14 +56,14 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     main = chains.pop("", [])
     session = _session(main) or _session(lines)
     runs = []
-    for stretch, part in enumerate(_stretches(main)):
+    for stretch, (part, preserved) in enumerate(_stretches(main)):
         name = stretch_id(session, stretch)
-        runs.append(_run(part, file, name, session, stretch > 0))
+        runs.append(_run(part, file, name, session, cut=stretch > 0, preserved=preserved))
     answered = with_an_answer(runs) if any(map(_is_message, main)) else []
     yield from answered
     for name, chain in chains.items():
         if any(map(_is_message, chain)):
-            yield _run(chain, file, f"{session}/{name}" if session else None, session, cut=False)
+            yield _run(in_order(chain), file, f"{session}/{name}" if session else None, session, cut=False)
 
 
 def _chain_name(line: Json) -> str:
@@ -79,23 +83,34 @@ def _session(lines: list[Json]) -> str | None:
     return None
 
 
-def _run(lines: list[Json], file: SourceFile, name: str | None, session: str | None, cut: bool) -> Run:
+def _run(
+    lines: list[Json],
+    file: SourceFile,
+    name: str | None,
+    session: str | None,
+    *,
+    cut: bool,
+    preserved: frozenset[str] = frozenset(),
+) -> Run:
+    """The run that lines make. `preserved` names those that were decided before a compaction."""
     turns = Turns(cut=cut)
     for line in lines:
         if not _is_message(line) or line.get("isApiErrorMessage") is True:
             continue
         message = line["message"]
         if message["role"] == "assistant":
-            turns.assistant(message.get("content"), message_id=identity(message.get("id")))
+            decided = message.get("model") != _SYNTHETIC and str(line.get("uuid")) not in preserved
+            turns.assistant(message.get("content"), message_id=identity(message.get("id")), decided=decided)
         elif message["role"] == "user":
             turns.user(message.get("content"))
     request = {"messages": turns.messages()}
     return Run(file.location, "anthropic", request, run_id=name, task=session, domain="code")
 
 
-def _stretches(lines: list[Json]) -> list[list[Json]]:
-    """The main conversation, cut at its compactions, abandoned branches left out."""
-    stretches: list[list[Json]] = []
+def _stretches(lines: list[Json]) -> list[tuple[list[Json], frozenset[str]]]:
+    """The main conversation, cut at its compactions, abandoned branches left out; with the names of what the compaction
+    before a stretch preserved."""
+    stretches: list[tuple[list[Json], frozenset[str]]] = []
     end = len(lines)
     while end > 0:
         chain, start = _ancestors(lines[:end])
@@ -112,7 +127,7 @@ def _is_boundary(line: Json) -> bool:
     return line.get("subtype") == "compact_boundary"
 
 
-def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> list[Json]:
+def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> tuple[list[Json], frozenset[str]]:
     """The lines of a stretch, with what the compaction before it preserved right behind its summary."""
     boundary = start  # or, where that is the summary, the line before it that is no message
     while boundary > 0 and not _is_boundary(lines[boundary]) and not _is_message(lines[boundary - 1]):
@@ -120,7 +135,9 @@ def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> list[J
     preserved = [index for index in preserved_lines(lines, boundary) if index not in stretch]
     summary = max((index for index in stretch if lines[index].get("isCompactSummary") is True), default=start)
     behind = [index for index in stretch if index > summary]
-    return [lines[index] for index in [*stretch[: len(stretch) - len(behind)], *preserved, *behind]]
+    parts = (stretch[: len(stretch) - len(behind)], preserved, behind)
+    ordered = [line for part in parts for line in in_order([lines[index] for index in part])]
+    return ordered, frozenset(str(lines[index].get("uuid")) for index in preserved)
 
 
 def _ancestors(lines: list[Json]) -> tuple[set[int], int]:
@@ -192,7 +209,7 @@ def _ids(line: Json, kind: str, key: str) -> set[str]:
 READERS = (
     Reader(
         name="claude_code",
-        version=1,
+        version=2,
         title="Claude Code sessions (`sessionId`, `uuid`, `message`)",
         recognises=_recognises,
         read=_read,

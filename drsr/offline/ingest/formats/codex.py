@@ -46,7 +46,8 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     session: str | None = None
     system: Any = None
     items: list[Json] = []
-    stretches: list[list[Json]] = []
+    preserved = 0
+    stretches: list[tuple[list[Json], int]] = []
     origin: str | None = None
     for record in records:
         kind, payload = _line(record.value)
@@ -56,14 +57,16 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         elif kind == "response_item":
             items.append(payload)
         elif kind == "compacted":
-            stretches.append(items)
+            stretches.append((items, preserved))
             items = _replacement(payload, items)
+            preserved = len(items)
         elif kind == "event_msg" and payload.get("type") == "thread_rolled_back":
             items = _rolled_back(items, payload.get("num_turns"))
-    stretches.append(items)
+            preserved = min(preserved, len(items))
+    stretches.append((items, preserved))
     runs = []
-    for stretch, sent in enumerate(stretches):
-        request: Json = {"messages": _messages(sent, system, cut=stretch > 0)}
+    for stretch, (sent, kept) in enumerate(stretches):
+        request: Json = {"messages": _messages(sent, system, kept, cut=stretch > 0)}
         name = stretch_id(session, stretch)
         local_id = None if session else stretch_id("session" if stretch else None, stretch)
         task = origin or session
@@ -87,11 +90,16 @@ def _instructions(meta: Json) -> Any:
     return dig(base, "text") or (base if isinstance(base, str) else None) or meta.get("instructions")
 
 
-def _messages(items: list[Json], system: Any, *, cut: bool) -> list[Json]:
+def _messages(items: list[Json], system: Any, preserved: int, *, cut: bool) -> list[Json]:
+    """The messages of a stretch, of whose items the first so many are what a compaction left."""
     chat = Chat(cut=cut)
     chat.say("system", system)
     feed = Items(chat)
-    for item in items:
+    for item in items[:preserved]:
+        feed.add(item)
+    feed.flush()
+    chat.only_history()
+    for item in items[preserved:]:
         feed.add(item)
     feed.flush()
     return chat.messages()
@@ -120,7 +128,7 @@ def _starts_turn(item: Json) -> bool:
 READERS = (
     Reader(
         name="codex",
-        version=1,
+        version=2,
         title="Codex rollouts and other lists of Responses items (`session_meta`, `response_item`)",
         recognises=_recognises,
         read=_read,

@@ -1,7 +1,8 @@
 """Long sessions whose older history was replaced by a summary: each stretch between two replacements is one run.
 
-Within a stretch the history only grows, so every decision in it sees exactly what its model saw. The stretches of one
-session share its identity as their task, and so stay in one split.
+Within a stretch the history only grows, so every decision in it sees exactly what its model saw. What a replacement
+preserved word for word was decided before it, behind another request: it is marked as history (`is_decision`). The
+stretches of one session share its identity as their task, and so stay in one split.
 """
 
 from __future__ import annotations
@@ -28,18 +29,28 @@ class Forgotten(NamedTuple):
         return isinstance(name, int | str) and name in self.ids
 
 
-def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[list[Json]]:
+class View(NamedTuple):
+    """What an agent sees in one stretch."""
+
+    preserved: list[Json]
+    """The events that a condensation left, with the summary of the others: history, decided before it."""
+    events: list[Json]
+    """What happened since."""
+
+
+def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[View]:
     """The stretches of an event log. `condensation` tells what an event makes the agent forget, if anything."""
-    view: list[Json] = []
+    view = View([], [])
     for event in events:
         forgotten = condensation(event)
         if forgotten is None:
-            view.append(event)
+            view.events.append(event)
             continue
         yield view
-        view = [kept for kept in view if not forgotten.takes(kept)]
+        kept = [kept for kept in [*view.preserved, *view.events] if not forgotten.takes(kept)]
         if forgotten.summary is not None:
-            view.insert(forgotten.offset, forgotten.summary)
+            kept.insert(forgotten.offset, forgotten.summary)
+        view = View(kept, [])
     yield view
 
 
@@ -49,9 +60,13 @@ def stretch_id(session: str | None, stretch: int) -> str | None:
 
 
 def with_an_answer(runs: list[Run]) -> list[Run]:
-    """The stretches in which the assistant says something; a session may end right behind a replacement.
+    """The stretches in which something is decided; a session may end right behind a replacement.
 
     Where no stretch has an answer all are handed on, so that the session is quarantined and not lost.
     """
-    answered = [run for run in runs if any(message["role"] == "assistant" for message in run.request["messages"])]
+    answered = [run for run in runs if any(map(_is_decision, run.request["messages"]))]
     return answered or runs[:1]
+
+
+def _is_decision(message: Json) -> bool:
+    return message["role"] == "assistant" and message.get("is_decision") is not False

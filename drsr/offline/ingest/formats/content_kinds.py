@@ -8,7 +8,6 @@ from drsr.offline.ingest.formats.json_values import not_utf8
 from drsr.offline.store.source_files import Unreadable
 
 _KNOWN_BINARY = (
-    (b"PAR1", "a Parquet file; export it as JSON lines"),
     (b"SQLite format 3", "an SQLite database; export its rows as JSON lines"),
     (b"%PDF", "a PDF"),
     (b"\x89PNG", "an image"),
@@ -65,4 +64,14 @@ def _wide_encoding(head: bytes) -> str | None:
         zeros = [head[offset::width].count(0) for offset in range(width) if offset != first]
         if opening in (b"{", b"[", b" ", b"\n", b"\r") and min(zeros) > 0.4 * (len(head) / width):
             return name
+    return None
+
+
+def text_advice(head: bytes) -> str | None:
+    """What a text file is that holds no JSON, and what to do, where its first bytes tell."""
+    if head.lstrip().startswith(b"# aider chat started"):
+        return "Aider's chat history in Markdown; log its model calls through a LiteLLM callback and read that log"
+    first = head.partition(b"\n")[0]
+    if first.count(b",") >= 2 and b"messages" in first:
+        return "a CSV file; write the same rows as JSON lines or Parquet"
     return None

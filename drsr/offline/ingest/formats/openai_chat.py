@@ -11,6 +11,7 @@ from typing import Any
 from drsr.offline.ingest.formats import text_actions, wire_form
 from drsr.offline.ingest.formats.anthropic_form import BLOCK_TYPES
 from drsr.offline.ingest.formats.chat_form import Chat, text_of
+from drsr.offline.ingest.formats.chat_lookalikes import is_lookalike
 from drsr.offline.ingest.formats.reader import Reader, Run, as_dict, as_list, dig, each, identity, malformed, score
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
@@ -117,7 +118,7 @@ def is_inspect_sample(value: Json) -> bool:
 
 
 def _recognises(value: Any) -> bool:
-    if is_mini_swe_agent(value):
+    if is_mini_swe_agent(value) or is_lookalike(value):
         return False
     if isinstance(value, dict):
         if not value.keys().isdisjoint(_OTHER_FORMATS) or is_inspect_sample(value):

@@ -13,7 +13,7 @@ from typing import Any
 from drsr.offline.ingest.formats.chat_form import Chat, joined, read_content, text_of
 from drsr.offline.ingest.formats.compaction import Forgotten, stretch_id, views, with_an_answer
 from drsr.offline.ingest.formats.openai_chat import reasoning_of
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig
+from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, identity
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -44,7 +44,10 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     runs = []
     for stretch, view in enumerate(views(events, _condensation)):
         conversation = _Conversation(cut=stretch > 0)
-        for event in view:
+        for event in view.preserved:
+            conversation.add(event)
+        conversation.only_history()
+        for event in view.events:
             conversation.add(event)
         local_id = stretch_id("session" if stretch else None, stretch)
         runs.append(Run(file.location, "openai", conversation.request(), local_id=local_id, task=None, domain="code"))
@@ -63,6 +66,10 @@ class _Conversation:
         messages = {"messages": self._chat.messages()}
         return {**messages, "tools": self._tools} if self._tools else messages
 
+    def only_history(self) -> None:
+        """What was added so far was decided in an earlier stretch."""
+        self._chat.only_history()
+
     def add(self, event: Json) -> None:
         kind = event["kind"]
         if kind == "ActionEvent":
@@ -70,7 +77,7 @@ class _Conversation:
             return
         if kind == "ObservationEvent":
             content = joined(_observed(event.get("observation")), read_content(event.get("extended_content"), "tool"))
-            self._chat.result(event.get("tool_call_id"), content, name=event.get("tool_name"))
+            self._chat.result(event.get("tool_call_id"), content, name=identity(event.get("tool_name")))
         elif kind == "UserRejectObservation":
             self._chat.result(event.get("tool_call_id"), f"Action rejected: {event.get('rejection_reason')}")
         elif kind == "AgentErrorEvent":
@@ -138,7 +145,7 @@ def _condensation(event: Json) -> Forgotten | None:
 READERS = (
     Reader(
         name="openhands_sdk",
-        version=1,
+        version=2,
         title="OpenHands SDK events (`kind`: ActionEvent, ObservationEvent, ...)",
         recognises=is_event,
         read=_read,

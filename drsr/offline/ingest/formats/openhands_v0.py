@@ -66,7 +66,10 @@ def _runs(
     runs = []
     for stretch, view in enumerate(views(events, _condensation)):
         conversation = _Conversation(cut=stretch > 0)
-        for event in view:
+        for event in view.preserved:
+            conversation.add(event)
+        conversation.only_history()
+        for event in view.events:
             conversation.add(event)
         request = conversation.request(instruction if isinstance(instruction, str) else None)
         local_id = stretch_id(instance or ("session" if stretch else None), stretch)
@@ -86,6 +89,10 @@ class _Conversation:
         if instruction and not any(message["role"] == "user" for message in messages):
             messages.insert(sum(message["role"] == "system" for message in messages[:1]), _user(instruction))
         return {"messages": messages, "tools": self._tools} if self._tools else {"messages": messages}
+
+    def only_history(self) -> None:
+        """What was added so far was decided in an earlier stretch."""
+        self._chat.only_history()
 
     def add(self, event: Json) -> None:
         action, observation = event.get("action"), event.get("observation")
@@ -178,14 +185,14 @@ def _flat(history: list[Any]) -> list[Json]:
 READERS = (
     Reader(
         name="openhands_v0",
-        version=1,
+        version=2,
         title="OpenHands V0 output (`history` of events)",
         recognises=_is_run,
         read=_read_runs,
     ),
     Reader(
         name="openhands_v0_events",
-        version=1,
+        version=2,
         title="OpenHands V0 events, one per line, list element or file",
         recognises=is_event,
         read=_read_events,

@@ -1,103 +1,87 @@
 """OpenTelemetry traces of agents, by the GenAI or the OpenInference conventions: OTLP JSON, or one span per line.
 
-Each LLM span repeats the history so far, so the span that sent the longest history holds the run, and its output is the
-last thing said. Spans of one trace that start a different conversation (sub-agents) are runs of their own. Traces that
-name the same conversation are one run as long as they begin alike. A span whose history is no beginning of the longest
-one, as after a compaction, belongs to a stretch of its own: no span is dropped that says something else.
+Each LLM span repeats the history so far; how runs are made of them, `model_calls` tells. Traces that name the same
+conversation are one group. Spans may hold others (`child_spans`), or stand in a list of their trace (`spans`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from drsr.offline.ingest.formats.openai_chat import conversation
-from drsr.offline.ingest.formats.otel_messages import Exchange, exchange, nested
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, dig, identity
+from drsr.offline.ingest.formats.model_calls import Exchange, ModelCalls
+from drsr.offline.ingest.formats.otel_messages import exchange, nested
+from drsr.offline.ingest.formats.reader import Found, Reader, dig, identity
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json, Quarantined
-from drsr.offline.store.source_files import SourceFile, Unreadable
+from drsr.offline.store.source_files import SourceFile
 
 _TRACE_KEYS = ("trace_id", "traceId", "context.trace_id")
-_START_KEYS = ("start_time", "startTimeUnixNano", "start_time_unix_nano", "start_timestamp", "startTime")
+_START_KEYS = (
+    "start_time",
+    "startTimeUnixNano",
+    "start_time_unix_nano",
+    "start_timestamp",
+    "startTime",
+    "timestamp",
+    "timeUnixNano",
+)
+_RESOURCES = ("resourceSpans", "resource_spans", "resourceLogs")
+_ATTRIBUTES = ("attributes", "span_attributes")
 _MODEL_CALLS = frozenset({"chat", "generate_content", "text_completion"})
-
-
-class _Stretch(NamedTuple):
-    """The longest history so far of those that grew out of one another."""
-
-    exchange: Exchange
-    said: list[bytes]
-    """By message sent, a digest of what it says."""
-    start: str
-    place: str
-
-    def grew_from(self, other: _Stretch) -> bool:
-        return self.said[: len(other.said)] == other.said
 
 
 def _recognises(value: Any) -> bool:
     if not isinstance(value, dict) or "messages" in value:  # a chat that was logged with its trace's id is a chat
         return False
-    if isinstance(value.get("resourceSpans"), list) or isinstance(value.get("resource_spans"), list):
+    if any(isinstance(value.get(key), list) for key in _RESOURCES):
         return True
-    has_attributes = isinstance(value.get("attributes"), dict | list) or any(
-        key.startswith("attributes.") for key in value
-    )
-    return has_attributes and _trace(value) is not None
+    if isinstance(value.get("spans"), list) and _trace(value) is not None:
+        return any(_is_span(span) for span in value["spans"][:3])
+    return _is_span(value) and _trace(value) is not None
+
+
+def _is_span(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    named = any(isinstance(value.get(key), dict | list) for key in _ATTRIBUTES)
+    return named or any(key.startswith("attributes.") for key in value)
 
 
 def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-    conversations: dict[tuple[str, bytes], list[_Stretch]] = {}
+    calls = ModelCalls()
     for record in records:
         for span in _spans(record.value):
             found = _model_call(span)
-            if found is None:
-                continue
-            group = found.conversation or _trace(span) or file.location
-            start = str(next((span[name] for name in _START_KEYS if span.get(name) is not None), ""))
-            stretch = _Stretch(found, found.said, start, record.place)
-            key = (group, found.opening)
-            conversations[key] = _with(conversations.get(key, []), stretch)
-    if not conversations:
+            if found is not None:
+                start = next((span[name] for name in _START_KEYS if span.get(name) is not None), "")
+                group = found.conversation or _trace(span) or _trace(record.value) or file.location
+                calls.add(found, group, start=str(start), place=record.place)
+    if not calls:
         detail = "spans, but none is a model call with its messages; was the capture of content switched off?"
         yield Quarantined(file.location, "no_assistant_message", detail)
-    seen: dict[str, int] = {}
-    for (group, _), stretches in conversations.items():
-        number = seen[group] = seen.get(group, 0) + 1
-        name = group if number == 1 else f"{group}/{number}"
-        for place, chosen in enumerate(sorted(stretches, key=lambda stretch: (stretch.start, stretch.said))):
-            try:
-                yield _run(chosen, name if place == 0 else f"{name}/stretch-{place + 1}", group)
-            except Unreadable as problem:
-                yield Quarantined(f"{chosen.place} trace {group}", problem.reason, problem.detail)
-
-
-def _with(stretches: list[_Stretch], new: _Stretch) -> list[_Stretch]:
-    """The stretches with one more history: those that it grew from are part of it, as it may be part of another."""
-    for held in stretches:
-        if held.grew_from(new) and (len(held.said), held.start) > (len(new.said), new.start):
-            return stretches
-    return [held for held in stretches if not new.grew_from(held)] + [new]
-
-
-def _run(chosen: _Stretch, name: str, group: str) -> Run:
-    request: Json = {"messages": conversation([*chosen.exchange.sent, *chosen.exchange.received])}
-    if chosen.exchange.tools:
-        request["tools"] = chosen.exchange.tools
-    return Run(f"{chosen.place} trace {group}", "openai", request, run_id=name, task=group)
+    yield from calls.runs()
 
 
 def _spans(value: Any) -> Iterator[Json]:
     """The spans of a record, whichever of the two forms it has."""
-    resources = dig(value, "resourceSpans") or dig(value, "resource_spans")
-    if not isinstance(resources, list):
-        if isinstance(value, dict):
-            yield value
+    if not any(dig(value, key) for key in _RESOURCES):
+        yield from _with_children(value)
         return
-    for resource in resources:
-        for scope in _listed(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"):
-            yield from (span for span in _listed(scope, "spans") if isinstance(span, dict))
+    for resource in _listed(value, *_RESOURCES):
+        for scope in _listed(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "scopeLogs"):
+            yield from (span for span in _listed(scope, "spans", "logRecords") if isinstance(span, dict))
+
+
+def _with_children(value: Any) -> Iterator[Json]:
+    """A span, and those that it holds, at whatever depth."""
+    pending = [value]
+    while pending:
+        span = pending.pop()
+        if isinstance(span, dict):
+            if _is_span(span):
+                yield span
+            pending.extend(_listed(span, "child_spans", "spans")[::-1])
 
 
 def _listed(value: Any, *keys: str) -> list[Any]:
@@ -126,7 +110,7 @@ def _event(event: Json) -> Json:
 
 def _attributes(span: Json) -> Json:
     """Attributes as a tree, from a map, from OTLP's list of pairs, or from columns that carry the name as a prefix."""
-    attributes = span.get("attributes")
+    attributes = next((span[key] for key in _ATTRIBUTES if span.get(key) is not None), None)
     if isinstance(attributes, list):
         pairs = (pair for pair in attributes if isinstance(dig(pair, "key"), str))
         return nested({pair["key"]: _value(pair.get("value")) for pair in pairs})
@@ -157,7 +141,7 @@ def _trace(span: Json) -> str | None:
 READERS = (
     Reader(
         name="otel",
-        version=1,
+        version=2,
         title="OpenTelemetry spans (GenAI or OpenInference conventions; OTLP JSON or one span per line)",
         recognises=_recognises,
         read=_read,

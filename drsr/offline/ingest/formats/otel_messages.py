@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from drsr.offline.ingest.formats.chat_form import text_of
+from drsr.offline.ingest.formats.model_calls import Exchange
 from drsr.offline.ingest.formats.reader import dig, identity
 from drsr.offline.ingest.trajectories import Json
 
@@ -25,36 +24,6 @@ _EVENT_ROLES = {
 }
 _DEEPEST = 16
 """Parts of a dotted key that are taken apart; no convention has more."""
-
-
-class Exchange(NamedTuple):
-    """What one model call sent and received."""
-
-    sent: list[Json]
-    received: list[Json]
-    tools: list[Json]
-    conversation: str | None
-    """The conversation that the span says it belongs to."""
-
-    @property
-    def opening(self) -> bytes:
-        """A digest of how the conversation begins: what tells it from another one in the same trace."""
-        first = next((message for message in self.sent if message.get("role") == "user"), {})
-        text = "\0".join([text_of(self.sent[0].get("content")), text_of(first.get("content"))])
-        return hashlib.sha256(text.encode(errors="replace")).digest()
-
-    @property
-    def said(self) -> list[bytes]:
-        """A digest of each message sent: who says what and calls what. Reasoning is left out of later requests by some,
-        so it does not count."""
-        return [
-            hashlib.sha256(
-                repr((message.get("role"), text_of(message.get("content")), message.get("tool_calls"))).encode(
-                    errors="replace"
-                )
-            ).digest()
-            for message in self.sent
-        ]
 
 
 def nested(flat: Json) -> Json:

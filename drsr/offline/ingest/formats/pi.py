@@ -1,8 +1,9 @@
-"""pi coding-agent sessions: a header line, then entries; from version 2 a tree by `parentId`.
+"""pi coding-agent sessions, and OpenClaw's: a header line, then entries; from version 2 a tree by `parentId`.
 
 The last entry's ancestors are the run, as pi itself rebuilds a session. A compaction starts a new stretch with its
-summary and the entries it keeps (`compaction`). Commands that the user ran (`bashExecution`) are told to the model as
-the user's messages, in pi's own words.
+summary and the entries it keeps (`compaction`). OpenClaw's side branches and mirrors are told apart
+(`openclaw_branches`). Commands that the user ran (`bashExecution`) are told to the model as the user's messages, in
+pi's own words.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, tool_call
 from drsr.offline.ingest.formats.compaction import stretch_id, with_an_answer
+from drsr.offline.ingest.formats.openclaw_branches import is_mirror, parents
 from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, identity
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
 
-_ENTRY_TYPES = frozenset({"model_change", "thinking_level_change", "compaction", "branch_summary", "custom_message"})
+_ENTRY_TYPES = frozenset(
+    {"model_change", "thinking_level_change", "compaction", "branch_summary", "custom_message", "leaf"}
+)
 _ROLES = ("user", "assistant", "toolResult", "bashExecution", "custom", "hookMessage")
 
 
@@ -37,9 +41,12 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     session = identity(header.get("id"))
     path = _path([entry for entry in entries if entry.get("type") != "session"])
     runs = []
-    for stretch, kept in enumerate(_stretches(path)):
+    for stretch, (preserved, entries) in enumerate(_stretches(path)):
         chat = Chat(cut=stretch > 0)
-        for entry in kept:
+        for entry in preserved:
+            _add(chat, entry)
+        chat.only_history()
+        for entry in entries:
             _add(chat, entry)
         name = stretch_id(session, stretch)
         local_id = None if session else stretch_id("session" if stretch else None, stretch)
@@ -55,25 +62,28 @@ def _path(entries: list[Json]) -> list[Json]:
         return entries
     path: list[Json] = []
     seen: set[int] = set()
+    before = parents(entries)
     at: Json | None = entries[-1]
     while at is not None and id(at) not in seen:
-        path.append(at)
+        if at.get("type") != "leaf" and not is_mirror(at):
+            path.append(at)
         seen.add(id(at))
-        parent = at.get("parentId")
-        at = by_id.get(parent) if isinstance(parent, str) else None
+        at = by_id.get(before.get(str(at.get("id"))) or "")
     return path[::-1]
 
 
-def _stretches(path: list[Json]) -> list[list[Json]]:
-    stretches: list[list[Json]] = []
+def _stretches(path: list[Json]) -> list[tuple[list[Json], list[Json]]]:
+    """The path cut at its compactions: for each stretch what was preserved, and what happened since."""
+    stretches: list[tuple[list[Json], list[Json]]] = []
+    preserved: list[Json] = []
     current: list[Json] = []
     for entry in path:
         if entry.get("type") != "compaction":
             current.append(entry)
             continue
-        stretches.append(current)
-        current = [_summary(entry), *_kept(entry, current)]
-    return [*stretches, current]
+        stretches.append((preserved, current))
+        preserved, current = [_summary(entry), *_kept(entry, [*preserved, *current])], []
+    return [*stretches, (preserved, current)]
 
 
 def _kept(compaction: Json, before: list[Json]) -> list[Json]:
@@ -137,8 +147,8 @@ def _parts(content: Any) -> Any:
 READERS = (
     Reader(
         name="pi",
-        version=1,
-        title="pi coding-agent sessions (`type`: session, message)",
+        version=2,
+        title="pi coding-agent and OpenClaw sessions (`type`: session, message)",
         recognises=_recognises,
         read=_read,
         grouping="session",

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from drsr.offline.ingest import archives
+from drsr.offline.ingest.formats import unread_formats
 from drsr.offline.ingest.formats.bundles import eval_archive, gather
 from drsr.offline.ingest.formats.formats import READERS
 from drsr.offline.ingest.formats.json_values import dumps
@@ -283,7 +284,9 @@ def _recognised(value: Any, readers: tuple[Reader, ...]) -> Reader | None:
 
 
 def _unknown(value: Any, readers: tuple[Reader, ...]) -> str:
-    """What was seen, and what would have been known."""
+    """What was seen, and what would have been known; for a format that is known but not read, what to do."""
+    if told := unread_formats.advice(value):
+        return told
     if isinstance(value, dict):
         keys = [str(key)[:40] for key in value]
         seen = f"an object with the keys {', '.join(keys[:20])}{', ...' if len(keys) > 20 else ''}"

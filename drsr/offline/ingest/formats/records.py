@@ -1,4 +1,4 @@
-"""Bytes to records: a JSON document, a top-level array, JSON lines, or documents one after another.
+"""Bytes to records: a JSON document, a top-level array, JSON lines, documents one after another, or a table's rows.
 
 Whatever the layout, a file becomes a stream of values with their places, so that a list of runs is read the same way as
 one run per line, and a bare list of messages the same way as one message per line. Memory holds one line, one document
@@ -16,8 +16,10 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from drsr.offline.ingest.formats.array_stream import ArrayStream
 from drsr.offline.ingest.formats.byte_streams import put_back, skip_line, taken
-from drsr.offline.ingest.formats.content_kinds import refuse_other_content
+from drsr.offline.ingest.formats.columnar import Layout, layout_of, rows
+from drsr.offline.ingest.formats.content_kinds import refuse_other_content, text_advice
 from drsr.offline.ingest.formats.json_values import DECODER, dumps, loads
+from drsr.offline.ingest.formats.spelled_columns import with_columns_spelled_out
 from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.store.source_files import Limits, Unreadable
 
@@ -42,11 +44,23 @@ class Record(NamedTuple):
 
 def records(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
     """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole."""
-    opening = _opening(stream)
+    layout = layout_of(cast(io.BufferedReader, stream).peek(8)[:8])
+    if layout:
+        found = _rows(stream, layout, location, limits)
+    else:
+        found = (_array if _opening(stream) == b"[" else _objects)(stream, location, limits)
     try:
-        yield from _array(stream, location, limits) if opening == b"[" else _objects(stream, location, limits)
+        for item in found:
+            if isinstance(item, Record) and item.value is not (value := with_columns_spelled_out(item.value)):
+                item = item._replace(value=value)
+            yield item
     except Unreadable as problem:
         yield Quarantined(location, problem.reason, problem.detail)
+
+
+def _rows(stream: BinaryIO, layout: Layout, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
+    for number, (row, size) in enumerate(rows(stream, layout, limits)):
+        yield Record(f"{location}[{number}]", row, number, size)
 
 
 def document(stream: BinaryIO, limits: Limits) -> Any:
@@ -71,7 +85,8 @@ def _opening(stream: BinaryIO) -> bytes:
             raise Unreadable("empty", "the file holds nothing")
         return b"{"  # a long blank lead; the line reader skips it
     if opening not in (b"{", b"["):
-        raise Unreadable("not_data", "a text file; recorded runs are JSON, which starts with { or [")
+        detail = "a text file; recorded runs are JSON, which starts with { or ["
+        raise Unreadable("not_data", text_advice(head) or detail)
     return opening
 
 

@@ -8,19 +8,21 @@ call, the reply behind it the result, word for word.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import orjson
 
+from drsr.offline.ingest.formats import cline_actions
 from drsr.offline.ingest.formats.chat_form import Chat, text_of, tool_call
 from drsr.offline.ingest.trajectories import Json
 
 _FENCE = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)?[ \t]*\n(.*?)\n?```", re.S)
-_TAGGED = re.compile(r"<function=([\w.-]+)>(.*?)</function>", re.S)
-_PARAMETER = re.compile(r"<parameter=([\w.-]+)>(.*?)</parameter>", re.S)
-_HERMES = re.compile(r"<tool_call>(.*?)</tool_call>", re.S)
-_CODE_ACT = re.compile(r"<execute_(bash|ipython|browse)>(.*?)</execute_(?:bash|ipython|browse)>", re.S)
+_FUNCTION = re.compile(r"<function=([\w.-]+)>"), re.compile("</function>")
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>"), re.compile("</parameter>")
+_TOOL_CALL = re.compile("<(tool_call)>"), re.compile("</tool_call>")
+_TOOL_RESPONSE = re.compile("<(tool_response)>"), re.compile("</tool_response>")
+_EXECUTE = re.compile("<execute_(bash|ipython|browse)>"), re.compile("</execute_(?:bash|ipython|browse)>")
 _REACT = re.compile(
     r"^Action(?: \d+)?:[ \t]*\n?(?P<action>.*?)(?:^Action Input(?: \d+)?:[ \t]*\n?(?P<input>.*))?\Z", re.M | re.S
 )
@@ -34,6 +36,15 @@ class Action(NamedTuple):
     calls: tuple[Json, ...]
 
 
+class _Element(NamedTuple):
+    """What stands between an opening tag and the next closing one."""
+
+    name: str
+    body: str
+    start: int
+    end: int
+
+
 class Style(NamedTuple):
     """One way of writing actions as text."""
 
@@ -45,33 +56,31 @@ class Style(NamedTuple):
 
 def fenced(text: str) -> Action | None:
     """Exactly one fenced shell block."""
-    found = list(_FENCE.finditer(text))
-    return _action(found, text, lambda match: tool_call("bash", {"command": match[1]})) if len(found) == 1 else None
+    found = [_Element("bash", match[1], *match.span()) for match in _FENCE.finditer(text)]
+    return _action(found, text, lambda block: tool_call("bash", {"command": block.body})) if len(found) == 1 else None
 
 
 def _tagged(text: str) -> Action | None:
     """`<function=name><parameter=key>value</parameter></function>`, once or more."""
-    found = _closed(_TAGGED, text, "</function>")
-    return _action(found, text, lambda match: tool_call(match[1], _parameters(match[2]))) if found else None
+    found = list(_elements(_FUNCTION, text))
+    return _action(found, text, lambda each: tool_call(each.name, _parameters(each.body))) if found else None
 
 
 def _hermes(text: str) -> Action | None:
     """`<tool_call>{"name": ..., "arguments": ...}</tool_call>`, once or more."""
-    found = _closed(_HERMES, text, "</tool_call>")
-    bodies = {match: _json_object(match[1]) or {} for match in found}
+    found = list(_elements(_TOOL_CALL, text))
+    bodies = {each: _json_object(each.body) or {} for each in found}
     if not found or not all(isinstance(body.get("name"), str) for body in bodies.values()):
         return None
-    return _action(
-        found, text, lambda match: tool_call(bodies[match]["name"], _arguments(bodies[match].get("arguments")))
-    )
+    return _action(found, text, lambda each: tool_call(bodies[each]["name"], _arguments(bodies[each].get("arguments"))))
 
 
 def _code_act(text: str) -> Action | None:
     """`<execute_bash>command</execute_bash>`."""
-    found = _closed(_CODE_ACT, text, "</execute_")
+    found = list(_elements(_EXECUTE, text))
     if len(found) != 1:
         return None
-    return _action(found, text, lambda match: tool_call(f"execute_{match[1]}", {"command": match[2].strip()}))
+    return _action(found, text, lambda each: tool_call(f"execute_{each.name}", {"command": each.body.strip()}))
 
 
 def _react(text: str) -> Action | None:
@@ -91,8 +100,15 @@ def _react(text: str) -> Action | None:
     return Action(thought, (tool_call("act", {"command": action}),))
 
 
+def _cline(text: str) -> Action | None:
+    """`<read_file><path>...</path></read_file>`, at most one tool per message."""
+    found = cline_actions.parse(text)
+    return Action(found[0], (tool_call(found[1], found[2]),)) if found else None
+
+
 STYLES = (
     Style("tagged", _tagged, re.compile("")),  # the tags alone are beyond doubt
+    Style("cline", _cline, cline_actions.REPLY),
     Style("hermes", _hermes, re.compile(r"\s*<tool_response>")),
     Style("code_act", _code_act, re.compile(r"\s*OBSERVATION:", re.I)),
     Style("react", _react, re.compile(r"\s*(?:Observation(?: \d+)?:|Obs(?: \d+)?:|API output:)", re.I)),
@@ -135,23 +151,32 @@ def add_turns(chat: Chat, messages: Sequence[Json], style: Style) -> None:
 
 def _replies(text: str, calls: int) -> list[str]:
     """One reply per call where the text holds as many tagged responses, else the whole text for the first call."""
-    tagged = re.findall(r"<tool_response>\s*(.*?)\s*</tool_response>", text, re.S)
+    tagged = [reply.body.strip() for reply in _elements(_TOOL_RESPONSE, text)]
     return tagged if calls > 1 and len(tagged) == calls else [text]
 
 
-def _closed(pattern: re.Pattern[str], text: str, closing: str) -> list[re.Match[str]]:
-    """All matches up to the last closing tag: beyond it each opening tag would be searched to the end in vain."""
-    end = text.rfind(closing)
-    return [] if end < 0 else list(pattern.finditer(text, 0, end + len(closing) + len("ipython>")))
+def _elements(tags: tuple[re.Pattern[str], re.Pattern[str]], text: str) -> Iterator[_Element]:
+    """Everything between an opening tag and the next closing one, in time linear in the text.
+
+    One pattern for both tags would search from each opening tag to the end where no closing one follows.
+    """
+    opening, closing = tags
+    start = opening.search(text)
+    while start is not None:
+        end = closing.search(text, start.end())
+        if end is None:
+            return
+        yield _Element(start[1], text[start.end() : end.start()], start.start(), end.end())
+        start = opening.search(text, end.end())
 
 
-def _action(found: list[re.Match[str]], text: str, call: Callable[[re.Match[str]], Json]) -> Action:
-    thought = (text[: found[0].start()].rstrip() + text[found[-1].end() :].rstrip()).strip()
-    return Action(thought, tuple(call(match) for match in found))
+def _action(found: list[_Element], text: str, call: Callable[[_Element], Json]) -> Action:
+    thought = (text[: found[0].start].rstrip() + text[found[-1].end :].rstrip()).strip()
+    return Action(thought, tuple(call(each) for each in found))
 
 
 def _parameters(body: str) -> dict[str, str]:
-    return {match[1]: match[2].strip("\n") for match in _PARAMETER.finditer(body)}
+    return {each.name: each.body.strip("\n") for each in _elements(_PARAMETER, body)}
 
 
 def _arguments(value: Any) -> Any:

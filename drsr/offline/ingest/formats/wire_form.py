@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from drsr.offline.ingest.formats.synthetic_outputs import is_synthetic
 from drsr.offline.ingest.trajectories import Json
 
 SPEAKERS = ("system", "developer", "user", "assistant")
@@ -37,7 +38,7 @@ def kind_of(message: Json) -> Literal["text", "calls", "result"] | None:
     role, content = message.get("role"), message.get("content", False)
     if type(content) is str:
         if len(message) == 2:
-            return "text" if content and role in SPEAKERS else None
+            return "text" if content and role in SPEAKERS and not is_synthetic(content) else None
         if role == "tool":
             is_named = len(message) == 4 and type(message.get("name")) is str
             return "result" if type(message.get("tool_call_id")) is str and (len(message) == 3 or is_named) else None

@@ -77,6 +77,14 @@ def _role(message: dict[str, Any]) -> str:
     return f"{message['role']}{f'+{calls}' if calls else ''}{f'={results}' if results else ''}"
 
 
+def decisions(trajectory: Trajectory) -> list[int]:
+    """The indexes of the assistant's messages that a model decided behind the request before them."""
+    messages = enumerate(trajectory.request["messages"])
+    return [
+        at for at, message in messages if message["role"] == "assistant" and message.get("is_decision") is not False
+    ]
+
+
 def text_call(name: str, arguments: Any, call_id: str) -> dict[str, Any]:
     """A call in OpenAI's wire form."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

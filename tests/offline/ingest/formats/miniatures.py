@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tests.offline.ingest.formats.files import as_json, as_lines, text_call
+from tests.offline.ingest.formats.team_miniatures import TEAM_DOCUMENTS
 
 Json = dict[str, Any]
 
@@ -623,3 +624,4 @@ MINIATURES: dict[str, Miniature] = {
     "gen_ai": Miniature("otel", as_json(GEN_AI), [GEN_AI]),
     "sandbox": Miniature("sandbox", as_lines([SANDBOX]), [SANDBOX]),
 }
+MINIATURES |= {name: Miniature(*document) for name, document in TEAM_DOCUMENTS.items()}

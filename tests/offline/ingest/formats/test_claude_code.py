@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from drsr.offline.ingest.formats.claude_code_order import in_order
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
-from tests.offline.ingest.formats.files import as_lines, history, one, read_bytes, shape
+from tests.offline.ingest.formats.files import as_lines, decisions, history, one, read_bytes, shape
 from tests.offline.ingest.formats.miniatures import CLAUDE_CODE
 
 Json = dict[str, Any]
@@ -118,6 +119,32 @@ def test_what_a_compaction_preserved_stands_behind_its_summary(metadata: Json, p
     texts = [block.get("text") for message in second.request["messages"] for block in _blocks(message)]
     assert [text for text in texts if text] == ["summary", "look", "looked", "go on", "done"]
     assert all(step.complete for step in history(second).steps)
+    assert decisions(second) == [len(shape(second)) - 1]
+    assert decisions(first) == [at for at, role in enumerate(shape(first)) if role.startswith("assistant")]
+
+
+def test_a_result_that_was_logged_before_its_call_follows_it() -> None:
+    moved = [*CLAUDE_CODE]
+    call, result = (next(at for at, line in enumerate(moved) if line.get("uuid") == name) for name in ("l5", "l6"))
+    moved[call], moved[result] = moved[result], moved[call]
+    assert one(read_bytes(as_lines(moved))).request == one(read_bytes(as_lines(CLAUDE_CODE))).request
+    alone = [{**line, "isSidechain": True, "agentId": "a"} for line in moved if line.get("uuid") in ("l1", "l5", "l6")]
+    assert shape(runs(alone)[0]) == ["user", "assistant+1", "user=1"]
+
+
+def test_lines_follow_their_parents_wherever_they_stand() -> None:
+    lines: list[Json] = [{"uuid": name, "parentUuid": parent} for name, parent in (("c", "b"), ("b", "a"), ("a", None))]
+    assert [line["uuid"] for line in in_order(lines)] == ["a", "b", "c"]
+    ring: list[Json] = [{"uuid": "a", "parentUuid": "b"}, {"uuid": "b", "parentUuid": "a"}, {"parentUuid": "x"}]
+    assert sorted(map(str, in_order(ring))) == sorted(map(str, ring))
+
+
+def test_what_the_program_says_itself_is_history_and_no_decision() -> None:
+    made_up = reply("9", "l8", "No response requested.")
+    made_up["message"]["model"] = "<synthetic>"
+    trajectory = one(read_bytes(as_lines([*CLAUDE_CODE, made_up])))
+    assert shape(trajectory)[-1] == "assistant"
+    assert decisions(trajectory) == decisions(one(read_bytes(as_lines(CLAUDE_CODE))))
 
 
 def _blocks(message: Json) -> list[Json]:

@@ -70,6 +70,12 @@ def test_an_unknown_document_is_told_its_keys_and_the_known_formats() -> None:
     assert "openai_chat" in problem.detail
 
 
+def test_a_run_of_agentdojo_is_no_chat() -> None:
+    marks = {"suite_name": "banking", "user_task_id": "user_task_1", "injection_task_id": None, "pipeline_name": "m"}
+    value = {"messages": CHAT, **marks}
+    assert [reader.name for reader in READERS if reader.recognises(value)] == ["agentdojo"]
+
+
 def test_a_chat_with_bookkeeping_of_other_tools_is_a_chat() -> None:
     beside = {"trace_id": "t", "attributes": {"a": 1}, "eval": {"id": 1}, "status": "ok", "info": {}, "epoch": 3}
     value = {"messages": CHAT, **beside}

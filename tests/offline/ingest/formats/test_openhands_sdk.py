@@ -9,7 +9,7 @@ from typing import Any
 from drsr.offline.ingest.formats import gather, read
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.locations import open_location
-from tests.offline.ingest.formats.files import as_lines, history, one, read_bytes, read_value, shape
+from tests.offline.ingest.formats.files import as_lines, decisions, history, one, read_bytes, read_value, shape
 from tests.offline.ingest.formats.miniatures import OPENHANDS_SDK
 
 
@@ -61,6 +61,23 @@ def test_a_condensation_starts_a_new_stretch_of_the_same_task() -> None:
     ]
     assert items[1].request["messages"][2]["content"] == "Looked around."
     assert items[0].task == items[1].task == "runs.json"
+
+
+def test_what_a_condensation_preserved_is_history_and_no_decision() -> None:
+    forget = {
+        "id": "f",
+        "timestamp": "2026-01-01T00:00:06",
+        "source": "environment",
+        "kind": "Condensation",
+        "forgotten_event_ids": ["e1"],
+        "summary": "Fix it.",
+        "summary_offset": 1,
+    }
+    first, second = read_value([*OPENHANDS_SDK[:6], forget, OPENHANDS_SDK[7]])
+    assert isinstance(first, Trajectory)
+    assert isinstance(second, Trajectory)
+    assert shape(second) == ["system", "user", "assistant+2", "tool", "tool", "assistant"]
+    assert (decisions(first), decisions(second)) == ([2], [5])
 
 
 def write_events(folder: Path, *, indent: int | None = None) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from drsr.offline.ingest.formats.otel_messages import Exchange, nested
+from drsr.offline.ingest.formats.model_calls import Exchange
+from drsr.offline.ingest.formats.otel_messages import nested
 from drsr.offline.ingest.trajectories import Trajectory
 from tests.offline.ingest.formats.files import as_json, as_lines, one, only_problem, read_bytes, read_value, shape
 from tests.offline.ingest.formats.miniatures import CHAT, GEN_AI, OPEN_INFERENCE, span
@@ -181,3 +182,41 @@ def test_a_call_that_was_repeated_is_told_by_its_last_answer() -> None:
     for values in ([span("t", 1, sent, ANSWER), later], [later, span("t", 1, sent, ANSWER)]):
         (run,) = runs(values)
         assert run.request["messages"][-1]["content"] == "Second try."
+
+
+def _child(number: int, sent: list[Json], received: list[Json], children: list[Json]) -> Json:
+    return {
+        "timestamp": f"2026-01-01T00:00:{number:02d}Z",
+        "trace_id": "tree",
+        "span_id": f"s{number}",
+        "span_attributes": span("tree", number, sent, received)["attributes"],
+        "child_spans": children,
+    }
+
+
+def test_spans_within_spans() -> None:
+    inner = _child(2, CHAT[:4], CHAT[4:], [])
+    outer = _child(1, CHAT[:2], CHAT[2:3], [inner])
+    agent = {"trace_id": "tree", "span_attributes": {"openinference.span.kind": "AGENT"}, "child_spans": [outer]}
+    for value in (agent, {"trace_id": "tree", "spans": [agent]}):
+        trajectory = one(read_value(value))
+        assert (trajectory.request["messages"], trajectory.external_id) == (CHAT, "tree")
+
+
+def test_traces_that_go_on_from_one_another_are_one_run() -> None:
+    """Every turn of a user is a trace of its own in many applications."""
+    values = [
+        span("first", 1, _turns(*OPENING), ANSWER),
+        span("second", 2, _turns(*OPENING, "Well.", "Go on."), ANSWER),
+    ]
+    for order in (values, values[::-1]):
+        assert [(run.external_id, len(run.request["messages"])) for run in runs(order)] == [("first", 5)]
+    other = span("second", 2, _turns(*OPENING, "Otherwise.", "Go on."), ANSWER)
+    assert len(runs([values[0], other])) == 2
+
+
+def test_log_records_of_model_calls() -> None:
+    attributes = GEN_AI["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+    record = {"timeUnixNano": "1", "traceId": "t", "eventName": "gen_ai.client.inference", "attributes": attributes}
+    value = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+    assert shape(one(read_value(value))) == WHOLE

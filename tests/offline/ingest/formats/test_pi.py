@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drsr.offline.ingest.trajectories import Trajectory
-from tests.offline.ingest.formats.files import as_lines, history, one, read_bytes, shape
+from tests.offline.ingest.formats.files import as_lines, decisions, history, one, read_bytes, shape
 from tests.offline.ingest.formats.miniatures import PI
 
 
@@ -42,6 +42,7 @@ def test_a_compaction_keeps_what_it_says() -> None:
     assert shape(second) == ["user", "assistant", "assistant"]
     assert second.request["messages"][0]["content"] == "Looked."
     assert (first.external_id, second.external_id) == ("pi-1", "pi-1/2")
+    assert (decisions(first), decisions(second)) == ([1, 4], [2])
 
 
 def test_results_whose_call_was_compacted_away_go_with_it() -> None:

@@ -113,6 +113,18 @@ WORDS = sorted(
         *("trace_id", "events", "session", "cwd", "parentId", "system", "input", "output", "tool_use_id", "call_id"),
         *("user", "assistant", "tool", "tool_use", "tool_result", "ActionEvent", "ObservationEvent", "response_item"),
         *("function_call", "function_call_output", "llm.input_messages.0.message.role", "gen_ai.input.messages"),
+        *("conversations", "from", "value", "contents", "parts", "functionCall", "functionResponse", "toolInvocations"),
+        *("observations", "traceId", "startTime", "GENERATION", "run_type", "llm", "inputs", "outputs", "response"),
+        *(
+            "request",
+            "choices",
+            "object",
+            "call_type",
+            "TextMessage",
+            "ToolCallRequestEvent",
+            "tool_responses",
+            "model",
+        ),
         *("resourceSpans", "task_id", "epoch", "target", "toolCall", "toolResult", "exit", "compaction", "is_demo"),
     }
 )

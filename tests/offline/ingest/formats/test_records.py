@@ -93,7 +93,7 @@ def test_a_line_in_another_encoding() -> None:
         (b"licence: MIT\n", "not_data"),
         (b"a,b\n1,2\n", "not_data"),
         (b"\x89PNG\r\n\x1a\n", "binary"),
-        (b"PAR1" + bytes(20), "binary"),
+        (b"PAR1" + bytes(20), "corrupt_table"),
         (b"\x80\x04\x95abc", "binary"),
         (b'{"a": 1}\x00\x00\x01\x02' * 9, "binary"),
         (as_json(RUN).decode().encode("utf-16"), "encoding"),

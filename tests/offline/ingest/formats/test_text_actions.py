@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drsr.offline.ingest.formats.text_actions import STYLES, fenced, style_of
+from drsr.offline.ingest.formats.text_actions import STYLES, _replies, fenced, style_of
 from tests.offline.ingest.formats.files import one, read_value, shape
 
 
@@ -51,6 +51,13 @@ def conversation(action: str, reply: str) -> list[dict[str, Any]]:
             "get",
             {"id": 3},
         ),
+        (
+            "I look.\n\n<write_to_file>\n<path>a.html</path>\n<content>\n<b>x</b>\n</content>\n</write_to_file>",
+            "[write_to_file for 'a.html'] Result:\nThe file was saved.",
+            "I look.",
+            "write_to_file",
+            {"path": "a.html", "content": "<b>x</b>"},
+        ),
     ],
 )
 def test_text_actions_become_tool_exchanges(
@@ -71,6 +78,7 @@ def test_text_actions_become_tool_exchanges(
     [
         ("Try this:\n```bash\nls\n```", "Thanks, it works now."),
         ("Action: call the office tomorrow.", "I will."),
+        ("Use it like <read_file><path>a</path></read_file>.", "Thanks."),
         ("Two ways:\n```bash\nls\n```\nor\n```bash\ndir\n```", "<output>both</output>"),
     ],
 )
@@ -104,13 +112,51 @@ def test_exactly_one_fenced_command_is_an_action() -> None:
     assert action.thought == "before\nafter"
 
 
-@pytest.mark.parametrize("unit", ["<function=a>", "<tool_call>{", "<execute_bash>", "Action: x\n", "```bash\n"])
-def test_hostile_text_takes_no_more_than_linear_time(unit: str) -> None:
-    text = "</function></tool_call></execute_bash>" + unit * 200_000
+UNITS = [
+    "<function=a>",
+    "<tool_call>{",
+    "<execute_bash>",
+    "Action: x\n",
+    "```bash\n",
+    "<parameter=p>",
+    "<tool_response>",
+]
+UNITS += [
+    " ",
+    "\t\n",
+    "Action 1",
+    "a[",
+    "a(",
+    "Action Input:\n",
+    "```",
+    "``` ",
+    "<function=",
+    "</execute_",
+    "Observation 1",
+    "<read_file>",
+    "<a>",
+    "[a] ",
+    "a",
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("lead", ["", "<tool_response>", "Action: a", "<function=a>", "["])
+@pytest.mark.parametrize("end", ["", "</execute_zip>", "</function></tool_call></read_file>"])
+def test_hostile_text_takes_no_more_than_linear_time(unit: str, lead: str, end: str) -> None:
+    text = lead + unit * (200_000 // len(unit)) + end
     started = time.process_time()
     for style in STYLES:
         style.parse(text)
-    assert time.process_time() - started < 5
+        style.reply.match(text)
+    _replies(text, 2)
+    assert time.process_time() - started < 1
+
+
+def test_replies_lose_the_blanks_around_them() -> None:
+    reply = "<tool_response>\n one\n</tool_response> <tool_response> </tool_response>"
+    assert _replies(reply, 2) == ["one", ""]
+    assert _replies(reply, 1) == [reply]
 
 
 def test_no_style_without_evidence() -> None:

@@ -1,0 +1,60 @@
+"""Formats that are known but not read, and what to export in their place: an advice that a list of keys is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drsr.offline.ingest.formats.reader import dig
+
+_CHAT = "one object per line with the whole run's `messages` (and `tools`) is read"
+_BATCH = "OpenAI batch files keep requests and responses apart; join them by custom_id to lines of "
+
+
+def advice(value: Any) -> str | None:
+    """What this is and what to export instead, where it is known."""
+    if not isinstance(value, dict):
+        return None
+    return next((told for keys, told in _KNOWN if _has(value, keys)), None)
+
+
+def _has(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
+    return all(dig(value, *key.split(".")) is not None for key in keys)
+
+
+_KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("custom_id", "body.messages"), f'{_BATCH}{{"request": ..., "response": ...}}'),
+    (("custom_id", "response.body"), f'{_BATCH}{{"request": ..., "response": ...}}'),
+    (
+        ("tasks_output", "raw"),
+        "a CrewAI result holds what tasks gave, not what models saw; trace the crew with OpenTelemetry "
+        "(OpenInference, OpenLIT) or through LiteLLM, and read those spans or logs",
+    ),
+    (
+        ("info", "data.spans"),
+        "an MLflow trace; export it as OTLP (MLFLOW_ENABLE_OTLP_EXPORTER, or to_otlp) and read those spans",
+    ),
+    (
+        ("channel_values", "channel_versions"),
+        "a LangGraph checkpoint holds an agent's state, not what its model saw; export its LangSmith runs of type llm",
+    ),
+    (
+        ("schema_version", "agent", "steps"),
+        f"an ATIF trajectory; convert its steps to chat messages: {_CHAT}",
+    ),
+    (
+        ("object", "data", "first_id"),
+        "a page of items of the OpenAI API; put the items as `input` beside the stored response that they belong to",
+    ),
+    (
+        ("thread_id", "assistant_id", "object"),
+        "an object of OpenAI's Assistants API, whose threads keep no calls; " + _CHAT,
+    ),
+    (("chosen", "rejected"), "pairs of preferred answers are no recorded runs; " + _CHAT),
+    (("prompt", "completion"), "single prompts with their completions are no runs with a history; " + _CHAT),
+    (("instruction", "output"), "single instructions with their outputs are no runs with a history; " + _CHAT),
+    (("type", "data.content"), "a LangChain message; convert_to_openai_messages gives chat messages: " + _CHAT),
+    (
+        ("lc", "kwargs"),
+        "a serialized LangChain object; convert_to_openai_messages gives chat messages: " + _CHAT,
+    ),
+)

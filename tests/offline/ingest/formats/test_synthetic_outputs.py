@@ -1,0 +1,67 @@
+"""What frameworks say in the assistant's place, in every form in which runs are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drsr.backbone.scripted import ScriptedTokenizer
+from drsr.offline.freeze.states import freeze_trajectory
+from drsr.offline.ingest.formats.synthetic_outputs import is_synthetic
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.request.view import Caps
+from tests.offline.ingest.formats.files import decisions, one, read_value, text_call
+from tests.offline.ingest.formats.miniatures import CHAT, SWE_AGENT_TEXT
+
+GAVE_UP = "Exit due to cost limit"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GAVE_UP, True),
+        ("  Exit due to context window\n", True),
+        ("Agent stopped due to max iterations.", True),
+        ("Exit due to cost limit\nThen I looked again.", False),
+        ("I stopped: Exit due to cost limit", False),
+        ("Exit due to " + "x" * 300, False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_known_outputs(text: Any, expected: bool) -> None:
+    assert is_synthetic(text) is expected
+
+
+def test_in_a_chat_in_anthropics_form_and_in_a_swe_agent_run() -> None:
+    trajectory = one(read_value([*CHAT, {"role": "assistant", "content": GAVE_UP}]))
+    assert decisions(trajectory) == [2, 4]
+    assert trajectory.request["messages"][-1]["content"] == GAVE_UP
+    blocks = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [{"type": "text", "text": GAVE_UP}]}]
+    assert decisions(one(read_value({"system": "x", "messages": blocks}))) == []
+    last = {"role": "assistant", "content": GAVE_UP, "thought": GAVE_UP, "action": "exit_cost"}
+    run = {**SWE_AGENT_TEXT, "history": [*SWE_AGENT_TEXT["history"][:-1], last]}
+    assert len(decisions(one(read_value(run)))) == len(decisions(one(read_value(SWE_AGENT_TEXT)))) - 1
+
+
+def test_no_state_is_frozen_at_what_is_no_decision() -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "count the files"}]
+    for number in range(9):
+        call = text_call("ls", {"n": number}, f"c{number}")
+        messages.append({"role": "assistant", "content": f"step {number}", "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"file {number} " * (number + 1)})
+    messages.append({"role": "assistant", "content": "Nine."})
+
+    def frozen(marked: set[int]) -> Any:
+        said = [{**m, "is_decision": False} if at in marked else m for at, m in enumerate(messages)]
+        run = Trajectory("run", "openai", {"messages": said}, "test/1")
+        return freeze_trajectory(run, ScriptedTokenizer(), Caps(10_000, 1_000))
+
+    every = frozen(set())
+    last = len(messages) - 1
+    assert [state.decision for state in every.states][-1] == last
+    fewer = frozen({last})
+    assert (fewer.eligible, last in [state.decision for state in fewer.states]) == (every.eligible - 1, False)
+    none = frozen(set(range(1, len(messages))))
+    assert (none.eligible, none.states, "no assistant message" in none.why_none) == (0, (), True)
