@@ -597,7 +597,70 @@ SANDBOX: Json = {
     "request": {"messages": CHAT, "tools": [{"type": "function", "function": {"name": "look"}}]},
 }
 
+AGENTDOJO: Json = {
+    "suite_name": "office",
+    "pipeline_name": "some-model",
+    "user_task_id": "user_task_3",
+    "injection_task_id": "injection_task_1",
+    "attack_type": "important_instructions",
+    "injections": {},
+    "messages": [
+        {"role": "system", "content": [{"type": "text", "content": None}]},
+        {"role": "user", "content": [{"type": "text", "content": "When is the fair?"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"function": "find_day", "args": {"name": "fair"}, "id": ""},
+                {"function": "find_place", "args": {"name": "fair"}, "id": None},
+            ],
+        },
+        {"role": "tool", "content": "May 4", "tool_call_id": "", "tool_call": {}, "error": None},
+        {"role": "tool", "content": "", "tool_call_id": None, "tool_call": {}, "error": "ValueError: no such place"},
+        {"role": "assistant", "content": "On May 4.", "tool_calls": None},
+    ],
+    "utility": True,
+    "security": False,
+}
+INTERCODE: Json = {
+    "4": {
+        "environment": "ic_bash",
+        "dataset": "./data/nl2bash/nl2bash_fs_2.json",
+        "task_id": 4,
+        "query": "Count the lines of a.txt.",
+        "turn_history": {"actions": ["ls", "wc -l a.txt"], "observations": ["a.txt", "3 a.txt"], "rewards": [0.0, 1.0]},
+        "summary": {"max_reward": 1.0},
+    },
+    "5": {
+        "environment": "ic_sql",
+        "dataset": "./data/spider/dev.json",
+        "task_id": 5,
+        "query": "How many?",
+        "turn_history": {"actions": ["SELECT 1"], "observations": ["[(1,)]"], "rewards": [1.0]},
+        "summary": {"max_reward": 1.0},
+    },
+}
+AUTOPENBENCH: Json = {
+    "steps": [
+        {"thought": "Thought: ", "action": "Action: str()", "observation": "Observation: Find the door."},
+        {
+            "thought": "Thought: I look around.",
+            "action": "Action: ExecuteBash(machine='a' cmd='ls')",
+            "observation": "Observation: door.txt",
+            "summary": "Summary: looked",
+        },
+        {
+            "thought": "Thought: ",
+            "action": "Action: FinalAnswer(flag='x')",
+            "observation": "Observation: right",
+        },
+    ]
+}
+
 MINIATURES: dict[str, Miniature] = {
+    "AgentDojo": Miniature("agentdojo", as_json(AGENTDOJO), [AGENTDOJO]),
+    "InterCode": Miniature("intercode", as_json(INTERCODE), [INTERCODE], runs=2),
+    "AutoPenBench": Miniature("autopenbench", as_json(AUTOPENBENCH), [AUTOPENBENCH]),
     "openai_list": Miniature("openai_chat", as_json(CHAT), [CHAT]),
     "openai_object": Miniature("openai_chat", as_json({"messages": CHAT}), [{"messages": CHAT}]),
     "openai_lines": Miniature("openai_chat", as_lines([{"messages": CHAT}] * 3), [{"messages": CHAT}] * 3, 3),
