@@ -37,12 +37,6 @@ def test_agentdojo_pairs_calls_without_ids_by_order_and_takes_errors_for_results
     assert (run.task, run.domain, run.reward) == ("agentdojo/office/user_task_3", "office and data", 1.0)
     roles = [message["role"] for message in run.request["messages"]]
     assert roles == ["user", "assistant", "tool", "tool", "assistant"]
-        "user",
-        "assistant",
-        "tool",
-        "tool",
-        "assistant",
-    ]
 
 
 def test_intercode_answers_action_i_by_observation_i() -> None:
@@ -67,9 +61,7 @@ def test_intercode_refuses_what_cannot_be_paired(history: dict[str, Any]) -> Non
         ("gpt-4o_run3.json", None),
     ],
 )
-def test_autopenbench_takes_its_task_from_the_name_and_the_text_from_step_one(
-    name: str, task: str | None
-) -> None:
+def test_autopenbench_takes_its_task_from_the_name_and_the_text_from_step_one(name: str, task: str | None) -> None:
     (run,) = runs(AUTOPENBENCH, name)
     assert run.task == task
     assert run.request["messages"][0] == {"role": "user", "content": "Find the door."}
