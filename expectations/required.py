@@ -78,6 +78,7 @@ REQUIRED: dict[str, dict[str, str]] = {
         "a task in exactly one split": "expect_one_value_per_key",
         "a trajectory is in its group's split": "expect_column_pair_values_to_be_equal",
         "evaluation tasks disjoint from supervision": "expect_no_evaluation_task_in_supervision",
+        "no subject on two sides of a split": "expect_no_rows",
         "split shares within tolerance": "expect_split_shares_within_tolerance",
         "all states and sets of a trajectory in its split": "expect_one_value_per_key",
         "test split never read by train or calibrate": "expect_column_pair_values_to_be_in_set",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drsr.expectations.custom.evaluation_tasks import ExpectNoEvaluationTaskInSupervision
+from drsr.expectations.custom.no_rows import ExpectNoRows
 from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey
 from drsr.expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
 from drsr.expectations.library import gxe
@@ -46,6 +47,21 @@ SUITE = Suite(
                     ),
                     "runs of Eval40's tasks (drsr/offline/evaluate/eval40.py) belong into a catalog of their own; "
                     "take this one out: drsr withdraw {trajectory} --reason 'a task of Eval40'",
+                ),
+            ),
+        ),
+        Part(
+            "subjects",
+            "One row per pair of groups in different splits whose runs look up the same rare identifiers, or open with "
+            "the same request.",
+            ("first", "second", "shared"),
+            (
+                Rule(
+                    "no subject on two sides of a split",
+                    ExpectNoRows(),
+                    "both are about the same customer, order or request: give their tasks one group "
+                    "(docs/guides/name-your-tasks.md) and ingest into a new catalog, or take one out: "
+                    "drsr withdraw {first} --reason 'about the same as the other'",
                 ),
             ),
         ),

@@ -44,6 +44,11 @@ def _pair(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row], columns=frame.columns)
 
 
+def _subject(frame: pd.DataFrame) -> pd.DataFrame:
+    row = {"first": "a/1", "first_split": "train", "second": "b/2", "second_split": "test", "shared": "#W1234567"}
+    return pd.DataFrame([row], columns=frame.columns)
+
+
 def _stray(frame: pd.DataFrame) -> pd.DataFrame:
     row = {"trajectory": "runs/a", "decision": 8, "labeler_id": 1, "mask": 3}
     return pd.DataFrame([row], columns=frame.columns)
@@ -187,6 +192,7 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
             at("trajectory", "runs/chart-generation-L2-025.7", row=3),
             at("split", "train", row=4),
         ],
+        "no subject on two sides of a split": [_subject],
         "split shares within tolerance": [at("groups", 50), at("groups", 0), at("asked_share", 0.0, row=2)],
         "all states and sets of a trajectory in its split": [
             at("split", "test", row=2),

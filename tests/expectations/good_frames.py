@@ -158,6 +158,7 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
                     "group_split": ["train", "train", "train", "validation", "test"],
                 }
             ),
+            "subjects": pd.DataFrame(columns=["first", "first_split", "second", "second_split", "shared"]),
             "shares": pd.DataFrame(
                 {
                     "split": ["train", "validation", "test"],

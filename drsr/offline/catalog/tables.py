@@ -132,7 +132,8 @@ class SplitGroup(Table):
     __table_args__ = (UniqueConstraint("group_key", "split"), one_of("split", SPLITS))
 
     group_key: Mapped[str] = mapped_column(primary_key=True)
-    """`task:<task>` where the source knows the task, else `trajectory:<source>/<external id>`."""
+    """`task:<task>` where the task is known, or what a corpus says several tasks are about; else
+    `trajectory:<source>/<external id>`."""
     split: Mapped[str] = mapped_column(String(10))
 
 

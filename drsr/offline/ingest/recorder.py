@@ -38,6 +38,8 @@ class IngestSummary:
     """Runs that were read and found as recorded."""
     quarantined: dict[str, int] = field(default_factory=dict)
     """Things in the files read now that could not be read or were refused, by reason."""
+    without_task: int = 0
+    """Runs read now whose task nobody names: each is a group of its own."""
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

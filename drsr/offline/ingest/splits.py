@@ -1,8 +1,9 @@
 """Which split a trajectory belongs to: 80:10:10 by a salted stable hash of its group.
 
-A group is a task, where the source knows it: trials of one task never stand on both sides. The assignment depends on
-the group's key alone, so it is the same on every machine and does not move when data grows; the catalog keeps it from
-the moment a group is first seen (table `split_group`), so that it would not move if this file changed either.
+A group is a task, where it is known: trials of one task never stand on both sides. A corpus may say that several tasks
+are about the same thing and form one group (`task_names.py`). The assignment depends on the group's key alone, so it is
+the same on every machine and does not move when data grows; the catalog keeps it from the moment a group is first seen
+(table `split_group`), so that it would not move if this file changed either.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
 from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import records
+from drsr.offline.ingest.corpus.task_names import TaskNames
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
@@ -44,21 +45,58 @@ RACY_SECONDS = 2.0
 
 
 class Admitted(NamedTuple):
-    """A run that an ingest takes, with what is known of it from elsewhere."""
+    """A run that an ingest takes, with what is known of it from elsewhere.
+
+    That is recorded in the catalog beside the run. The bytes stay as they were read: what was measured on a run holds
+    whatever the run is called.
+    """
 
     trajectory: Trajectory
     group: str | None = None
     """What it must stay together with, where that is more than its task."""
     split: Split | None = None
     """Where a group that was not seen before belongs, if not where its hash puts it."""
+    task: str | None = None
+    """Its task's name across sources, where that is not the one in its own file."""
+    domain: str | None = None
+    """The kind of work, where that is not the one in its own file."""
 
 
 Admit = Callable[[str, Trajectory], Admitted | None]
 """Decides for a run of a source whether it is taken; None: it is left out."""
+Look = Callable[[str, Trajectory, str | None], None]
+"""Is shown every run that is taken: its source, what was read, and the name of its task."""
 
 
 def _as_read(source: str, trajectory: Trajectory) -> Admitted:
     return Admitted(trajectory)
+
+
+def _looked_at(admit: Admit, look: Look | None) -> Admit:
+    """Let `look` see every run that `admit` takes."""
+    if look is None:
+        return admit
+
+    def admit_and_show(source: str, trajectory: Trajectory) -> Admitted | None:
+        admitted = admit(source, trajectory)
+        if admitted is not None:
+            look(source, admitted.trajectory, admitted.task or admitted.trajectory.task)
+        return admitted
+
+    return admit_and_show
+
+
+def admit_named(names: TaskNames) -> Admit:
+    """Admit every run under the task, group and split that the tables of a corpus give it."""
+
+    def admit(source: str, trajectory: Trajectory) -> Admitted:
+        row = names.find(source, trajectory.external_id, trajectory.task)
+        if row is None:
+            return Admitted(trajectory)
+        group = group_key(source, trajectory.external_id, row.group)
+        return Admitted(trajectory, group=group, split=row.split, task=row.task)
+
+    return admit
 
 
 def ingest(
@@ -70,6 +108,7 @@ def ingest(
     reader: str | None = None,
     day: str | None = None,
     admit: Admit | None = None,
+    look: Look | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
     """Read everything at a location that is new or changed.
@@ -77,7 +116,7 @@ def ingest(
     `source` names the origin; by default it is the first folder below the location, or the location's own folder.
     `reader` names the format; by default it is detected. `day` is the part of the location that other locations of the
     same source have another one for: a file of the same name holds other runs there. `admit` leaves runs out, or takes
-    them under another task, domain or split.
+    them under another task, domain or split. `look` is shown what was understood.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -99,7 +138,7 @@ def ingest(
             recorder.summary.files += len(files)
             recorder.summary.unchanged_files += len(files) - len(changed)
             for file, read in changed:
-                _read(file, read, as_format, recorder, lost, admit or _as_read)
+                _read(file, read, as_format, recorder, lost, _looked_at(admit or _as_read, look))
     lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
     summary.seconds = time.monotonic() - started
@@ -214,15 +253,17 @@ def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArti
         detail = f"the run cannot be written as JSON in UTF-8: {error}"
         read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
         return
-    group = storable(admitted.group or group_key(read.source, external_id, trajectory.task))
+    task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
+    group = storable(admitted.group or group_key(read.source, external_id, task))
     reward = trajectory.reward if trajectory.reward is not None and math.isfinite(trajectory.reward) else None
     facts = {
         "protocol": trajectory.protocol,
         "reader": trajectory.reader,
-        "task": None if trajectory.task is None else storable(trajectory.task),
-        "domain": None if trajectory.domain is None else storable(trajectory.domain),
+        "task": None if task is None else storable(task),
+        "domain": None if domain is None else storable(domain),
         **sizes(trajectory),
     }
+    recorder.summary.without_task += task is None
     split = admitted.split or assign_split(group)
     content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
     lost.offer(artifact)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import pytest
+
 from drsr.offline.audit.checks import splits
+from drsr.offline.ingest.corpus.task_names import load_task_names
 from drsr.offline.ingest.splits import assign_split, group_key
-from drsr.offline.ingest.stage import ingest
+from drsr.offline.ingest.stage import admit_named, ingest
 from drsr.offline.ingest.trajectories import Trajectory
 from tests.offline.audit.published import (
     PublishedPipeline,
@@ -18,7 +21,7 @@ from tests.offline.audit.published import (
     go_on,
     trained_again,
 )
-from tests.offline.chat_files import task_in_split, write_json
+from tests.offline.chat_files import chat, task_in_split, write_json, write_text
 from tests.offline.small_pipeline import Pipeline
 
 
@@ -89,6 +92,42 @@ def test_a_task_that_was_renamed_for_one_of_its_runs(release: PublishedPipeline)
     by_hand(pipeline, "UPDATE trajectory SET group_key = ?, split = 'validation' WHERE split = 'test'", other)
     caught = failures(audited(release))
     assert f"trajectory runs/{name} is filed as {other!r}; its own bytes say {group!r}" in caught["splits hold"]
+
+
+def test_a_group_and_a_split_from_a_corpus_hold_only_while_its_table_says_so(
+    release: PublishedPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = release.pipeline
+    task, place = _other_task("train"), tmp_path / "corpora" / "small" / "tasks.csv"
+    monkeypatch.chdir(tmp_path)
+    write_json(tmp_path / "more" / "run.json", {**chat(77), "id": "run", "task": task})
+    row = f"more,{task},shop/1,customer/ada,test"
+    write_text(place, f"source,read_as,task,group,split\n{row}\n")
+    names = admit_named(load_task_names("small"))
+    ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more", admit=names)
+    assert failures(audited(release, [splits.CHECK])) == {}
+    write_text(place, f"source,read_as,task,group,split\n{row.removesuffix('test')}validation\n")
+    caught = failures(audited(release, [splits.CHECK]))
+    assert caught["splits hold"] == "trajectory more/run.json#run is in test; its corpus places it in validation"
+    place.unlink()
+    caught = failures(audited(release, [splits.CHECK]))
+    assert caught["splits hold"].startswith("trajectory more/run.json#run is filed as 'task:customer/ada'; its own")
+
+
+def test_a_corpus_ingested_without_its_table(
+    release: PublishedPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks that the corpus calls one group are on two sides, each where its own bytes put it."""
+    pipeline = release.pipeline
+    monkeypatch.chdir(tmp_path)
+    tasks = [_other_task("train"), _other_task("test")]
+    for seed, task in enumerate(tasks):
+        write_json(tmp_path / "more" / f"{seed}.json", {**chat(80 + seed), "id": "run", "task": task})
+    rows = "".join(f"more,{task},shop/{task},customer/ada,\n" for task in tasks)
+    write_text(tmp_path / "corpora" / "small" / "tasks.csv", f"source,read_as,task,group,split\n{rows}")
+    ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
+    caught = failures(audited(release, [splits.CHECK]))
+    assert caught["splits hold"] == "the same task is in train as more/0.json#run and in test as more/1.json#run"
 
 
 def test_a_test_label_in_calibration(release: PublishedPipeline, tmp_path: Path) -> None:

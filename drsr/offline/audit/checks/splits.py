@@ -14,6 +14,7 @@ from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, fai
 from drsr.offline.catalog.statements import among, storable
 from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
+from drsr.offline.ingest.corpus.task_names import NamedTask, all_task_names
 from drsr.offline.ingest.near_duplicates import text_of
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
@@ -32,8 +33,15 @@ class Placed(NamedTuple):
     """As recorded."""
     own_group: str
     """From its bytes."""
+    named: NamedTask | None
+    """Its row in the tables of the corpora that are installed here."""
     text: str
     """SHA-256 of what was said in it, instructions left out; empty where nothing was."""
+
+    @property
+    def named_group(self) -> str:
+        """What a corpus says it must stay together with; without a row, what its bytes say."""
+        return self.own_group if self.named is None else storable(group_key("", "", self.named.group))
 
 
 def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
@@ -56,7 +64,7 @@ def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
         )
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
     counts = ", ".join(f"{count:,} {split}" for split, count in sorted(evidence["trajectories"].items()))
-    groups = len({run.own_group for run in runs})
+    groups = len({run.named_group for run in runs})
     return passed(CHECK, f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}", **evidence)
 
 
@@ -78,6 +86,7 @@ def _read(subject: AuditSubject, behind: set[int], told: Told) -> list[Placed]:
     query = query.join(Source, Source.id == TrajectoryRow.source_id).order_by(TrajectoryRow.id)
     with subject.catalog.reading() as connection:
         known = connection.execute(query).all()
+    names = all_task_names()
     found = []
     for done, (number, version, current, source, external_id, split, group, blob) in enumerate(known):
         told(done, len(known))
@@ -86,12 +95,13 @@ def _read(subject: AuditSubject, behind: set[int], told: Told) -> list[Placed]:
         text = text_of(run).encode("utf-8", "replace")
         said = hashlib.sha256(text).hexdigest() if text else ""
         own = storable(group_key(source, external_id, run.task))
-        found.append(Placed(f"{source}/{external_id}", version, is_used, split, group, own, said))
+        named = names.find(source, external_id, run.task)
+        found.append(Placed(f"{source}/{external_id}", version, is_used, split, group, own, named, said))
     return found
 
 
 def _misfiled(versions: list[Placed]) -> list[str]:
-    """Runs whose group or split is not the one that their own bytes give.
+    """Runs whose group or split is not the one that their own bytes give, nor the one that a corpus gives them.
 
     A run stays in the group of its first version: its later ones may name another task.
     """
@@ -100,12 +110,15 @@ def _misfiled(versions: list[Placed]) -> list[str]:
         first[version.name] = min(version, first.get(version.name, version), key=lambda found: found.version)
     problems = []
     for run in versions:
-        belongs = assign_split(run.group)
         own = first[run.name]
-        if run.group != own.own_group:
+        placed = own.named.split if own.named is not None and run.group == own.named_group else None
+        belongs = assign_split(run.group)
+        if run.group not in (own.own_group, own.named_group):
             whose = "its own bytes" if own.version == run.version else f"the bytes of its version {own.version}"
             problems.append(f"trajectory {run.name} is filed as {run.group!r}; {whose} say {own.own_group!r}")
-        elif run.split != belongs:
+        elif placed is not None and run.split != placed:
+            problems.append(f"trajectory {run.name} is in {run.split}; its corpus places it in {placed}")
+        elif placed is None and run.split != belongs:
             problems.append(f"trajectory {run.name} is in {run.split}; the hash of its group assigns it to {belongs}")
     return problems
 
@@ -113,7 +126,7 @@ def _misfiled(versions: list[Placed]) -> list[str]:
 def _on_both_sides(runs: list[Placed]) -> list[str]:
     """The same task, or the same words, in more than one split."""
     problems = []
-    for what in ("own_group", "text"):
+    for what in ("named_group", "text"):
         found: dict[str, dict[str, str]] = {}
         for run in runs:
             if getattr(run, what):
@@ -121,7 +134,7 @@ def _on_both_sides(runs: list[Placed]) -> list[str]:
         for sides in found.values():
             if len(sides) > 1:
                 places = " and ".join(f"in {split} as {name}" for split, name in sides.items())
-                problems.append(f"the same {'task is' if what == 'own_group' else 'words are'} {places}")
+                problems.append(f"the same {'task is' if what == 'named_group' else 'words are'} {places}")
     return problems
 
 
@@ -130,7 +143,8 @@ CHECK = Check(
     Severity.CRITICAL,
     "Is any run, or any task, both in what the scorer learned from and in what it was judged by?",
     "Every stored trajectory is read. Its group (the task where it names one) and the split that the salted hash of "
-    "the group gives are computed from its own bytes and compared with the catalog's columns; no group and no text "
+    "the group gives are computed from its own bytes and compared with the catalog's columns; another group or split "
+    "is accepted only where corpora/NAME/tasks.csv of this installation gives it to the run; no group and no text "
     "of a run, instructions left out, may be in two splits; none of the policy's states may be of the test split. "
     "Texts that are nearly the same are found by the expectation on near-duplicates.",
     check_splits,

@@ -67,6 +67,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="YYYY-MM-DD",
         help="the place is that of one day, and has it in its name: files called the same on other days are other ones",
     )
+    parser.add_argument(
+        "--tasks",
+        metavar="NAME",
+        help="name tasks and groups by the table corpora/NAME/tasks.csv (docs/guides/name-your-tasks.md)",
+    )
+    parser.add_argument(
+        "--show",
+        type=_how_many,
+        metavar="N",
+        help="show what was understood of the first N runs of every format: task, request, first call with its result, "
+        "last message (default: the first call and result of one run; 0: nothing)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -78,18 +90,27 @@ def _day(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r} is no day such as 2026-11-17") from None
 
 
+def _how_many(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs such as 3")
+    return int(text)
+
+
 def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.ingest.stage import ingest
+    from drsr.offline.ingest.corpus.task_names import load_task_names
+    from drsr.offline.ingest.stage import admit_named, ingest
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.offline.store.progress import progress
+    from drsr.offline.understood import Samples
     from drsr.settings import load_settings
 
     settings = load_settings()
     uri, source = options.uri, options.source
     if uri is None:
         uri, source = str(samples.CORPUS), source or "sandbox"
+    samples_of = Samples(1 if options.show is None else options.show)
     with open_catalog(settings.catalog_url, create=True) as catalog, progress("ingest", "files") as report:
         summary = ingest(
             catalog,
@@ -98,10 +119,13 @@ def run(options: argparse.Namespace) -> int:
             source=source,
             reader=options.format,
             day=options.day,
+            admit=None if options.tasks is None else admit_named(load_task_names(options.tasks)),
+            look=samples_of,
             progress=lambda so_far: report(so_far.files, None),
         )
     if options.json:
-        print(json.dumps(summary.to_json()))
+        shown = {} if options.show is None else {"understood": [sample._asdict() for sample in samples_of.taken]}
+        print(json.dumps(summary.to_json() | shown))
         return 0
     if summary.files == summary.unchanged_files:
         print(f"nothing new: all {summary.files:,} files are as they were")
@@ -110,6 +134,11 @@ def run(options: argparse.Namespace) -> int:
         f"{summary.files:,} files, {summary.unchanged_files:,} of them unchanged: {summary.added:,} runs added, "
         f"{summary.superseded:,} superseded, {summary.unchanged:,} as recorded ({summary.seconds:.1f} s)"
     )
+    for sample in samples_of.taken:
+        print("\n".join(sample.lines()) if options.show is not None else f"  read as {sample.brief()}")
+    if summary.without_task:
+        runs = "1 run" if summary.without_task == 1 else f"{summary.without_task:,} runs"
+        print(f"  {runs} without a task: each is a group of its own (docs/guides/name-your-tasks.md)")
     for reason, count in sorted(summary.quarantined.items()):
         print(f"  quarantined: {count:,} {reason}")
     if summary.quarantined:

@@ -60,7 +60,7 @@ class Chat:
         said = read_content(content, role)
         if said is not None:
             message: Json = {"role": role, "content": said}
-            if name:
+            if name and isinstance(name, str):
                 message["name"] = name
             self._turns.append(_marked(message, demo))
 
@@ -101,7 +101,7 @@ class Chat:
         if type(content) is not str:
             said = read_content(dumps(content) if _is_plain_object(content) else content, "tool")
         message: Json = {"role": "tool", "tool_call_id": answered, "content": "" if said is None else said}
-        if name:
+        if name and isinstance(name, str):
             message["name"] = name
         turn.results.append(_marked(message, demo))
 

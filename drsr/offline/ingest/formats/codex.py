@@ -29,7 +29,7 @@ def _recognises(value: Any) -> bool:
     kind = value.get("type")
     if isinstance(kind, str) and isinstance(value.get("payload"), dict):
         return kind in _LINE_TYPES
-    if value.get("record_type") == "state":
+    if value == {"record_type": "state"}:
         return True
     if isinstance(kind, str) and kind in ITEM_TYPES:
         return not value.keys().isdisjoint(("call_id", "summary", "status", "encrypted_content"))

@@ -24,7 +24,7 @@ def _recognises(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     if isinstance(value.get("eval"), dict) and "messages" not in value:
-        return not value.keys().isdisjoint(("plan", "samples", "status"))
+        return {"task", "model"} <= value["eval"].keys() and not value.keys().isdisjoint(("plan", "samples", "status"))
     return is_inspect_sample(value) and isinstance(value.get("messages"), list)
 
 

@@ -42,7 +42,7 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
 
 def _run(key: str, run: Json, place: str) -> Run:
     environment = run.get("environment")
-    if environment not in _TOOLS:
+    if not isinstance(environment, str) or environment not in _TOOLS:
         known = ", ".join(_TOOLS)
         raise Unreadable("malformed", f"environment should be one of {known} and is {str(environment)[:60]!r}")
     tool, argument = _TOOLS[environment]

@@ -70,7 +70,7 @@ def _is_submission(message: Json, value: Json) -> bool:
 READERS = (
     Reader(
         name="mini_swe_agent",
-        version=1,
+        version=2,
         title="mini-swe-agent .traj.json (`messages`, `info`, `trajectory_format`)",
         recognises=_recognises,
         read=each(_read),

@@ -18,7 +18,9 @@ from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_OTHER_FORMATS = frozenset({"trajectory_format", "simulations", "traj", "history", "system", "anthropic_version"})
+_OTHER_FORMATS = frozenset(
+    {"trajectory_format", "simulations", "traj", "history", "system", "anthropic_version", "injection_task_id"}
+)
 """Keys beside `messages` that belong to another format or to Anthropic's form."""
 _REASONING = frozenset({"reasoning_content", "reasoning", "thinking_blocks"})
 _ID_KEYS = ("trajectory_id", "run_id", "conversation_id", "session_id", "id", "uuid")
@@ -168,7 +170,7 @@ def opening_text(messages: list[Json]) -> str:
 READERS = (
     Reader(
         name="openai_chat",
-        version=1,
+        version=2,
         title="OpenAI chat messages (a list, or an object with `messages`)",
         recognises=_recognises,
         read=each(_read),

@@ -31,9 +31,15 @@ def is_event(value: Any) -> bool:
     """Whether a value is one event of a V0 event stream."""
     if not isinstance(value, dict) or not {"source", "timestamp"} <= value.keys() or "kind" in value:
         return False
-    return (isinstance(value.get("action"), str) and isinstance(value.get("args"), dict)) or (
-        isinstance(value.get("observation"), str) and "content" in value
-    )
+    return _is_action(value) or _is_observation(value)
+
+
+def _is_action(event: Json) -> bool:
+    return isinstance(event.get("action"), str) and isinstance(event.get("args"), dict)
+
+
+def _is_observation(event: Json) -> bool:
+    return isinstance(event.get("observation"), str) and "content" in event
 
 
 def _is_run(value: Any) -> bool:
@@ -42,7 +48,7 @@ def _is_run(value: Any) -> bool:
     history = value.get("history")
     first = history[0] if isinstance(history, list) and history else None
     first = first[0] if isinstance(first, list) and first else first  # before 0.9: pairs of action and observation
-    return isinstance(first, dict) and "role" not in first and not first.keys().isdisjoint(("action", "observation"))
+    return isinstance(first, dict) and "role" not in first and (_is_action(first) or _is_observation(first))
 
 
 def _read_runs(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:

@@ -105,6 +105,7 @@ def _runs(
     head: list[Record] = []
     held = 0
     chosen: Reader | None = None
+    known: tuple[Reader, ...] = ()
     is_conversation = False
     for item in stream:
         if isinstance(item, Quarantined):
@@ -112,8 +113,9 @@ def _runs(
             continue
         head.append(item)
         held += item.size
-        chosen = _recognised(item.value, readers)
-        is_conversation = chosen is None and is_message(item.value)
+        known = _recognised(item.value, readers)
+        chosen = known[0] if len(known) == 1 else None
+        is_conversation = not known and is_message(item.value)
         if chosen or is_conversation or isinstance(item.value, list):
             break
         if len(head) == _UNDECIDED or held > _UNDECIDED_BYTES:
@@ -131,16 +133,19 @@ def _runs(
             if isinstance(item, Quarantined):
                 yield item
             else:
-                known = chosen if item is head[-1] else _recognised(item.value, readers)
-                yield from _one(item, known, file, readers, limits)
+                yield from _one(item, known if item is head[-1] else None, file, readers, limits)
 
 
 def _one(
-    record: Record, chosen: Reader | None, file: SourceFile, readers: tuple[Reader, ...], limits: Limits
+    record: Record, known: tuple[Reader, ...] | None, file: SourceFile, readers: tuple[Reader, ...], limits: Limits
 ) -> Iterator[Item]:
-    """A record that stands alone, and the reader that knows it."""
-    if chosen is not None:
-        yield from _read(chosen, iter([record]), file, record.place, record.number)
+    """A record that stands alone, and the readers that know it; None: they have not been asked."""
+    if known is None:
+        known = _recognised(record.value, readers)
+    if len(known) > 1:
+        yield _two_formats(record.place, known)
+    elif known:
+        yield from _read(known[0], iter([record]), file, record.place, record.number)
     elif isinstance(record.value, list) and any(isinstance(part, dict) for part in record.value):
         name = f"{file.relative}#{record.number}"  # a list on a line of its own is read like a file of its own
         inner = replace(file, location=record.place, relative=name, members=())
@@ -161,11 +166,13 @@ def _conversation(
         yield Quarantined(file.location, problem.reason, problem.detail)
         yield from problems
         return
-    chosen = _recognised(messages, readers)
-    if chosen is None:
+    known = _recognised(messages, readers)
+    if not known:
         yield Quarantined(file.location, "unknown_format", _unknown(messages[0], readers))
+    elif len(known) > 1:
+        yield _two_formats(file.location, known)
     else:
-        yield from _read(chosen, iter([Record(file.location, messages, 0, 0)]), file, file.location)
+        yield from _read(known[0], iter([Record(file.location, messages, 0, 0)]), file, file.location)
     yield from problems
 
 
@@ -276,11 +283,15 @@ def _unique(trajectory: Trajectory, names: dict[str, int]) -> Trajectory:
     return trajectory if name == base else replace(trajectory, external_id=name)
 
 
-def _recognised(value: Any, readers: tuple[Reader, ...]) -> Reader | None:
-    for reader in readers:
-        if reader.recognises(value):
-            return reader
-    return None
+def _recognised(value: Any, readers: tuple[Reader, ...]) -> tuple[Reader, ...]:
+    """Return every reader that knows a record. All are asked: of two that do, neither is trusted."""
+    return tuple(reader for reader in readers if reader.recognises(value))
+
+
+def _two_formats(place: str, known: tuple[Reader, ...]) -> Quarantined:
+    names = " and ".join(reader.name for reader in known)
+    detail = f"it could be {names}; say which with --format, and please report this file"
+    return Quarantined(place, "two_formats", detail)
 
 
 def _unknown(value: Any, readers: tuple[Reader, ...]) -> str:

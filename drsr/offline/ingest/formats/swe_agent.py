@@ -18,15 +18,22 @@ from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
 
+_MESSAGE = frozenset({"role", "content"})
+_MARKS = ("agent", "message_type")
+"""Who spoke, and as what: SWE-agent writes one of these into every history, nobody else does."""
+_STEP = frozenset({"action", "observation", "response", "state", "thought"})
+"""A step of SWE-agent. `state` is that of its environment; other frameworks' steps, whose observation may be the one
+before the action, have none."""
+
 
 def _recognises(value: Any) -> bool:
     if not isinstance(value, dict) or "messages" in value:
         return False
     history = value.get("history")
     if isinstance(history, list) and history:
-        return isinstance(history[0], dict) and "role" in history[0] and "content" in history[0]
+        return _keys(history[0]) >= _MESSAGE and any(not _keys(one).isdisjoint(_MARKS) for one in history)
     steps = value.get("trajectory")
-    return isinstance(steps, list) and bool(steps) and {"action", "observation"} <= _keys(steps[0])
+    return isinstance(steps, list) and bool(steps) and _keys(steps[0]) >= _STEP
 
 
 def _read(value: Json, record: Record, file: SourceFile) -> Run:

@@ -16,9 +16,17 @@ from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json, Quarantined
 from drsr.offline.store.source_files import SourceFile, Unreadable
 
+_RESULTS = frozenset({"timestamp", "info", "tasks", "simulations", "simulation_index"})
+"""The keys of a file of results."""
+
 
 def _recognises(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("simulations"), list)
+    simulations = value.get("simulations") if isinstance(value, dict) else None
+    if not isinstance(simulations, list):
+        return False
+    if not simulations:
+        return set(value) <= _RESULTS
+    return any(isinstance(dig(one, "messages"), list) and "task_id" in one for one in simulations)
 
 
 def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:

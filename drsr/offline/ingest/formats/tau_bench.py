@@ -19,7 +19,9 @@ def _recognises(value: Any) -> bool:
     if not isinstance(value, dict) or "task_id" not in value:
         return False
     messages = value.get("traj")
-    return isinstance(messages, list) and bool(messages) and is_message(messages[0])
+    if not isinstance(messages, list):
+        return False
+    return is_message(messages[0]) if messages else {"reward", "info"} <= value.keys()  # empty: the run failed
 
 
 def _read(value: Json, record: Record, file: SourceFile) -> Run:

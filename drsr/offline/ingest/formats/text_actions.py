@@ -17,7 +17,8 @@ from drsr.offline.ingest.formats import cline_actions
 from drsr.offline.ingest.formats.chat_form import Chat, text_of, tool_call
 from drsr.offline.ingest.trajectories import Json
 
-_FENCE = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)?[ \t]*\n(.*?)\n?```", re.S)
+_SHELL_FENCE = re.compile(r"```(?:bash|sh|shell|mswea_bash_command)[ \t]*\n(.*?)\n?```", re.S)
+_FENCE = re.compile(r"```([^\n`]*)\n(.*?)\n?```", re.S)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>"), re.compile("</function>")
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>"), re.compile("</parameter>")
 _TOOL_CALL = re.compile("<(tool_call)>"), re.compile("</tool_call>")
@@ -55,9 +56,17 @@ class Style(NamedTuple):
 
 
 def fenced(text: str) -> Action | None:
-    """Exactly one fenced shell block."""
-    found = [_Element("bash", match[1], *match.span()) for match in _FENCE.finditer(text)]
-    return _action(found, text, lambda block: tool_call("bash", {"command": block.body})) if len(found) == 1 else None
+    """Exactly one fenced shell block, or where none says that it is one, exactly one that says nothing.
+
+    Agents quote output and code beside the command, in blocks that are not commands.
+    """
+    found = list(_SHELL_FENCE.finditer(text))
+    if not found:
+        found = [match for match in _FENCE.finditer(text) if not match[1].strip()]
+    if len(found) != 1:
+        return None
+    block = _Element("bash", found[0][found[0].re.groups], *found[0].span())
+    return _action([block], text, lambda block: tool_call("bash", {"command": block.body}))
 
 
 def _tagged(text: str) -> Action | None:

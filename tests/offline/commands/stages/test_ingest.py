@@ -46,6 +46,39 @@ def test_without_a_place_the_sample_is_read(drsr: Drsr) -> None:
     assert [row["source"] for row in drsr("status", "--json").json["sources"]] == ["sandbox"]
 
 
+def test_a_person_sees_what_was_understood(drsr: Drsr, tmp_path: Path) -> None:
+    call = {"name": "open_door", "arguments": '{"door": 3}'}
+    messages = [
+        {"role": "user", "content": "Open\x1b[31m the door"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": call}]},
+        {"role": "tool", "tool_call_id": "c", "content": "open " * 200},
+        {"role": "assistant", "content": "It is open."},
+    ]
+    write_json(tmp_path / "runs" / "a.json", {"messages": messages, "id": "a", "task": "doors/3"})
+    write_json(tmp_path / "runs" / "b.json", {**chat(1), "id": "b"})
+    brief = drsr("ingest", "runs").out.splitlines()
+    assert brief[1].startswith('  read as openai_chat: task doors/3: open_door {"door": 3} -> open open')
+    assert brief[1].endswith("…")
+    assert brief[2:] == ["  1 run without a task: each is a group of its own (docs/guides/name-your-tasks.md)"]
+    (tmp_path / "more").mkdir()
+    (tmp_path / "runs").rename(tmp_path / "more" / "runs")
+    shown = drsr("ingest", "more", "--show", "1").out.splitlines()
+    assert shown[1:4] == [
+        "openai_chat: runs/a.json#a",
+        "  task:       doors/3",
+        "  request:    Open [31m the door",
+    ]
+    assert shown[6] == "  last:       assistant: It is open."
+    (tmp_path / "more").rename(tmp_path / "most")
+    told = drsr("ingest", "most", "--show", "2", "--json").json
+    assert told["without_task"] == 1
+    assert [(sample["run"], sample["task"]) for sample in told["understood"]] == [
+        ("runs/a.json#a", "doors/3"),
+        ("runs/b.json#b", None),
+    ]
+    assert len(drsr("ingest", "most/runs", "--source", "other", "--show", "0").out.splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -34,7 +34,7 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     assert (code, err) == (0, "")
     assert out.startswith("published drsr-policy 1.0\n")
     assert out.count("  passed  ") == 8
-    assert "80 rules of 6 datasets are kept" in out
+    assert "81 rules of 6 datasets are kept" in out
     assert "8 checks passed, 0 states measured again" in out
     index = tmp_path / "var" / "index"
     assert f"pip install --extra-index-url {index.as_uri()} drsr-policy" in out

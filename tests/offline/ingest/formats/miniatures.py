@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tests.offline.ingest.formats.benchmark_miniatures import BENCHMARK_DOCUMENTS
 from tests.offline.ingest.formats.files import as_json, as_lines, text_call
 from tests.offline.ingest.formats.team_miniatures import TEAM_DOCUMENTS
 
@@ -688,3 +689,4 @@ MINIATURES: dict[str, Miniature] = {
     "sandbox": Miniature("sandbox", as_lines([SANDBOX]), [SANDBOX]),
 }
 MINIATURES |= {name: Miniature(*document) for name, document in TEAM_DOCUMENTS.items()}
+MINIATURES |= {name: Miniature(*document) for name, document in BENCHMARK_DOCUMENTS.items()}

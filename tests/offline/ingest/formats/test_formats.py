@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from drsr.errors import InputError
 from drsr.offline.ingest.formats import READERS, read, reader_named
-from drsr.offline.ingest.trajectories import Trajectory
-from tests.offline.ingest.formats.files import history, memory_file, only_problem, read_bytes, read_value
+from drsr.offline.ingest.trajectories import Quarantined, Trajectory
+from tests.offline.ingest.formats.files import (
+    as_json,
+    as_lines,
+    history,
+    memory_file,
+    only_problem,
+    read_bytes,
+    read_value,
+)
 from tests.offline.ingest.formats.miniatures import CHAT, MINIATURES
 
 
@@ -80,3 +90,40 @@ def test_a_chat_with_bookkeeping_of_other_tools_is_a_chat() -> None:
     beside = {"trace_id": "t", "attributes": {"a": 1}, "eval": {"id": 1}, "status": "ok", "info": {}, "epoch": 3}
     value = {"messages": CHAT, **beside}
     assert [reader.name for reader in READERS if reader.recognises(value)] == ["openai_chat"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"simulations": [], "planet": "Mars"},
+        {"simulations": [{"seed": 1, "temperature": 20.5}]},
+        {"task_id": 3, "traj": []},
+        {"history": [{"action": "sell", "observation": "price fell"}]},
+        {"eval": {"accuracy": 0.9}, "status": "done"},
+        {"record_type": "state", "population": 3},
+    ],
+)
+def test_a_word_in_common_with_a_format_is_not_enough(value: Any) -> None:
+    assert [reader.name for reader in READERS if reader.recognises(value)] == []
+    assert only_problem(read_value(value)).reason == "unknown_format"
+
+
+def test_a_failed_run_of_tau_bench_is_said_to_be_one() -> None:
+    value = [{"task_id": 3, "reward": 0.0, "info": {"error": "timeout"}, "traj": [], "trial": 0}]
+    assert only_problem(read_value(value)).reason == "no_assistant_message"
+
+
+def test_a_record_that_two_readers_know_is_read_by_neither() -> None:
+    both = {**MINIATURES["tau_bench"].records[0], **MINIATURES["intercode"].records[0]}
+    both = {"0": both.pop("0"), **both}
+    problem = only_problem(read_value(both))
+    assert problem.reason == "two_formats"
+    assert problem.detail.startswith("it could be tau_bench and intercode; say which with --format")
+    lines = read_bytes(as_lines([both, {"messages": CHAT}, both]))
+    assert [item.reason if isinstance(item, Quarantined) else item.reader for item in lines] == [
+        "two_formats",
+        "openai_chat/2",
+        "two_formats",
+    ]
+    demanded = list(read(memory_file(as_json(both)), reader=reader_named("tau_bench")))
+    assert [item.reader for item in demanded if isinstance(item, Trajectory)] == ["tau_bench/1"]

@@ -26,7 +26,7 @@ def test_tool_calls_and_the_role_exit() -> None:
 
 def test_a_bare_list_that_ends_with_exit() -> None:
     trajectory = one(read_value(MINI_CALLS["messages"]))
-    assert trajectory.reader == "mini_swe_agent/1"
+    assert trajectory.reader == "mini_swe_agent/2"
     assert shape(trajectory) == ["system", "user", "assistant+1", "tool", "assistant+1"]
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import copy
 import json
 
-from tests.offline.ingest.formats.files import as_json, as_lines, history, one, read_bytes, read_value, shape
+from tests.offline.ingest.formats.benchmark_miniatures import DA_CODE
+from tests.offline.ingest.formats.files import (
+    as_json,
+    as_lines,
+    history,
+    one,
+    only_problem,
+    read_bytes,
+    read_value,
+    shape,
+)
 from tests.offline.ingest.formats.miniatures import SWE_AGENT_CALLS, SWE_AGENT_TEXT
 
 
@@ -52,5 +62,19 @@ def test_the_files_stem_names_the_task_only_where_the_file_holds_one_run() -> No
 def test_steps_are_used_where_there_is_no_history() -> None:
     value = copy.deepcopy(SWE_AGENT_TEXT)
     del value["history"]
-    value["trajectory"] = [{"thought": "Look", "action": "ls\n", "observation": "wheel.py", "response": "..."}]
+    value["trajectory"] = [
+        {"thought": "Look", "action": "ls\n", "observation": "wheel.py", "response": "...", "state": "{}"}
+    ]
     assert shape(one(read_value(value))) == ["assistant+1", "tool"]
+
+
+def test_steps_whose_observation_precedes_the_action_are_not_read() -> None:
+    """DA-Code: every result would belong to the command before, and task and system message would be lost."""
+    problem = only_problem(read_value(DA_CODE))
+    assert problem.reason == "unknown_format"
+    assert "Task, system_message, trajectory" in problem.detail
+
+
+def test_a_history_of_plain_messages_is_nobodys() -> None:
+    value = {"history": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]}
+    assert only_problem(read_value(value)).reason == "unknown_format"

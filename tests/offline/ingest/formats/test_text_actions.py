@@ -162,3 +162,20 @@ def test_replies_lose_the_blanks_around_them() -> None:
 def test_no_style_without_evidence() -> None:
     assert style_of([]) is None
     assert style_of([{"role": "assistant", "content": "Action: x"}]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("It fails:\n\n```\nTypeError\n```\n\nso I look.\n\n```bash\nls\n```", "ls"),
+        ("```python\nx = 1\n```\nThen:\n```bash\nls\n```\nand expect\n```\nfiles\n```", "ls"),
+        ("```python\nx = 1\n```\nThen:\n```\nls\n```", "ls"),
+        ("```bash\nls\n```\n```bash\npwd\n```", None),
+        ("```\nls\n```\n```\npwd\n```", None),
+        ("```python\nx = 1\n```", None),
+    ],
+)
+def test_quoted_output_and_code_beside_the_command_are_no_commands(text: str, command: str | None) -> None:
+    action = fenced(text)
+    found = None if action is None else json.loads(action.calls[0]["function"]["arguments"])["command"]
+    assert found == command

@@ -1,0 +1,118 @@
+"""The tasks of a corpus by name: one key per real task across sources, and what must stay on one side of a split.
+
+A reader names a task as its format does. That is not enough where several benchmarks share what their tasks are about,
+or where a file does not say its task. `corpora/NAME/tasks.csv` says it row by row. The names are recorded in the
+catalog; the bytes of a run stay as they were read, so that what was measured on a run holds whatever it is called.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from drsr.errors import InputError
+from drsr.offline.catalog.tables import SPLITS
+from drsr.offline.ingest.splits import Split, group_key
+
+CORPORA = "corpora"
+TABLE = "tasks.csv"
+COLUMNS = ("source", "read_as", "task", "group", "split")
+
+
+class NamedTask(NamedTuple):
+    """One row of a table."""
+
+    source: str
+    """Name of the catalog source."""
+    read_as: str
+    """The external id of a run, or the task as the source's reader names it. A run's own row goes first."""
+    task: str
+    """Its name across sources."""
+    group: str
+    """What must stay on one side of a split: the task, or what several tasks are about."""
+    split: Split | None
+    """Where the corpus places the group; None: wherever its hash does."""
+
+
+class TaskNames:
+    """Tables of one or more corpora, looked up by source and by run or task."""
+
+    def __init__(self, rows: Iterable[NamedTask]) -> None:
+        self._rows: dict[tuple[str, str], NamedTask] = {}
+        self._splits: dict[str, Split | None] = {}
+        for row in rows:
+            known = self._rows.setdefault(row[:2], row)
+            if known != row:
+                raise InputError(
+                    f"{row.read_as!r} of {row.source} is named twice: {known.task} and {row.task}",
+                    hint="leave one row of tasks.csv for it",
+                )
+            if self._splits.setdefault(row.group, row.split) != row.split:
+                raise InputError(f"group {row.group} is placed in two splits", hint="give all its rows the same split")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def find(self, source: str, external_id: str, task: str | None) -> NamedTask | None:
+        """Return the row of a run: its own, else that of the task its reader found; None where there is none."""
+        own = self._rows.get((source, external_id))
+        return own or (None if task is None else self._rows.get((source, task)))
+
+    def group_of(self, source: str, external_id: str, task: str | None) -> str:
+        """Return the group key of a run: by its row, else by what its reader found."""
+        row = self.find(source, external_id, task)
+        return group_key(source, external_id, task if row is None else row.group)
+
+    def split_of(self, source: str, external_id: str, task: str | None) -> Split | None:
+        """Return where the corpus places a run's group; None: wherever its hash does."""
+        row = self.find(source, external_id, task)
+        return None if row is None else row.split
+
+
+def load_task_names(corpus: str) -> TaskNames:
+    """Load the table of a corpus. Raises InputError where there is none, or where it is not sound."""
+    for place in _places():
+        path = place / corpus / TABLE
+        if path.is_file():
+            return TaskNames(_read(path))
+    raise InputError(f"corpus {corpus!r} has no {TABLE}", hint=f"write {CORPORA}/{corpus}/{TABLE}, or leave it out")
+
+
+def all_task_names() -> TaskNames:
+    """Load the tables of every corpus that this installation knows; the first place that has a corpus counts."""
+    tables: dict[str, Path] = {}
+    for place in _places():
+        for path in sorted(place.glob(f"*/{TABLE}")):
+            tables.setdefault(path.parent.name, path)
+    return TaskNames(row for path in tables.values() for row in _read(path))
+
+
+def _places() -> Sequence[Path]:
+    package = Path(__file__).resolve().parent
+    return Path.cwd() / CORPORA, package / CORPORA, package.parents[1] / CORPORA  # here, installed, in the source tree
+
+
+def _read(path: Path) -> Iterator[NamedTask]:
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.reader(stream, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path)) from None
+    if not rows or tuple(rows[0]) != COLUMNS:
+        raise InputError(f"the columns must be {', '.join(COLUMNS)}", where=f"{path}:1")
+    for line, row in enumerate(rows[1:], 2):
+        yield _row(row, f"{path}:{line}")
+
+
+def _row(row: list[str], where: str) -> NamedTask:
+    if len(row) != len(COLUMNS):
+        raise InputError(f"{len(row)} cells instead of {len(COLUMNS)}", where=where)
+    source, read_as, task, group, split = row
+    empty = next((name for name, cell in zip(COLUMNS, row[:4], strict=False) if not cell.strip()), None)
+    if empty is not None:
+        raise InputError(f"{empty} is empty", where=where, hint="every row names a source, a run or task, and a group")
+    if split and split not in SPLITS:
+        raise InputError(f"split {split!r} is not one of {', '.join(SPLITS)}", where=where, hint="or leave it empty")
+    return NamedTask(source, read_as, task, group, cast(Split, split) if split else None)
