@@ -13,6 +13,7 @@ A row is written where a reader cannot know it. Measured on the files of Novembe
   `in-vitro_access_control_vm0`, which their results name.
 - An instance of SWE-bench is one task whatever the agent. Its group is the bare instance id, which is what readers of
   other runs of it find.
+- The groups of the test corpus are placed in the test split, whatever their hash says (`is_held_out`).
 - The sessions of one OpenClaw demonstration are an agent and its sub-agents at work on one thing.
 """
 
@@ -27,7 +28,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drsr.offline.ingest import formats as sources
+from drsr.offline.ingest.corpus.choice import is_held_out
 from drsr.offline.ingest.corpus.task_names import COLUMNS, TABLE, NamedTask
+from drsr.offline.ingest.splits import Split
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.locations import open_location
 
@@ -66,15 +69,16 @@ def found_runs(mirror: str) -> Iterator[Found]:
 
 
 def named_tasks(runs: Iterable[Found]) -> list[NamedTask]:
-    """Return the rows of the table: of every task or run whose name or group is not what its reader says."""
+    """Return the rows of the table: of every task or run whose name, group or split is not what its reader says."""
     named = list(runs)
     groups = _customers(named) | _same_words(named)
     rows = set()
     for run in named:
         group = groups.get(run.task) or _group(run)
         read = run.trajectory.task
-        if (run.task, group) != (read, read):
-            rows.add(NamedTask(run.source, run.read_as, run.task, group, None))
+        split: Split | None = "test" if is_held_out(group) else None
+        if (run.task, group, split) != (read, read, None):
+            rows.add(NamedTask(run.source, run.read_as, run.task, group, split))
     return sorted(rows)
 
 

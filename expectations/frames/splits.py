@@ -20,7 +20,7 @@ from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead, StateFea
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.tables import DecisionState, Source, SplitGroup, Trajectory
-from drsr.offline.shared_subjects import SharedSubject, subjects_on_two_sides
+from drsr.offline.ingest.shared_subjects import SharedSubject, subjects_on_two_sides
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -25,7 +25,7 @@ def row(local: str, data: bytes, **other: str) -> dict[str, str]:
     source, _, file = local.partition("/")
     values = {"source": source, "file": file, "repository": REPOSITORY, "commit": COMMIT, "path": f"runs/{local}"}
     values |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": str(len(data)), "licence": "MIT"}
-    return {**values, "reader": "openai_chat", "domain": "code", **other}
+    return {**values, "reader": "openai_chat", "domain": "code", "agent": "some agent", **other}
 
 
 def write_table(folder: Path, rows: list[dict[str, str]], name: str = "small") -> Path:

@@ -43,11 +43,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         description="Exit code 1 if the table is not sound (a licence is missing, say), or a file missing or altered.",
     )
     check.set_defaults(run=run_check)
-    for action in (fetch, check):
+    choose = actions.add_parser(
+        "choose",
+        help="choose runs of a fetched corpus by its rule, and write them to its runs.csv",
+        description="The rule looks at sizes, tasks and agents, never at an outcome. Run it after adding files to a "
+        "corpus. With --check the exit code is 1 if runs.csv has other runs.",
+    )
+    choose.add_argument("--check", action="store_true", help="compare with runs.csv and write nothing")
+    choose.set_defaults(run=run_choose)
+    for action in (fetch, check, choose):
         action.add_argument("name", metavar="NAME", help="drsr corpus list shows the names")
         action.add_argument("--to", type=Path, metavar="FOLDER", help="where the files are (default: var/corpora/NAME)")
         action.add_argument("--source", nargs="+", default=(), metavar="S", help="only these sources (default: all)")
-    for action in (listing, fetch, check):
+    for action in (listing, fetch, check, choose):
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -184,3 +192,23 @@ def _names(values: Any) -> str:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
+
+
+def run_choose(options: argparse.Namespace) -> int:
+    from drsr.offline.ingest.corpus.choice import CHOSEN, candidates, choose, load_chosen, write_chosen
+    from drsr.offline.ingest.corpus.fetch import default_folder
+    from drsr.offline.ingest.corpus.table import load_corpus
+    from drsr.offline.ingest.corpus.task_names import load_task_names
+
+    corpus = load_corpus(options.name)
+    chosen = choose(candidates(corpus, load_task_names(options.name), options.to or default_folder(options.name)))
+    same = options.check and list(load_chosen(corpus).values()) == chosen
+    if not options.check:
+        write_chosen(corpus.folder / CHOSEN, chosen)
+    tasks, domains = len({run.task for run in chosen}), sorted({run.domain for run in chosen})
+    if options.json:
+        print(json.dumps({"runs": len(chosen), "tasks": tasks, "domains": domains, "same": same}))
+    else:
+        compared = "" if not options.check else ": as in runs.csv" if same else ": runs.csv has others"
+        print(f"{len(chosen):,} runs of {tasks:,} tasks in {len(domains)} domains{compared}")
+    return 0 if same or not options.check else 1

@@ -14,7 +14,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
@@ -27,6 +27,7 @@ from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
 from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import records
+from drsr.offline.ingest.corpus.choice import RunFacts
 from drsr.offline.ingest.corpus.task_names import TaskNames
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
@@ -99,6 +100,18 @@ def admit_named(names: TaskNames) -> Admit:
     return admit
 
 
+def admit_chosen(names: TaskNames, chosen: Mapping[tuple[str, str], RunFacts]) -> Admit:
+    """Admit the chosen runs of a corpus under their names, and no others."""
+    named = admit_named(names)
+
+    def admit(source: str, trajectory: Trajectory) -> Admitted | None:
+        run = chosen.get((source, trajectory.external_id))
+        admitted = named(source, trajectory) if run else None
+        return admitted._replace(domain=run.domain) if run and admitted else None
+
+    return admit
+
+
 def ingest(
     catalog: Catalog,
     artifacts: ArtifactStore,
@@ -108,6 +121,7 @@ def ingest(
     reader: str | None = None,
     day: str | None = None,
     admit: Admit | None = None,
+    admitted_by: str = "",
     look: Look | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
@@ -116,7 +130,8 @@ def ingest(
     `source` names the origin; by default it is the first folder below the location, or the location's own folder.
     `reader` names the format; by default it is detected. `day` is the part of the location that other locations of the
     same source have another one for: a file of the same name holds other runs there. `admit` leaves runs out, or takes
-    them under another task, domain or split. `look` is shown what was understood.
+    them under another task, domain or split; `admitted_by` names its tables, so that files are read again when these
+    change. `look` is shown what was understood.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -126,7 +141,7 @@ def ingest(
         raise InputError("the runs of a day need the name of their source", where=redact(uri), hint="say --source NAME")
     started = time.monotonic()
     as_format = None if reader is None else sources.reader_named(reader)
-    readers = _readers_stamp(as_format)
+    readers = _readers_stamp(as_format) + (f"/{admitted_by}" if admitted_by else "")
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
     with catalog.writing() as connection:

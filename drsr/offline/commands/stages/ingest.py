@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drsr.offline.ingest.stage import Admit
 
 FORMATS = (
     "sandbox",
@@ -68,6 +72,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="the place is that of one day, and has it in its name: files called the same on other days are other ones",
     )
     parser.add_argument(
+        "--corpus",
+        metavar="NAME",
+        help="read the chosen runs of a fetched corpus, under its names for tasks and groups; URI defaults to the "
+        "folder that drsr corpus fetch NAME fills",
+    )
+    parser.add_argument(
         "--tasks",
         metavar="NAME",
         help="name tasks and groups by the table corpora/NAME/tasks.csv (docs/guides/name-your-tasks.md)",
@@ -99,16 +109,19 @@ def _how_many(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.ingest.corpus.task_names import load_task_names
-    from drsr.offline.ingest.stage import admit_named, ingest
+    from drsr.offline.ingest.corpus.fetch import default_folder
+    from drsr.offline.ingest.stage import ingest
+    from drsr.offline.ingest.understood import Samples
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.offline.store.progress import progress
-    from drsr.offline.understood import Samples
     from drsr.settings import load_settings
 
     settings = load_settings()
     uri, source = options.uri, options.source
-    if uri is None:
+    admission = _admission(options)
+    if uri is None and options.corpus is not None:
+        uri = str(default_folder(options.corpus))
+    elif uri is None:
         uri, source = str(samples.CORPUS), source or "sandbox"
     samples_of = Samples(1 if options.show is None else options.show)
     with open_catalog(settings.catalog_url, create=True) as catalog, progress("ingest", "files") as report:
@@ -119,7 +132,8 @@ def run(options: argparse.Namespace) -> int:
             source=source,
             reader=options.format,
             day=options.day,
-            admit=None if options.tasks is None else admit_named(load_task_names(options.tasks)),
+            admit=admission and admission[0],
+            admitted_by=admission[1] if admission else "",
             look=samples_of,
             progress=lambda so_far: report(so_far.files, None),
         )
@@ -144,3 +158,24 @@ def run(options: argparse.Namespace) -> int:
     if summary.quarantined:
         print("  drsr status --quarantined shows each with what to do")
     return 0
+
+
+def _admission(options: argparse.Namespace) -> tuple[Admit, str] | None:
+    """Return who decides which runs are taken under which names, and a stamp of the tables behind it."""
+    from drsr.errors import SettingsError
+    from drsr.offline.catalog.logical_content import content_key
+    from drsr.offline.ingest.corpus.choice import load_chosen
+    from drsr.offline.ingest.corpus.table import load_corpus
+    from drsr.offline.ingest.corpus.task_names import load_task_names
+    from drsr.offline.ingest.stage import admit_chosen, admit_named
+
+    if options.corpus is None and options.tasks is None:
+        return None
+    if options.corpus is not None and (options.tasks or options.source):
+        raise SettingsError("--corpus names tasks and sources itself", hint="leave --tasks and --source out")
+    names = load_task_names(options.corpus or options.tasks)
+    if options.corpus is None:
+        return admit_named(names), content_key({"tasks": names.stamp})[:8]
+    chosen = load_chosen(load_corpus(options.corpus))
+    stamp = content_key({"tasks": names.stamp, "runs": sorted(map(list, chosen.values()))})[:8]
+    return admit_chosen(names, chosen), stamp

@@ -6,15 +6,22 @@ runs are written to the corpus's `runs.csv`, which is what an ingest takes; a te
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from drsr.errors import InputError
+from drsr.offline.ingest.corpus.table import Corpus
+from drsr.offline.ingest.corpus.task_names import TaskNames
+from drsr.offline.ingest.formats import gather, read
 from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.locations import open_location
 
 SALT = "drsr/corpus/1"
-DOMAINS = ("code", "office and data", "security", "web and service")
+CHOSEN = "runs.csv"
 
 
 class RunFacts(NamedTuple):
@@ -23,6 +30,8 @@ class RunFacts(NamedTuple):
     source: str
     external_id: str
     task: str
+    group: str
+    """What must stay on one side of a split: the task, or what several tasks are about."""
     agent: str
     domain: str
     tool_steps: int
@@ -41,34 +50,68 @@ class Rule(NamedTuple):
     """Each by another agent."""
     runs_per_domain: int = 300
     test_share: float = 0.12
-    """The share of tasks held out for the test corpus, beside the hash split of the rest."""
-    test_tasks: str = "agentdojo/travel/"
-    """Tasks whose names begin like this are all held out."""
+    """The share of groups held out for the test corpus, beside the hash split of the rest."""
+    test_groups: str = "agentdojo/travel/"
+    """Groups whose names begin like this are all held out."""
 
 
-class Chosen(NamedTuple):
-    """A run of the corpus. `use`: `test` where its task is held out, else `fit`."""
+def candidates(corpus: Corpus, names: TaskNames, folder: Path) -> Iterator[RunFacts]:
+    """Measure every run of a fetched corpus."""
+    files = {file.local: file for file in corpus.files}
+    for found in gather(open_location(str(folder))):
+        file = files.get(f"{found.source}/{found.path_in_source}")
+        for run in read(found) if file is not None else ():
+            if isinstance(run, Trajectory):
+                assert file is not None
+                row = names.find(file.source, run.external_id, run.task)
+                task = row.task if row else run.task or f"{file.source}/{run.external_id}"
+                yield facts(run, file.source, task, row.group if row else task, file.agent, file.domain)
 
-    run: RunFacts
-    use: str
 
-
-def facts(trajectory: Trajectory, source: str, task: str, agent: str, domain: str) -> RunFacts:
+def facts(trajectory: Trajectory, source: str, task: str, group: str, agent: str, domain: str) -> RunFacts:
     """Measure a run: tool Steps, and characters of text, calls and results."""
     messages = trajectory.request["messages"]
     steps = sum(bool(message.get("tool_calls")) for message in messages)
     characters = sum(_characters(message) for message in messages)
-    return RunFacts(source, trajectory.external_id, task, agent, domain, steps, characters)
+    return RunFacts(source, trajectory.external_id, task, group, agent, domain, steps, characters)
 
 
-def choose(runs: Iterable[RunFacts], rule: Rule = Rule()) -> list[Chosen]:  # noqa: B008  # immutable
+def choose(runs: Iterable[RunFacts], rule: Rule = Rule()) -> list[RunFacts]:  # noqa: B008  # immutable
     """Apply the rule. The same runs give the same choice in whatever order they come."""
     by_task: defaultdict[str, list[RunFacts]] = defaultdict(list)
     for run in runs:
         if _fits(run, rule):
             by_task[run.task].append(run)
     kept = [run for task in by_task.values() for run in _of_one_task(task, rule)]
-    return sorted(Chosen(run, _use(run.task, rule)) for run in _balanced(kept, rule))
+    return sorted(_balanced(kept, rule))
+
+
+def is_held_out(group: str, rule: Rule = Rule()) -> bool:  # noqa: B008  # immutable
+    """Whether a group belongs to the test corpus: `tasks.csv` places such a group in the test split."""
+    return group.startswith(rule.test_groups) or _draw("use", group) < rule.test_share
+
+
+def write_chosen(path: Path, chosen: Sequence[RunFacts]) -> None:
+    """Write the chosen runs as the table that an ingest takes."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(RunFacts._fields)
+        writer.writerows(chosen)
+
+
+def load_chosen(corpus: Corpus) -> dict[tuple[str, str], RunFacts]:
+    """Load the chosen runs of a corpus by source and external id. Raises InputError where there are none."""
+    path = corpus.folder / CHOSEN
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            header, *rows = csv.reader(stream, strict=True)
+        if tuple(header) != RunFacts._fields:
+            raise ValueError(f"the columns must be {', '.join(RunFacts._fields)}")
+        runs = [RunFacts(row[0], row[1], row[2], row[3], row[4], row[5], int(row[6]), int(row[7])) for row in rows]
+    except (OSError, ValueError, IndexError, csv.Error) as error:
+        hint = f"drsr corpus choose {corpus.name} writes it from the fetched files"
+        raise InputError(f"the table of chosen runs cannot be read: {error}", where=str(path), hint=hint) from None
+    return {(run.source, run.external_id): run for run in runs}
 
 
 def _characters(message: dict[str, object]) -> int:
@@ -109,11 +152,6 @@ def _balanced(runs: Sequence[RunFacts], rule: Rule) -> list[RunFacts]:
 def _next(counter: Counter[str], key: str) -> int:
     counter[key] += 1
     return counter[key] - 1
-
-
-def _use(task: str, rule: Rule) -> str:
-    held_out = task.startswith(rule.test_tasks) or _draw("use", task) < rule.test_share
-    return "test" if held_out else "fit"
 
 
 def _draw(*what: str) -> float:

@@ -19,7 +19,7 @@ from drsr.errors import InputError
 
 CORPORA = "corpora"
 TABLE = "files.csv"
-COLUMNS = ("source", "file", "repository", "commit", "path", "sha256", "bytes", "licence", "reader", "domain")
+COLUMNS = ("source", "file", "repository", "commit", "path", "sha256", "bytes", "licence", "reader", "domain", "agent")
 DOMAINS = ("code", "office and data", "security", "web and service")
 GITHUB = "https://raw.githubusercontent.com"
 """Serves any file of a public repository at OWNER/NAME/COMMIT/PATH."""
@@ -54,6 +54,8 @@ class CorpusFile:
     """Name of the reader of `drsr ingest` that its format needs."""
     domain: str
     """One of DOMAINS."""
+    agent: str
+    """Framework and model that made its runs; of one task at most one run by each agent is chosen."""
 
     @property
     def local(self) -> str:
@@ -118,14 +120,14 @@ class Problem(NamedTuple):
 
 def known_corpora() -> tuple[str, ...]:
     """Return the names of all corpora: those of the working directory, and those that came with this code."""
-    folders = (folder for place in _places() if place.is_dir() for folder in place.iterdir())
+    folders = (folder for place in places() if place.is_dir() for folder in place.iterdir())
     return tuple(sorted({folder.name for folder in folders if (folder / TABLE).is_file()}))
 
 
 def corpus_folder(name: str) -> Path:
     """Return the folder of the corpus of that name; the working directory is looked at first. Raises InputError."""
     if _NAME.fullmatch(name):
-        for place in _places():
+        for place in places():
             if (place / name / TABLE).is_file():
                 return place / name
     known = ", ".join(known_corpora()) or "none is installed"
@@ -157,9 +159,10 @@ def read_table(path: Path) -> tuple[tuple[CorpusFile, ...], tuple[Problem, ...]]
     return _judged(rows)
 
 
-def _places() -> tuple[Path, ...]:
-    package = Path(__file__).resolve().parent
-    return Path.cwd() / CORPORA, package / CORPORA, package.parents[1] / CORPORA  # here, installed, in the source tree
+def places() -> tuple[Path, ...]:
+    """Return the folders that may hold corpora: here, installed, in the source tree."""
+    offline = Path(__file__).resolve().parents[2]
+    return Path.cwd() / CORPORA, offline / CORPORA, offline.parents[1] / CORPORA
 
 
 def _judged(rows: list[tuple[int, list[str]]]) -> tuple[tuple[CorpusFile, ...], tuple[Problem, ...]]:
@@ -185,12 +188,12 @@ def _judged(rows: list[tuple[int, list[str]]]) -> tuple[tuple[CorpusFile, ...], 
 
 
 def _file(row: list[str]) -> CorpusFile:
-    source, file, repository, commit, path, sha256, size, licence, reader, domain = row
-    return CorpusFile(source, file, repository, commit, path, sha256, int(size), licence, reader, domain)
+    source, file, repository, commit, path, sha256, size, licence, reader, domain, agent = row
+    return CorpusFile(source, file, repository, commit, path, sha256, int(size), licence, reader, domain, agent)
 
 
 def _complaints(row: list[str]) -> Iterator[str]:
-    source, file, repository, commit, path, sha256, size, licence, reader, domain = row
+    source, file, repository, commit, path, sha256, size, licence, reader, domain, agent = row
     if not _NAME.fullmatch(source):
         yield f"source {source!r} is not a plain folder name"
     if any(part[:1] in ("", ".") for part in file.split("/")) or not _plain(file):
@@ -214,6 +217,8 @@ def _complaints(row: list[str]) -> Iterator[str]:
         yield f"reader {reader!r} is not the name of a reader"
     if domain not in DOMAINS:
         yield f"domain {domain!r} is not one of {', '.join(DOMAINS)}"
+    if not agent.strip():
+        yield "agent is empty: name the framework and the model that made the runs"
 
 
 def _plain(path: str) -> bool:

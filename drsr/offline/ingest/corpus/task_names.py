@@ -8,15 +8,15 @@ catalog; the bytes of a run stay as they were read, so that what was measured on
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from drsr.errors import InputError
 from drsr.offline.catalog.tables import SPLITS
+from drsr.offline.ingest.corpus.table import CORPORA, places
 from drsr.offline.ingest.splits import Split, group_key
 
-CORPORA = "corpora"
 TABLE = "tasks.csv"
 COLUMNS = ("source", "read_as", "task", "group", "split")
 
@@ -55,6 +55,11 @@ class TaskNames:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def stamp(self) -> list[list[str | None]]:
+        """Every row in order: what changes when the tables do."""
+        return [list(self._rows[key]) for key in sorted(self._rows)]
+
     def find(self, source: str, external_id: str, task: str | None) -> NamedTask | None:
         """Return the row of a run: its own, else that of the task its reader found; None where there is none."""
         own = self._rows.get((source, external_id))
@@ -73,7 +78,7 @@ class TaskNames:
 
 def load_task_names(corpus: str) -> TaskNames:
     """Load the table of a corpus. Raises InputError where there is none, or where it is not sound."""
-    for place in _places():
+    for place in places():
         path = place / corpus / TABLE
         if path.is_file():
             return TaskNames(_read(path))
@@ -83,15 +88,10 @@ def load_task_names(corpus: str) -> TaskNames:
 def all_task_names() -> TaskNames:
     """Load the tables of every corpus that this installation knows; the first place that has a corpus counts."""
     tables: dict[str, Path] = {}
-    for place in _places():
+    for place in places():
         for path in sorted(place.glob(f"*/{TABLE}")):
             tables.setdefault(path.parent.name, path)
     return TaskNames(row for path in tables.values() for row in _read(path))
-
-
-def _places() -> Sequence[Path]:
-    package = Path(__file__).resolve().parent
-    return Path.cwd() / CORPORA, package / CORPORA, package.parents[1] / CORPORA  # here, installed, in the source tree
 
 
 def _read(path: Path) -> Iterator[NamedTask]:

@@ -11,10 +11,7 @@ import pytest
 from drsr.offline import samples
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.ingest.corpus.task_names import load_task_names
-from drsr.offline.ingest.splits import assign_split
-from drsr.offline.ingest.stage import admit_named, ingest
-from drsr.offline.ingest.trajectories import Trajectory
-from drsr.offline.shared_subjects import (
+from drsr.offline.ingest.shared_subjects import (
     PlacedRun,
     Subject,
     rare_below,
@@ -22,6 +19,9 @@ from drsr.offline.shared_subjects import (
     subject_of,
     subjects_on_two_sides,
 )
+from drsr.offline.ingest.splits import assign_split
+from drsr.offline.ingest.stage import admit_named, ingest
+from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.chat_files import chat, write_json
 from tests.trajectory_files import trajectories_folder

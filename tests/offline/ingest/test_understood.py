@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drsr.offline.ingest.trajectories import Trajectory
-from drsr.offline.understood import Samples, understood
+from drsr.offline.ingest.understood import Samples, understood
 from tests.offline.ingest.formats.files import read_bytes
 from tests.offline.ingest.formats.miniatures import MINIATURES
 
