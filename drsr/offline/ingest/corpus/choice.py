@@ -49,7 +49,7 @@ class Rule(NamedTuple):
     runs_per_task: int = 3
     """Each by another agent."""
     runs_per_domain: int = 300
-    test_share: float = 0.12
+    test_share: float = 0.06
     """The share of groups held out for the test corpus, beside the hash split of the rest."""
     test_groups: str = "agentdojo/travel/"
     """Groups whose names begin like this are all held out."""
