@@ -20,6 +20,10 @@ from drsr.request.request import Request, read_request
 SESSION = "pi-coding-agent/large-session.jsonl"
 
 
+SAMPLE_TOKENS = 20_000
+"""The sample corpus as one conversation has more than so many."""
+
+
 class LongRequest(NamedTuple):
     name: str
     request: Request
@@ -41,6 +45,7 @@ def long_request(tokenizer: Tokenizer, tokens: int) -> LongRequest:
     else:
         lines = gzip.decompress(samples.CORPUS.read_bytes()).splitlines()
         runs = [json.loads(line)["request"]["messages"] for line in lines]
+        runs *= 1 + tokens // SAMPLE_TOKENS  # again and again until it is long enough
         whole = read_request(runs[0][:2] + [message for run in runs for message in run[2:]])
         name = "the sample corpus as one conversation"
     rendering = render(whole, tokenizer)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from drsr.backbone.tokenizer import TOKENIZER_FILE
+from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.representation import ScriptedRepresentation
 from drsr.offline import samples
 from drsr.offline.publish.package import Package, build_package
@@ -39,7 +41,12 @@ def golden_of(policy: Policy) -> list[GoldenRequest]:
 def package_of(policy: Policy, golden: list[GoldenRequest] | None = None) -> Package:
     scorer = policy.frozen.scorer
     assert isinstance(scorer, Ensemble)
-    return build_package(policy.numbers, scorer, golden_of(policy) if golden is None else golden, LINEAGE, CARD)
+    representation = policy.frozen.representation
+    others = {}
+    if isinstance(representation, LightRepresentation):
+        others = {TOKENIZER_FILE: representation.tokenizer_file}
+    golden = golden_of(policy) if golden is None else golden
+    return build_package(policy.numbers, scorer, golden, LINEAGE, CARD, others)
 
 
 def wheel_of(policy: Policy, folder: Path) -> Path:

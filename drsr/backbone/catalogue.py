@@ -16,7 +16,7 @@ from drsr.backbone.embedded import Report
 from drsr.backbone.frozen_lm import FrozenLM, read_settings
 from drsr.backbone.model_folder import backbone_identity, read_window
 from drsr.backbone.scripted import WINDOW, ScriptedBackbone, ScriptedTokenizer
-from drsr.backbone.tokenizer import HfTokenizer
+from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
 from drsr.errors import BackboneError, InputError, MissingExtra, UnknownBackbone
 from drsr.request.contracts import Backbone, Tokenizer
 
@@ -70,6 +70,13 @@ def load_tokenizer(name: str) -> TokenizerAndWindow:
         return TokenizerAndWindow(ScriptedTokenizer(), WINDOW)
     folder = _folder(name, tokenizer_only=True)
     return TokenizerAndWindow(HfTokenizer.from_folder(folder), read_window(folder))
+
+
+def read_tokenizer_file(name: str) -> bytes:
+    """The content of a backbone's tokenizer.json; the scripted double has none."""
+    if name == SCRIPTED:
+        raise BackboneError(f"the backbone {name!r} has no {TOKENIZER_FILE}", hint="name a language model")
+    return (_folder(name, tokenizer_only=True) / TOKENIZER_FILE).read_bytes()
 
 
 def load_config(name: str) -> Any | None:

@@ -75,7 +75,7 @@ def run_show(options: argparse.Namespace) -> int:
             raise InputError("it was published without a model card", where=options.policy)
         print(files.others[CARD_FILE].decode(), end="")
         return 0
-    golden = read_golden(files, options.policy or "drsr_policy")
+    golden = read_golden(files, options.policy or "the installed policy")
     print(json.dumps(describe_json(files, golden), indent=2) if options.json else describe(files, golden))
     return 0
 
@@ -85,7 +85,7 @@ def run_verify(options: argparse.Namespace) -> int:
     from drsr.policy.location import read_found
 
     files = read_found(options.policy)
-    verification = verify_files(_policy(files, options), files, options.policy or "drsr_policy")
+    verification = verify_files(_policy(files, options), files, options.policy or "the installed policy")
     print(json.dumps(verification.to_json()) if options.json else verification.to_text())
     return 0 if verification.passed else 1
 
@@ -117,6 +117,6 @@ def _policy(files: PolicyFiles, options: argparse.Namespace) -> Policy:
     from drsr.policy.policy import policy_of
 
     policy = policy_of(files, backbone=options.backbone, device=options.device, dtype=options.dtype)
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and policy.numbers.light is None:
         print(f"reading with {policy.numbers.backbone.name} ...", file=sys.stderr)
     return policy

@@ -151,7 +151,7 @@ def decide(
     except AlignmentError as error:
         return conclude(evidence, Reason.ALIGNMENT_FAILURE, str(error))
     evidence = replace(evidence, tokens_before=len(rendering), tokens_after=len(rendering))
-    state = freeze_rendered(history, rendering, found, len(tokenizer.lead), numbers.context_cap)
+    state = freeze_rendered(history, rendering, found, len(tokenizer.lead), numbers.view_cap)
     watch.lap("freeze")
 
     # Lines 3 to 5: without enough candidates return C_t.

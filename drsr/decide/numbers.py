@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -16,6 +17,7 @@ from drsr.decide.selection import SelectionRule
 from drsr.errors import PolicyCorrupt, PolicyMismatch
 from drsr.features.geometry import Geometry
 from drsr.features.layout import FEATURES_VERSION, PROJECTION_SEED
+from drsr.features.light import LIGHT_VERSION, LIGHT_VIEW, light_layout
 from drsr.features.vectors import layout_of
 from drsr.request.history import RECENT_STEPS
 from drsr.request.rendering import RENDERER_VERSION
@@ -23,11 +25,16 @@ from drsr.version import __version__
 
 FORMAT = "drsr-policy/1"
 """Changes whenever an older reader would misread the file."""
+LIGHT_FORMAT = "drsr-light-policy/1"
+"""The same of a light policy: a reader that knows no such policies refuses it."""
+FULL = "full"
+"""What a policy is called that reads with a language model; the other kind is called `light`, like its view."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackboneNumbers:
-    """The representation model that a policy reads with, and refuses to do without."""
+    """The representation model that a policy reads with, and refuses to do without; of a light policy the one that
+    labelled, whose tokens are counted and whose weights are not needed."""
 
     name: str
     """What it is loaded by: `smollm2-135m`."""
@@ -36,7 +43,19 @@ class BackboneNumbers:
     dtype: str
     """Number format of its weights when the features were made that the scorer was trained on."""
     geometry: Geometry | None
-    """Its layers and heads, from which the feature layout follows; None for the scripted double."""
+    """Its layers and heads, from which the feature layout follows; None for the scripted double and where nothing of
+    them is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LightNumbers:
+    """What a light policy reads with instead of a language model: the tokenizer of the one that labelled."""
+
+    tokenizer_sha256: str
+    """Of the tokenizer's file, which ships with the policy."""
+    tokenizer_identity: str
+    """SHA-256 over what that file means; the same for every file that gives the same tokens."""
+    light_version: str = LIGHT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +75,7 @@ class PolicyNumbers:
     harm_tolerance: float
     """delta_H: measured harm above this was labelled unsafe; nats per token of the next output."""
     context_cap: int
-    """Most tokens of a representation view."""
+    """Most tokens of a representation view; of a light policy, of the views that its labels were measured on."""
     target_cap: int
     """Most tokens of a recorded next output when labels were measured."""
     seeds: tuple[int, ...]
@@ -75,6 +94,8 @@ class PolicyNumbers:
     features_version: str = FEATURES_VERSION
     drsr_version: str = __version__
     """The drsr that made it."""
+    light: LightNumbers | None = None
+    """None for a policy that reads with a language model; then it is not written either."""
 
     def __post_init__(self) -> None:
         _require(bool(self.version), "version", "not empty")
@@ -88,6 +109,16 @@ class PolicyNumbers:
     def always_abstains(self) -> bool:
         """True when calibration found nothing admissible: every request stays as it is."""
         return self.risk_threshold is None
+
+    @property
+    def kind(self) -> str:
+        """`full` or `light`."""
+        return FULL if self.light is None else LIGHT_VIEW
+
+    @property
+    def view_cap(self) -> int:
+        """Most tokens of a request that a decision reads. A light policy reads requests of any length."""
+        return self.context_cap if self.light is None else sys.maxsize
 
     @property
     def rule(self) -> SelectionRule:
@@ -112,11 +143,24 @@ class PolicyNumbers:
                     where=f"policy {self.version}",
                     hint=f"install drsr {self.drsr_version}, which made it, or a policy for drsr {__version__}",
                 )
+        self._check_layout()
+
+    def _check_layout(self) -> None:
+        """Columns of one kind of policy in the other are refused, and so are those of another version."""
         geometry = self.backbone.geometry
-        if geometry is not None and layout_of(geometry).hash != self.layout_hash:
+        expected = None if geometry is None else layout_of(geometry).hash
+        whose = "its backbone's geometry"
+        if self.light is not None:
+            expected, whose = light_layout().hash, f"{LIGHT_VERSION}, which this drsr reads"
+        elif self.layout_hash == light_layout().hash:
             raise PolicyMismatch(
-                f"its feature layout {self.layout_hash} is not the one of its backbone's geometry, "
-                f"{layout_of(geometry).hash}",
+                "it reads the columns of the view `light` and does not say that it is a light policy",
+                where=f"policy {self.version}",
+                hint="publish it from the view that it was trained on",
+            )
+        if expected is not None and self.layout_hash != expected:
+            raise PolicyMismatch(
+                f"its feature layout {self.layout_hash} is not the one of {whose}, {expected}",
                 where=f"policy {self.version}",
                 hint=f"install drsr {self.drsr_version}, which made it, or a policy for drsr {__version__}",
             )
@@ -124,6 +168,10 @@ class PolicyNumbers:
     def to_json(self) -> dict[str, Any]:
         """As plain values, which `from_json` reads back exactly."""
         values = {**asdict(self), "format": FORMAT, "always_abstains": self.always_abstains}
+        if self.light is None:
+            del values["light"]  # as it was before there were light policies: the bytes are an identity
+        else:
+            values["format"] = LIGHT_FORMAT
         geometry = self.backbone.geometry
         values["backbone"]["geometry"] = None if geometry is None else geometry._asdict()
         plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))  # tuples become lists
@@ -136,13 +184,20 @@ class PolicyNumbers:
     @classmethod
     def from_json(cls, values: Any) -> PolicyNumbers:
         """Read what `to_json` gave; PolicyCorrupt names the first key that is wrong."""
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
+        if not isinstance(values, dict) or values.get("format") not in (FORMAT, LIGHT_FORMAT):
             raise PolicyCorrupt(
-                f"is not a policy of format {FORMAT!r}", where="policy.json", hint="install the drsr that it asks for"
+                f"is not a policy of format {FORMAT!r} or {LIGHT_FORMAT!r}",
+                where="policy.json",
+                hint="install the drsr that it asks for",
             )
-        numbers: PolicyNumbers = _read(
-            cls, {key: value for key, value in values.items() if key not in ("format", "always_abstains")}
+        is_light = values["format"] == LIGHT_FORMAT
+        _require(
+            is_light == (values.get("light") is not None) and is_light == ("light" in values),
+            "light",
+            "there in a light policy, and nowhere else",
         )
+        written = {key: value for key, value in values.items() if key not in ("format", "always_abstains")}
+        numbers: PolicyNumbers = _read(cls, {"light": None, **written})
         if values.get("always_abstains") is not numbers.always_abstains:
             raise PolicyCorrupt("always_abstains contradicts risk_threshold", where="policy.json")
         return numbers

@@ -3,11 +3,13 @@
 layout.py       the columns as data: names, order, units, information class, hash
 geometry.py     what the layout needs to know of a backbone
 lexical.py      the words of a request, counted once
+occurrences.py  which parts of a request hold which words, paths or shingles
 content.py      what a Block's text speaks of: errors, success, paths, numbers, failed commands
 structural.py   58 columns from the request's text and structure
 spans.py        where a candidate's tokens stand in the view
 attention.py    what the pre-action position attends to
 hidden.py       hidden states summed over spans while they pass, and their relations to the pre-action state
 projection.py   fixed Gaussian projections, the same bits on every platform
+light/          the feature view without a language model: the structural columns and what else the text tells
 vectors.py      one forward over the view, one row per candidate
 """

@@ -40,9 +40,9 @@ def content_indicators(passage: Passage) -> dict[str, float]:
     text, words = passage.text, passage.words
     count = len(words)
     return {
-        "error_density": quotient(sum(map(_is_error, words)), count),
+        "error_density": quotient(sum(map(is_error, words)), count),
         "success_density": quotient(sum(word in _SUCCESS_WORDS for word in words), count),
-        "path_density": quotient(sum(map(_is_path, _RUN.findall(text))), count),
+        "path_density": quotient(len(paths_in(text)), count),
         "numeric_density": quotient(sum(map(str.isdecimal, words)), count),
         "nonzero_exit_density": quotient(len(_NONZERO_EXIT.findall(text)), count),
         "symbol_density": quotient(len(_SYMBOL.findall(text)), len(text)),
@@ -50,7 +50,17 @@ def content_indicators(passage: Passage) -> dict[str, float]:
     }
 
 
-def _is_error(word: str) -> bool:
+def paths_in(text: str) -> list[str]:
+    """The paths that a text names, in order, with repetitions."""
+    if "/" not in text and "\\" not in text:
+        return []
+    # Most of a text has no separator: only what has one is taken apart.
+    separated = [piece for piece in text.split() if "/" in piece or "\\" in piece]
+    return list(filter(_is_path, _RUN.findall("\n".join(separated))))
+
+
+def is_error(word: str) -> bool:
+    """Whether a word, in lower case, speaks of an error."""
     return word in _ERROR_WORDS or word.endswith(_ERROR_ENDINGS)
 
 

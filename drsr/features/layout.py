@@ -50,6 +50,8 @@ class Group(StrEnum):
     ATTENTION = "attention"
     HIDDEN = "hidden"
     PROJECTION = "projection"
+    TEXT = "text"
+    """Of the view `light` alone: what the request's text tells without a language model."""
 
 
 class Unit(StrEnum):
@@ -69,6 +71,9 @@ class Unit(StrEnum):
     DISTANCE = "distance per sqrt(dimension)"
     LOG_RATIO = "log(ratio)"
     COORDINATE = "coordinate"
+    RARITY = "idf"
+    """Inverse document frequency over the request's own Blocks, in nats."""
+    RELEVANCE = "BM25 per query word"
 
 
 class Column(NamedTuple):

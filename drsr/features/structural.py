@@ -6,8 +6,11 @@ each overlap is 0 where a side has no words. Cost is linear in the request's tex
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from math import log1p
 from typing import NamedTuple
 
@@ -17,7 +20,8 @@ from numpy.typing import NDArray
 from drsr.decide.candidates import Candidate, DecisionState
 from drsr.features.content import content_indicators
 from drsr.features.layout import STRUCTURAL
-from drsr.features.lexical import Passage, identifiers, jaccard, quotient, read_passages, share, together
+from drsr.features.lexical import Passage, identifiers, quotient, read_passages, share, together
+from drsr.features.occurrences import Mask, Numbers, Occurrences, number_items
 from drsr.request.history import Block, BlockKind, removal
 from drsr.request.parts import Call, Message, PartRef, Reasoning, Result, Text
 
@@ -28,17 +32,30 @@ class _Said(NamedTuple):
     kind: BlockKind
     texts: tuple[str, ...]
     """One for each of its parts."""
-    distinct: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+class _Blocks(NamedTuple):
+    """The words of all Blocks: one entry of `word` and `block` for every word that a Block has."""
+
+    number: dict[tuple[int, int], int]
+    """Of a Block, by Step and component."""
+    said: Counter[_Said]
+    word: Numbers
+    block: Numbers
+    sizes: Numbers
+    """For each Block its number of distinct words."""
+
+
+@dataclass(frozen=True)
 class _Request:
     """What all candidates of a request are compared with, read once."""
 
     state: DecisionState
     passages: dict[PartRef, Passage]
-    blocks: dict[tuple[int, int], _Said]
-    """All Blocks, by Step and component."""
+    words: Occurrences
+    """Where each word stands; parts are numbered in the order of `passages`."""
+    part: dict[PartRef, int]
+    blocks: _Blocks
     calls: tuple[tuple[PartRef, Call], ...]
     """The calls of all Steps, in order."""
     recent_start: int
@@ -47,10 +64,31 @@ class _Request:
     """The words of the user's messages in the prefix, without demonstrations."""
     recent: frozenset[str]
     last_message: frozenset[str]
-    chosen: frozenset[PartRef]
-    """The parts of all candidates."""
     saving: int
     """Tokens saved by deleting all candidates together."""
+
+    @cached_property
+    def chosen(self) -> Numbers:
+        """For each word how many parts of candidates hold it."""
+        wanted = np.zeros(len(self.passages), dtype=np.bool_)
+        for candidate in self.state.candidates:
+            wanted[[self.part[ref] for ref in candidate.block.parts]] = True
+        return self.words.holders_among(wanted)
+
+    @cached_property
+    def last_called(self) -> Numbers:
+        """For each word the last call's part that holds it; -1 for none."""
+        wanted = np.zeros(len(self.passages), dtype=np.bool_)
+        wanted[[self.part[ref] for ref, _ in self.calls]] = True
+        return self.words.last_among(wanted)
+
+    def first_part(self, message: int) -> int:
+        """The number of the first part of a message, or of what follows it where it has none."""
+        return bisect_left(self._messages, message)
+
+    @cached_property
+    def _messages(self) -> list[int]:
+        return [ref.message for ref in self.passages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +98,10 @@ class _Subject:
     candidate: Candidate
     passage: Passage
     """All that it says."""
-    shared: dict[PartRef, frozenset[str]]
-    """For every part outside of it the words that it has too."""
+    words: Numbers
+    """Its distinct words by number, ascending."""
+    inside: Numbers
+    """For each of these how many of its own parts hold it."""
 
     @property
     def block(self) -> Block:
@@ -71,14 +111,23 @@ class _Subject:
     def tokens(self) -> int:
         return sum(len(span) for span in self.candidate.token_spans)
 
-    def shared_with(self, parts: Iterable[PartRef]) -> frozenset[str]:
-        """Its words that occur in any of these parts."""
-        return frozenset().union(*(self.shared[ref] for ref in parts if ref in self.shared))
+    def share(self, wanted: Mask) -> float:
+        """Of its distinct words, those that are wanted."""
+        return quotient(int(wanted.sum()), len(self.words))
 
 
-def structural_features(state: DecisionState) -> NDArray[np.float64]:
-    """One row per candidate, one column per name in `layout.STRUCTURAL`."""
-    request = _read(state)
+def structural_features(
+    state: DecisionState, passages: dict[PartRef, Passage] | None = None, words: Occurrences | None = None
+) -> NDArray[np.float64]:
+    """One row per candidate, one column per name in `layout.STRUCTURAL`.
+
+    `passages` is what `read_passages` gives of the request and `words` what `number_items` gives of their words, from
+    whoever has read them already.
+    """
+    passages = read_passages(state.history.request) if passages is None else passages
+    if words is None:
+        words, _ = number_items([passage.words for passage in passages.values()])
+    request = _read(state, passages, words)
     rows = []
     for candidate in state.candidates:
         subject = _subject(request, candidate)
@@ -96,44 +145,61 @@ def structural_features(state: DecisionState) -> NDArray[np.float64]:
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(STRUCTURAL))
 
 
-def _read(state: DecisionState) -> _Request:
+def _read(state: DecisionState, passages: dict[PartRef, Passage], words: Occurrences) -> _Request:
     history = state.history
     messages = history.request.messages
-    passages = read_passages(history.request)
     recent_start = history.recent[0].message if history.recent else len(messages)
-    prompts = {index for index in range(history.prefix_length) if _is_prompt(messages[index])}
+    prompts = {index for index in range(history.prefix_length) if is_prompt(messages[index])}
     last = len(messages) - 1
     blocks = [candidate.block for candidate in state.candidates]
 
-    def words(wanted: Iterable[PartRef]) -> frozenset[str]:
+    def said(wanted: Iterable[PartRef]) -> frozenset[str]:
         return frozenset().union(*(passages[ref].distinct for ref in wanted))
 
+    part = {ref: number for number, ref in enumerate(passages)}
     return _Request(
         state=state,
         passages=passages,
-        blocks={
-            _key(block): _Said(block.kind, tuple(passages[ref].text for ref in block.parts), words(block.parts))
-            for step in history.steps
-            for block in step.blocks
-        },
+        words=words,
+        part=part,
+        blocks=_read_blocks(state, passages, words, part),
         calls=tuple(_calls(state, (block for step in history.steps for block in step.blocks))),
         recent_start=recent_start,
-        task=words(ref for ref in passages if ref.message in prompts),
-        recent=words(ref for ref in passages if ref.message >= recent_start),
-        last_message=words(ref for ref in passages if ref.message == last),
-        chosen=frozenset(ref for block in blocks for ref in block.parts),
+        task=said(ref for ref in passages if ref.message in prompts),
+        recent=said(ref for ref in passages if ref.message >= recent_start),
+        last_message=said(ref for ref in passages if ref.message == last),
         saving=state.rendering.direct_saving(removal(history, blocks)),
     )
 
 
+def _read_blocks(
+    state: DecisionState, passages: dict[PartRef, Passage], words: Occurrences, part: dict[PartRef, int]
+) -> _Blocks:
+    blocks = [block for step in state.history.steps for block in step.blocks]
+    owner = np.full(len(passages), -1, dtype=np.int64)
+    for number, block in enumerate(blocks):
+        owner[[part[ref] for ref in block.parts]] = number
+    word, block_number = words.grouped(owner, len(blocks))
+    return _Blocks(
+        number={_key(block): number for number, block in enumerate(blocks)},
+        said=Counter(_said(passages, block) for block in blocks),
+        word=word,
+        block=block_number,
+        sizes=np.bincount(block_number, minlength=len(blocks)),
+    )
+
+
+def _said(passages: dict[PartRef, Passage], block: Block) -> _Said:
+    return _Said(block.kind, tuple(passages[ref].text for ref in block.parts))
+
+
 def _subject(request: _Request, candidate: Candidate) -> _Subject:
-    own = set(candidate.block.parts)
     passage = together(request.passages[ref] for ref in candidate.block.parts)
-    shared = {ref: passage.distinct & other.distinct for ref, other in request.passages.items() if ref not in own}
-    return _Subject(candidate, passage, shared)
+    words, inside = request.words.distinct([request.part[ref] for ref in candidate.block.parts])
+    return _Subject(candidate, passage, words, inside)
 
 
-def _is_prompt(message: Message) -> bool:
+def is_prompt(message: Message) -> bool:
     """Something the user said; Anthropic's user messages also carry results."""
     said = any(isinstance(part, Text) and part.text for part in message.parts)
     return message.role == "user" and said and not message.demonstration
@@ -158,7 +224,7 @@ def _position(request: _Request, subject: _Subject) -> dict[str, float]:
         "step_position": block.step / max(steps - 1, 1),
         "token_position": first / length,
         "token_distance": log1p(state.rendering.pre_action_position - last),
-        "user_messages_since": log1p(sum(map(_is_prompt, behind))),
+        "user_messages_since": log1p(sum(map(is_prompt, behind))),
     }
 
 
@@ -199,9 +265,8 @@ def _overlaps(request: _Request, subject: _Subject) -> dict[str, float]:
     """Precision: how much of the Block the reference has. Recall: how much of the reference the Block has."""
     words, parts = subject.passage.distinct, subject.block.parts
     names = identifiers(words)
-    before = subject.shared_with(ref for ref in subject.shared if ref < parts[0])
-    after = subject.shared_with(ref for ref in subject.shared if ref > parts[-1])
-    introduced = words - before
+    introduced = request.words.first[subject.words] >= request.part[parts[0]]
+    reused = request.words.last[subject.words] > request.part[parts[-1]]
     return {
         "task_precision": share(request.task, words),
         "task_recall": share(words, request.task),
@@ -211,8 +276,8 @@ def _overlaps(request: _Request, subject: _Subject) -> dict[str, float]:
         "last_message_recall": share(words, request.last_message),
         "identifiers_in_task": share(request.task, names),
         "identifiers_in_recent": share(request.recent, names),
-        "introduced_share": share(introduced, words),  # said here for the first time
-        "introduced_reused": share(after, introduced),  # and said again behind it
+        "introduced_share": subject.share(introduced),  # said here for the first time
+        "introduced_reused": quotient(int((introduced & reused).sum()), int(introduced.sum())),  # and again behind it
     }
 
 
@@ -224,43 +289,48 @@ def _tools(request: _Request, subject: _Subject) -> dict[str, float]:
     tools = {call.name for _, call in mine}
     same = [ref for ref, call in request.calls if call.name in tools]
     earlier = sum(ref.message < step.message for ref in same)
-    later = sum(ref.message > step.message for ref in same)
+    following = sum(ref.message > step.message for ref in same)
     identical = []
     if block.kind is BlockKind.TOOL_EXCHANGE:
         identical = [ref for ref, call in request.calls if ref != own and _is_same(call, mine[0][1])]
-    passages, words = request.passages, subject.passage.distinct
-    later_calls = [ref for ref, _ in request.calls if ref.message > step.message]
-    later_words = frozenset().union(*(passages[ref].distinct for ref in later_calls))
-    recent_calls = [ref for ref in later_calls if ref.message >= request.recent_start]
-    recent_words = frozenset().union(*(passages[ref].distinct for ref in recent_calls))
+    later = request.first_part(step.message + 1)
     return {
         "same_tool_before": log1p(earlier),
-        "same_tool_after": log1p(later),
+        "same_tool_after": log1p(following),
         "same_tool_share": quotient(len(same), len(request.calls)),
         "same_tool_recent": float(any(ref.message >= request.recent_start for ref in same)),
         "identical_call_before": float(any(ref < own for ref in identical)),
         "identical_call_after": float(any(ref > own for ref in identical)),
-        "recent_arguments_recall": share(words, recent_words),
-        "later_arguments_recall": share(words, later_words),
+        "recent_arguments_recall": _called(request, subject, max(later, request.first_part(request.recent_start))),
+        "later_arguments_recall": _called(request, subject, later),
     }
 
 
+def _called(request: _Request, subject: _Subject, start: int) -> float:
+    """Of the distinct words that calls from some part on say, those that the Block has."""
+    said = request.last_called >= start
+    return quotient(int(said[subject.words].sum()), int(said.sum()))
+
+
 def _redundancy(request: _Request, subject: _Subject) -> dict[str, float]:
-    words, own = subject.passage.distinct, _key(subject.block)
-    near: dict[tuple[int, int], float] = {}
-    duplicate = False
-    for key, said in request.blocks.items():
-        if key != own:
-            near[key] = jaccard(words, said.distinct, len(words & said.distinct))
-            duplicate = duplicate or said == request.blocks[own]
-    candidates = (_key(candidate.block) for candidate in request.state.candidates)
+    blocks, own = request.blocks, request.blocks.number[_key(subject.block)]
+    mine = np.zeros(request.words.kinds, dtype=np.bool_)
+    mine[subject.words] = True
+    both = np.bincount(blocks.block[mine[blocks.word]], minlength=len(blocks.sizes))
+    either = len(subject.words) + blocks.sizes - both
+    near = both / np.maximum(either, 1)
+    near[own] = 0.0  # not with itself
+    candidates = [blocks.number[_key(candidate.block)] for candidate in request.state.candidates]
+    outside = request.words.holders[subject.words] - subject.inside
+    chosen = request.chosen[subject.words]
+    stays = request.words.holders[subject.words] > chosen
     return {
-        "nearest_candidate": max((near[key] for key in candidates if key in near), default=0.0),
-        "nearest_block": max(near.values(), default=0.0),
-        "covered_by_candidates": share(subject.shared_with(request.chosen), words),
-        "covered_by_retained": share(subject.shared_with(subject.shared.keys() - request.chosen), words),
-        "unique_share": share(words - subject.shared_with(subject.shared), words),
-        "is_duplicate": float(duplicate),
+        "nearest_candidate": float(near[candidates].max()),
+        "nearest_block": float(near.max()),
+        "covered_by_candidates": subject.share(chosen > subject.inside),
+        "covered_by_retained": subject.share(stays),
+        "unique_share": subject.share(outside == 0),
+        "is_duplicate": float(blocks.said[_said(request.passages, subject.block)] > 1),
     }
 
 
@@ -279,7 +349,7 @@ def _context(request: _Request) -> dict[str, float]:
         "pool_size": float(len(state.candidates)),
         "pool_saving_share": request.saving / length,
         "view_share": len(state.view.token_ids(state.rendering.token_ids)) / length,
-        "ends_with_user": float(_is_prompt(state.history.request.messages[-1])),
+        "ends_with_user": float(is_prompt(state.history.request.messages[-1])),
     }
 
 

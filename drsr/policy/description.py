@@ -6,13 +6,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from drsr.decide.numbers import FULL
 from drsr.errors import PolicyCorrupt
+from drsr.features.light import LIGHT_VIEW
 from drsr.policy.folder import PolicyFiles
 from drsr.policy.golden import GoldenRequest
 from drsr.tables import excerpt, table
 
 CARD_FILE = "MODEL_CARD.md"
 LINEAGE_FILE = "lineage.json"
+_KINDS = {FULL: "full: reads with a language model", LIGHT_VIEW: "light: reads without a language model"}
 
 
 def describe(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> str:
@@ -20,23 +23,34 @@ def describe(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> str:
     numbers = files.numbers
     geometry = numbers.backbone.geometry
     layers = "no layers: a double" if geometry is None else f"{geometry.layers} layers, {geometry.heads} heads"
+    light = numbers.light
+    backbone = ("backbone", f"{numbers.backbone.name} ({layers}, {numbers.backbone.dtype})")
+    cap = ("context cap", f"{numbers.context_cap:,} tokens")
+    if light is not None:
+        backbone = ("labels and tokens of", f"{numbers.backbone.name} ({numbers.backbone.dtype}); not needed to decide")
+        cap = ("context cap", f"none; labels were measured on at most {numbers.context_cap:,} tokens")
     threshold = "none: it abstains always" if numbers.risk_threshold is None else f"{numbers.risk_threshold:.6g}"
     rows = [
         ("version", numbers.version),
+        ("kind", _KINDS[numbers.kind]),
         ("identity", files.identity),
-        ("backbone", f"{numbers.backbone.name} ({layers}, {numbers.backbone.dtype})"),
+        backbone,
         ("its identity", numbers.backbone.identity),
         ("most Blocks at once (K)", str(numbers.max_cardinality)),
         ("risk threshold (tau)", threshold),
         ("uncertainty coefficient (beta)", f"{numbers.uncertainty_coefficient:g}"),
         ("removal cap", f"{numbers.removal_cap:.0%} of a request"),
         ("harm tolerance", f"{numbers.harm_tolerance:g} nats per token"),
-        ("context cap", f"{numbers.context_cap:,} tokens"),
+        cap,
         ("members", ", ".join(map(str, numbers.seeds))),
         ("feature layout", numbers.layout_hash),
         ("candidate rule", numbers.rule_version),
         ("renderer", numbers.renderer_version),
-        ("features", numbers.features_version),
+        (
+            "features",
+            numbers.features_version if light is None else f"{numbers.features_version}, {light.light_version}",
+        ),
+        *([] if light is None else [("tokenizer file", light.tokenizer_sha256)]),
         ("made by drsr", numbers.drsr_version),
     ]
     lines = [table(("policy", ""), rows)]
@@ -55,6 +69,7 @@ def describe(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> str:
 def describe_json(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> dict[str, Any]:
     return {
         "identity": files.identity,
+        "kind": files.numbers.kind,
         "numbers": files.numbers.to_json(),
         "golden": [{"name": item.name, "expected": item.expected.to_json()} for item in golden],
         "lineage": _lineage(files),

@@ -43,6 +43,9 @@ class PolicyDifference(NamedTuple):
     old: str
     """Version."""
     new: str
+    old_kind: str
+    """`full` or `light`."""
+    new_kind: str
     same_identity: bool
     """True: numbers and scorer are the same, so both decide alike."""
     same_scorer: bool
@@ -51,9 +54,13 @@ class PolicyDifference(NamedTuple):
 
     def to_text(self) -> str:
         """Tables for a person."""
-        lines = [f"policy {self.old} -> {self.new}"]
+        same_kind = self.old_kind == self.new_kind
+        kinds = f"both {self.new_kind}" if same_kind else f"{self.old_kind} -> {self.new_kind}"
+        lines = [f"policy {self.old} -> {self.new} ({kinds})"]
         if self.same_identity:
             lines.append("same numbers and same weights: both decide alike")
+        elif not same_kind:
+            lines.append("one reads with a language model and one without: their weights read different columns")
         else:
             lines.append(f"the scorer's weights are {'the same' if self.same_scorer else 'others'}")
         if self.numbers:
@@ -105,6 +112,8 @@ def diff_policies(
     return PolicyDifference(
         old=old.numbers.version,
         new=new.numbers.version,
+        old_kind=old.numbers.kind,
+        new_kind=new.numbers.kind,
         same_identity=old.identity == new.identity,
         same_scorer=scorer_bytes(old.scorer) == scorer_bytes(new.scorer),
         numbers=_changed(_flat(old.numbers.to_json()), _flat(new.numbers.to_json())),

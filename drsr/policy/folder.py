@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, LayoutMismatch, PolicyCorrupt, PolicyMismatch, ScorerCorrupt
 from drsr.scorer.ensemble import Ensemble
@@ -110,11 +111,25 @@ def _read(read: _Reader, where: str) -> PolicyFiles:
         raise PolicyCorrupt(error.what, where=error.where, hint=error.hint or _HINT) from None
     except LayoutMismatch as error:
         raise PolicyMismatch(error.what, where=error.where, hint=error.hint) from None
+    _check_tokenizer(numbers, contents, where)
     if scorer.seeds != numbers.seeds:
         raise PolicyCorrupt(f"has members {scorer.seeds}, the policy {numbers.seeds}", where=scorer_file)
     identity = policy_identity(numbers, contents[SCORER_FILE])
     others = {name: data for name, data in contents.items() if name not in (POLICY_FILE, SCORER_FILE)}
     return PolicyFiles(numbers, scorer, identity, others)
+
+
+def _check_tokenizer(numbers: PolicyNumbers, contents: Mapping[str, bytes], where: str) -> None:
+    """A light policy counts tokens with the file that it names by its hash, and no other."""
+    if numbers.light is None:
+        return
+    place = f"{where}/{TOKENIZER_FILE}"
+    if TOKENIZER_FILE not in contents:
+        raise PolicyCorrupt("the policy counts tokens with it, and it is missing", where=place, hint=_HINT)
+    found = hashlib.sha256(contents[TOKENIZER_FILE]).hexdigest()
+    if found != numbers.light.tokenizer_sha256:
+        what = f"SHA-256 is {found}, the policy counts tokens with {numbers.light.tokenizer_sha256}"
+        raise PolicyCorrupt(what, where=place, hint=_HINT)
 
 
 def _checked_contents(read: _Reader, where: str) -> dict[str, bytes]:

@@ -3,9 +3,10 @@
     read_found("policies/2026.11.16")                            a folder that `Policy.save` wrote
     read_found("drsr_policy-2026.11.16-py3-none-any.whl")        a wheel, read without unpacking or installing it
     read_found("drsr_policy")                                    the installed package, read without importing it
-    read_found(None)                                             the same
+    read_found(None)                                             the same; drsr_policy_light where only that is there
 
-Nothing that belongs to the policy is run.
+A light policy has a package of its own, so that it can be installed beside the full one. Neither goes by the other's
+name: that would change what an agent decides with, unseen. Nothing that belongs to the policy is run.
 """
 
 from __future__ import annotations
@@ -14,24 +15,42 @@ import csv
 import importlib.util
 from pathlib import Path
 
-from drsr.errors import InputError, PolicyCorrupt
+from drsr.decide.numbers import PolicyNumbers
+from drsr.errors import InputError, PolicyCorrupt, PolicyMismatch
 from drsr.policy.folder import PolicyFiles, read_contents, read_policy
 from drsr.policy.wheel_file import read_wheel, record_hash
 
 PACKAGE = "drsr_policy"
-"""What a policy's package is called."""
-_HINT = "install the policy again: pip install --force-reinstall --no-deps drsr-policy"
+"""What a full policy's package is called."""
+LIGHT_PACKAGE = "drsr_policy_light"
+"""What a light policy's package is called."""
+_HINT = "install the policy again: pip install --force-reinstall --no-deps {}"
+
+
+def package_name(numbers: PolicyNumbers) -> str:
+    """What the package of a policy with these numbers is called."""
+    return PACKAGE if numbers.light is None else LIGHT_PACKAGE
+
+
+def project_name(numbers: PolicyNumbers) -> str:
+    """The same as pip writes it."""
+    return package_name(numbers).replace("_", "-")
 
 
 def read_found(location: str | None) -> PolicyFiles:
     """Read and check the policy at a location; by default the installed one."""
     if location is None:
-        return read_installed(_installed_folder(PACKAGE))
+        full, light = importlib.util.find_spec(PACKAGE), importlib.util.find_spec(LIGHT_PACKAGE)
+        return read_installed(_installed_folder(LIGHT_PACKAGE if full is None and light is not None else PACKAGE))
     path = Path(location)
     if path.is_dir():
-        return read_policy(path)
+        files = read_policy(path)
+        _refuse_misnamed(files.numbers, path.name, str(path))
+        return files
     if path.is_file():
-        return read_wheel_policy(_bytes_of(path), str(path))
+        files = read_wheel_policy(_bytes_of(path), str(path))
+        _refuse_misnamed(files.numbers, path.name.partition("-")[0], str(path))
+        return files
     if location.isidentifier():
         return read_installed(_installed_folder(location))
     raise InputError(
@@ -44,10 +63,21 @@ def read_found(location: str | None) -> PolicyFiles:
 def read_installed(folder: Path) -> PolicyFiles:
     """Read and check an installed policy: its files by their manifest, and what pip wrote beside them by its RECORD."""
     files = read_policy(folder)
-    dist_info = folder.parent / f"{PACKAGE}-{files.numbers.version}.dist-info"
+    _refuse_misnamed(files.numbers, folder.name, str(folder))
+    dist_info = folder.parent / f"{package_name(files.numbers)}-{files.numbers.version}.dist-info"
     if dist_info.is_dir():  # not where somebody unpacked the wheel's package elsewhere
         _check_record(folder, dist_info, files.names)
     return files
+
+
+def _refuse_misnamed(numbers: PolicyNumbers, name: str, where: str) -> None:
+    """PolicyMismatch if a light policy goes by the name of a full one's package, or the other way round."""
+    if name in (PACKAGE, LIGHT_PACKAGE) and name != package_name(numbers):
+        raise PolicyMismatch(
+            f"holds a {numbers.kind} policy, whose package is called {package_name(numbers)}, under the name {name}",
+            where=where,
+            hint=f"get it as it was published: pip install {project_name(numbers)}",
+        )
 
 
 def _installed_folder(package: str) -> Path:
@@ -62,11 +92,13 @@ def _installed_folder(package: str) -> Path:
 
 def read_wheel_policy(data: bytes, where: str) -> PolicyFiles:
     """The policy in a wheel's bytes. The wheel holds nothing that its manifests do not know."""
-    inside = f"{PACKAGE}/"
     files = read_wheel(data, where)
+    package = LIGHT_PACKAGE if any(name.startswith(f"{LIGHT_PACKAGE}/") for name in files) else PACKAGE
+    inside = f"{package}/"
     contents = {name.removeprefix(inside): content for name, content in files.items() if name.startswith(inside)}
-    policy = read_contents(contents, f"{where}/{PACKAGE}")
-    expected = f"{PACKAGE}-{policy.numbers.version}.dist-info/"
+    policy = read_contents(contents, f"{where}/{package}")
+    _refuse_misnamed(policy.numbers, package, where)
+    expected = f"{package}-{policy.numbers.version}.dist-info/"
     strays = [name for name in files if not name.startswith((inside, expected))]
     unlisted = sorted(set(contents) - policy.names)
     if strays or unlisted:
@@ -84,6 +116,7 @@ def _bytes_of(path: Path) -> bytes:
 def _check_record(folder: Path, dist_info: Path, required: set[str]) -> None:
     """PolicyCorrupt unless every file that pip recorded with a hash still has it."""
     record = dist_info / "RECORD"
+    hint = _HINT.format(folder.name.replace("_", "-"))
     listed = set()
     try:
         with record.open(encoding="utf-8", newline="") as file:
@@ -93,11 +126,11 @@ def _check_record(folder: Path, dist_info: Path, required: set[str]) -> None:
                     listed.add(name)
                 data = path.read_bytes() if hashed else b""
                 if hashed and (record_hash(data), str(len(data))) != (hashed, size):
-                    raise PolicyCorrupt("has another hash than when it was installed", where=str(path), hint=_HINT)
+                    raise PolicyCorrupt("has another hash than when it was installed", where=str(path), hint=hint)
     except (OSError, ValueError, csv.Error) as error:
-        raise PolicyCorrupt(f"what it lists cannot be checked: {error}", where=str(record), hint=_HINT) from None
+        raise PolicyCorrupt(f"what it lists cannot be checked: {error}", where=str(record), hint=hint) from None
     needed = [f"{folder.name}/{name}" for name in sorted(required)]
     needed += [f"{dist_info.name}/{name}" for name in ("METADATA", "WHEEL", "RECORD")]
     missing = [name for name in needed if name not in listed]
     if missing:
-        raise PolicyCorrupt(f"does not list {missing[0]}", where=str(record), hint=_HINT)
+        raise PolicyCorrupt(f"does not list {missing[0]}", where=str(record), hint=hint)

@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from drsr.backbone.catalogue import SCRIPTED
+from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.decision import Frozen, Outcome, Reason, decide
+from drsr.decide.light_representation import LightRepresentation, light_representation, refuse_other_tokens
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import LazyRepresentation, Representation, ScriptedRepresentation, checked
 from drsr.errors import (
@@ -201,9 +203,9 @@ class Policy:
         representation = self.frozen.representation
         if isinstance(representation, LazyRepresentation) and not self.numbers.always_abstains:
             representation.loaded()
-        if self.numbers.context_cap > representation.window:
+        if self.numbers.view_cap > representation.window:
             raise PolicyMismatch(
-                f"it reads up to {self.numbers.context_cap} tokens, the window holds {representation.window}",
+                f"it reads up to {self.numbers.view_cap} tokens, the window holds {representation.window}",
                 where=f"policy {self.version}",
             )
 
@@ -219,7 +221,9 @@ class Policy:
                 where=f"policy {self.version}",
                 hint="only a policy with a trained ensemble can be saved",
             )
-        write_policy(Path(folder), self.numbers, self.frozen.scorer, others or {})
+        representation = self.frozen.representation
+        own = {TOKENIZER_FILE: representation.tokenizer_file} if isinstance(representation, LightRepresentation) else {}
+        write_policy(Path(folder), self.numbers, self.frozen.scorer, {**own, **(others or {})})
 
     def decided(self, body: Any, format: Format, run: Callable[[Request], _Run]) -> Decision:
         """Read a request and decide by `run`; whatever goes wrong becomes a reason. For sessions."""
@@ -289,13 +293,16 @@ def load_policy(
     dtype: str | None = None,
     receipts: Receipts | None = None,
 ) -> Policy:
-    """Load a policy from its folder, its wheel, or by the name of its installed package; by default `drsr_policy`.
+    """Load a policy from its folder, its wheel, or by the name of its installed package; by default `drsr_policy`,
+    or `drsr_policy_light` where only that is installed.
 
     Every file is checked against its hash, and the backbone against the policy. `backbone` is another name for the same
     model (`path:/models/x`), or the model itself where it is loaded already; by default the one that the policy names.
     Its weights are read when the first eligible request comes, or by `policy.prepare()`. Raises PolicyCorrupt,
     PolicyMismatch, BackboneNotFetched (with the command that fetches it), MissingExtra, or SettingsError where there is
     no such device or dtype. Nothing that belongs to the policy is executed.
+
+    A light policy needs no language model and no device; a `backbone` that it is given must count tokens as it does.
     """
     files = read_found(None if location is None else os.fspath(location))
     return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts)
@@ -311,7 +318,13 @@ def policy_of(
 ) -> Policy:
     """The policy of files that were read already."""
     numbers = files.numbers
-    return Policy(numbers, files.scorer, _representation(numbers, backbone, device, dtype), receipts=receipts)
+    if numbers.light is not None:
+        representation: Representation = light_representation(files)
+        if backbone is not None:
+            refuse_other_tokens(representation, backbone)
+    else:
+        representation = _representation(numbers, backbone, device, dtype)
+    return Policy(numbers, files.scorer, representation, receipts=receipts)
 
 
 def _representation(

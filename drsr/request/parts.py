@@ -6,7 +6,7 @@ These are pure values. How a message is read from and written to a protocol's wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 Json = Mapping[str, Any]
@@ -86,11 +86,23 @@ class Message:
     """The message as it came. Writing back an untouched message is the identity."""
     demonstration: bool = False
     """True for an example of another task that was put before the real one."""
+    # Looked up once: every rewrite that a decision considers is validated, and shares most of its messages.
+    calls: tuple[tuple[int, str], ...] = field(init=False, repr=False, compare=False)
+    """Which of its parts are calls, and their ids."""
+    results: tuple[tuple[int, str], ...] = field(init=False, repr=False, compare=False)
+    """Which of its parts are results, and the ids of the calls that they answer."""
+    is_empty: bool = field(init=False, repr=False, compare=False)
+    """True when nothing in it says anything: no call, no result, no non-empty text."""
 
-    @property
-    def is_empty(self) -> bool:
-        """True when nothing in it says anything: no call, no result, no non-empty text."""
-        return not any(says_something(part) for part in self.parts)
+    def __post_init__(self) -> None:
+        numbered = tuple(enumerate(self.parts))
+        found = {
+            "calls": tuple((number, part.id) for number, part in numbered if isinstance(part, Call)),
+            "results": tuple((number, part.call_id) for number, part in numbered if isinstance(part, Result)),
+            "is_empty": not any(map(says_something, self.parts)),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
 
 def says_something(part: Part) -> bool:

@@ -61,18 +61,19 @@ def pair_calls(request: Request) -> Pairing:
     result_of: dict[PartRef, PartRef] = {}
     orphans: list[PartRef] = []
     for index, message in enumerate(request.messages):
+        for number, call_id in message.results:
+            waiting = open_calls.get(call_id)
+            if not waiting:
+                orphans.append(PartRef(index, number))
+                continue
+            result_of[waiting[-1].pop(0)] = PartRef(index, number)
+            if not waiting[-1]:
+                waiting.pop()
+        if not message.calls:
+            continue
         opened: dict[str, list[PartRef]] = {}
-        for number, part in enumerate(message.parts):
-            if isinstance(part, Call):
-                opened.setdefault(part.id, []).append(PartRef(index, number))
-            elif isinstance(part, Result):
-                waiting = open_calls.get(part.call_id)
-                if not waiting:
-                    orphans.append(PartRef(index, number))
-                    continue
-                result_of[waiting[-1].pop(0)] = PartRef(index, number)
-                if not waiting[-1]:
-                    waiting.pop()
+        for number, call_id in message.calls:
+            opened.setdefault(call_id, []).append(PartRef(index, number))
         for call_id, calls in opened.items():
             open_calls.setdefault(call_id, []).append(calls)
     unanswered = sorted(call for groups in open_calls.values() for calls in groups for call in calls)
@@ -124,12 +125,10 @@ def _results_in_place(request: Request) -> dict[PartRef, int]:
     follows: dict[PartRef, int] = {}
     caller: int | None = None  # the assistant message that only results have followed so far
     for index, message in enumerate(request.messages):
-        leading = True
-        for number, part in enumerate(message.parts):
-            if not isinstance(part, Result):
-                leading = False
-            elif caller is not None and leading:
-                follows[PartRef(index, number)] = caller
+        if caller is not None:
+            for place, (number, _) in enumerate(message.results):
+                if place == number:  # nothing but results before it
+                    follows[PartRef(index, number)] = caller
         if message.role == "assistant":
             caller = index
         elif message.role != "tool":  # Anthropic's results live in the one user message behind the call

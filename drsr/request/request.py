@@ -8,7 +8,6 @@ Reading copies: the caller's object is never changed, and later changes to it do
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -16,7 +15,7 @@ from typing import Any, Literal
 
 from drsr.errors import RequestError
 from drsr.request import anthropic_messages, openai_chat
-from drsr.request.json_values import CheckedCopy
+from drsr.request.json_values import CheckedCopy, copied
 from drsr.request.parts import Message
 
 Protocol = Literal["openai", "anthropic"]
@@ -43,10 +42,10 @@ class Request:
 
     def to_wire(self) -> Any:
         """The request body (or the bare list) in the protocol's own form; the caller may change it."""
-        messages = [copy.deepcopy(message.wire) for message in self.messages]
+        messages = [copied(message.wire) for message in self.messages]
         if self.fields is None:
             return messages
-        return {key: messages if key == "messages" else copy.deepcopy(value) for key, value in self.fields.items()}
+        return {key: messages if key == "messages" else copied(value) for key, value in self.fields.items()}
 
     def with_messages(self, messages: Sequence[Message]) -> Request:
         """The same request with other messages."""

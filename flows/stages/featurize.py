@@ -32,7 +32,7 @@ def count_unfeaturized(part: Part, view: str) -> int:
         caps = caps_for(window)
         with place.catalog.reading() as connection:
             require_frozen(connection, freezing_rule(tokenizer, caps), part.selection())
-        identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
+        identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
         return count_waiting(place.catalog, place.artifacts, view, identity, part.selection())
 
 

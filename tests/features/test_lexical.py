@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from drsr.features.lexical import identifiers, jaccard, part_text, quotient, read_passages, share, together
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drsr.features.lexical import identifiers, part_text, quotient, read_passages, share, together, words_of
 from drsr.request.parts import Call, Opaque, PartRef, Result
 from drsr.request.request import read_request
 
@@ -52,6 +57,10 @@ def test_shares_of_nothing_are_nothing() -> None:
     some, none = frozenset("ab"), frozenset[str]()
     assert share(some, none) == share(none, some) == share(none, none) == 0
     assert share({"a", "c"}, some) == 0.5
-    assert jaccard(none, none, 0) == 0
-    assert jaccard(some, frozenset("bc"), 1) == 1 / 3
     assert quotient(1, 0) == 0
+
+
+@given(text=st.text(alphabet=st.characters(max_codepoint=0x17F), max_size=40))
+def test_words_are_runs_of_letters_digits_and_underscores(text: str) -> None:
+    """By splitting where a text is ASCII, by the expression elsewhere: the same."""
+    assert words_of(text) == re.findall(r"\w+", text.lower())

@@ -24,10 +24,12 @@ from sqlalchemy import select
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.deletion_sets import deletion_sets
+from drsr.features.light import LIGHT_VIEW
 from drsr.offline.calibrate.stage import calibrate
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Trajectory
+from drsr.offline.featurize.light_reader import load_light_reader
 from drsr.offline.featurize.stage import featurize_run, materialize
 from drsr.offline.freeze.rows import StateRow, TrajectoryItem, load_states
 from drsr.offline.freeze.stage import freeze, freezing_rule
@@ -122,12 +124,23 @@ def run_stages(
     return Pipeline(folder, catalog, artifacts, name, fit(catalog, artifacts, folder, quick_params()))
 
 
-def fit(catalog: Catalog, artifacts: ArtifactStore, folder: Path, numbers: Params) -> CalibrationRecord:
+def fit(
+    catalog: Catalog, artifacts: ArtifactStore, folder: Path, numbers: Params, view: str = "default"
+) -> CalibrationRecord:
     """Train and calibrate on what is there."""
-    inputs = read_inputs(catalog, artifacts, "default", "default", "train")
+    inputs = read_inputs(catalog, artifacts, view, "default", "train")
     train(catalog, artifacts, inputs, numbers.train, checkpoints=folder / "checkpoints", workers=1)
-    inputs = read_inputs(catalog, artifacts, "default", "default", "calibrate")
+    inputs = read_inputs(catalog, artifacts, view, "default", "calibrate")
     return calibrate(catalog, artifacts, inputs, numbers).record
+
+
+def with_light(pipeline: Pipeline) -> Pipeline:
+    """The same catalog with the view `light` beside the other; the calibration is that of a light scorer."""
+    reader = load_light_reader(pipeline.backbone)
+    run = featurize_run(reader, "float32", caps_for(reader.window), view=LIGHT_VIEW)
+    materialize(pipeline.catalog, pipeline.artifacts, reader, run)
+    fitted = fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, quick_params(), LIGHT_VIEW)
+    return pipeline._replace(calibration=fitted)
 
 
 def publish_quickly(pipeline: Pipeline, order: PublishOrder) -> Published:

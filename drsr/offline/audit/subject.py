@@ -24,6 +24,7 @@ from drsr.errors import (
     ScorerNotTrained,
 )
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.featurize.light_reader import LightReader, load_light_reader
 from drsr.offline.featurize.views import RegisteredView
 from drsr.offline.publish.lineage import Link, Traced, trace
 from drsr.offline.publish.lineage_file import read_lineage
@@ -203,6 +204,12 @@ class AuditSubject:
         """The scorer that decides: the policy's own; without a policy the trained one."""
         return self.policy.scorer if self.has_policy else load_trained(self.artifacts, self.run)
 
+    def light_reader(self, name: str, identity: str) -> LightReader:
+        """What computes the view `light`; BackboneError where the language model on this machine is another."""
+        reader = self._once(f"light reader {name}", lambda: load_light_reader(self.order.backbone or name))
+        self._refuse_other(reader.name, reader.identity, identity)
+        return reader
+
     def backbone(self, name: str, dtype: str, identity: str) -> FrozenLM:
         """The language model of that identity; BackboneError where the one on this machine is another."""
 
@@ -212,12 +219,16 @@ class AuditSubject:
             return found
 
         model = self._once(f"backbone {name} {dtype}", load)
-        if model.identity != identity:
+        self._refuse_other(model.name, model.identity, identity)
+        return model
+
+    @staticmethod
+    def _refuse_other(name: str, here: str, recorded: str) -> None:
+        if here != recorded:
             raise BackboneError(
-                f"{model.name} on this machine is {model.identity}, the recorded one was {identity}",
+                f"{name} on this machine is {here}, the recorded one was {recorded}",
                 hint="name the folder of the recorded model with --backbone path:FOLDER",
             )
-        return model
 
     def _once(self, what: str, make: Callable[[], Value]) -> Value:
         """The same result for everybody, also where it is an error: of whatever kind, for a policy may be hostile."""

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
             labeler_id = find_labeler(connection, options.labeler, measuring)  # refuses what drsr label would refuse
         plan = make_plan(catalog, artifacts, tokenizer, caps, labeler_id, part)
         try:
-            identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
+            identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, options.view)
             features = plan_featurize(catalog, artifacts, tokenizer, caps, options.view, identity, labeler_id, part)
             features = features.with_unfrozen(plan.label.not_frozen)
         except (FeatureError, FeatureViewError) as error:

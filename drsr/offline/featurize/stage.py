@@ -19,13 +19,15 @@ from drsr.backbone.catalogue import identity_of, load_config
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import ArtifactCorrupt, FeatureError
-from drsr.features.geometry import geometry_from, geometry_of, no_layers
-from drsr.features.layout import Column
+from drsr.features.geometry import geometry_from, no_layers
+from drsr.features.layout import Column, Layout
+from drsr.features.light import LIGHT_VIEW, LightLayout, light_features, light_layout
 from drsr.features.vectors import CandidateFeatures, layout_of
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.exclusions import ExclusionReason, is_out_of_memory
+from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.featurize.records import (
     FeatureExclusion,
     FeaturizedState,
@@ -105,7 +107,7 @@ class FeaturizeRun(NamedTuple):
 
 
 def featurize_run(
-    backbone: Backbone,
+    backbone: Backbone | LightReader,
     dtype: str,
     caps: Caps,
     *,
@@ -113,20 +115,29 @@ def featurize_run(
     part: Selection | None = None,
     limit: int | None = None,
 ) -> FeaturizeRun:
-    """A run with a loaded language model; FeatureError if it has no layers to read."""
-    layout = layout_of(geometry_of(backbone))
+    """A run with a loaded language model, or with none; FeatureError if it has no layers to read."""
+    layout = layout_read_by(backbone)
     rule = freezing_rule(backbone.tokenizer, caps)
     identity = view_identity(layout, backbone.name, backbone.identity, dtype, rule)
     return FeaturizeRun(view, identity, layout.columns, caps, part or Selection(), limit)
 
 
-def identity_without_weights(backbone: str, dtype: str, caps: Caps, tokenizer: Tokenizer) -> ViewIdentity:
-    """The identity that features will have once the language model of this name is loaded."""
+def identity_without_weights(
+    backbone: str, dtype: str, caps: Caps, tokenizer: Tokenizer, view: str = DEFAULT_VIEW
+) -> ViewIdentity:
+    """The identity that features of a view will have once the language model of this name is loaded."""
+    layout = layout_without_weights(backbone, view)
+    return view_identity(layout, backbone, identity_of(backbone), dtype, freezing_rule(tokenizer, caps))
+
+
+def layout_without_weights(backbone: str, view: str = DEFAULT_VIEW) -> Layout | LightLayout:
+    """The columns that a view will have with the language model of this name."""
+    if view == LIGHT_VIEW:
+        return light_layout()
     config = load_config(backbone)
     if config is None:
         raise no_layers(backbone)
-    layout = layout_of(geometry_from(config, backbone))
-    return view_identity(layout, backbone, identity_of(backbone), dtype, freezing_rule(tokenizer, caps))
+    return layout_of(geometry_from(config, backbone))
 
 
 def count_waiting(
@@ -149,7 +160,7 @@ def count_pending(connection: Connection, view_id: int | None, freezing: Freezin
 def materialize(
     catalog: Catalog,
     artifacts: ArtifactStore,
-    backbone: FrozenLM,
+    backbone: FrozenLM | LightReader,
     run: FeaturizeRun,
     *,
     progress: Progress = lambda summary: None,
@@ -198,8 +209,10 @@ def materialize(
     return summary
 
 
-def featurize_states(backbone: FrozenLM, rows: Sequence[StateRow]) -> list[FeaturizedState]:
+def featurize_states(backbone: FrozenLM | LightReader, rows: Sequence[StateRow]) -> list[FeaturizedState]:
     """The features of some states of one trajectory, in order of their decisions."""
+    if isinstance(backbone, LightReader):
+        return [_featurized(row, light_features(row.frozen.state)) for row in rows]
     from drsr.features.session import Session  # needs torch, which counting what is missing does not
 
     lengths = [len(row.frozen.state.view.token_ids(row.frozen.state.rendering.token_ids)) for row in rows]

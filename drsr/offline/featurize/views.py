@@ -1,6 +1,7 @@
 """Feature views: which columns, read from which language model, of which frozen states. Registered, never changed.
 
-A name stands for one language model. When the same model gives other columns (the layout changed), or states are
+A name stands for one language model; the view `light` is read from none, and the model that it names is the one whose
+tokens are counted and which labels. When the same model gives other columns (the layout changed), or states are
 rendered or frozen otherwise, the view gets its next version; what older versions hold is stale, and never mixed in.
 """
 
@@ -14,6 +15,7 @@ from sqlalchemy import Connection, select
 
 from drsr.errors import FeatureViewError, LayoutMismatch, NotOnline
 from drsr.features.layout import Column, Group, Information, Layout, Unit
+from drsr.features.light import LIGHT_VIEW, LightLayout
 from drsr.offline.catalog.feature_tables import FeatureView
 from drsr.offline.catalog.statements import insert_new
 from drsr.offline.freeze.records import FreezingRule
@@ -52,13 +54,23 @@ class RegisteredView(NamedTuple):
     def shown(self) -> str:
         return f"{self.name} version {self.version}"
 
+    @property
+    def is_light(self) -> bool:
+        """Whether its columns need no language model."""
+        return are_light(self.columns)
+
     def is_read_from(self, identity: ViewIdentity) -> bool:
         """Whether it is of the same language model in the same precision; columns and states may differ."""
         return (self.identity.backbone_identity, self.identity.dtype) == (identity.backbone_identity, identity.dtype)
 
 
+def are_light(columns: Sequence[Column]) -> bool:
+    """Whether these are the columns of the view `light`: no other has those of the text."""
+    return any(column.group is Group.TEXT for column in columns)
+
+
 def view_identity(
-    layout: Layout, backbone: str, backbone_identity: str, dtype: str, rule: FreezingRule
+    layout: Layout | LightLayout, backbone: str, backbone_identity: str, dtype: str, rule: FreezingRule
 ) -> ViewIdentity:
     """The identity of the features that a language model gives of states frozen under a rule."""
     return ViewIdentity(layout.hash, backbone, backbone_identity, dtype, *rule)
@@ -69,6 +81,7 @@ def register_view(
 ) -> RegisteredView:
     """The version of the view that has this identity, created if need be, inside the caller's write transaction."""
     refuse_unknowable(columns)
+    refuse_misnamed(name, columns)
     present = present_view(connection, name, identity)
     if present is not None:
         return present
@@ -105,6 +118,18 @@ def refuse_unknowable(columns: Sequence[Column]) -> None:
     names = [column.name for column in columns]
     if len(set(names)) != len(names) or not names:
         raise FeatureViewError("a view needs columns, each with a name of its own")
+
+
+def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:
+    """FeatureViewError if light features are to go into another view than `light`, or others into that one: a policy
+    is light or not by the view that it was trained on."""
+    if (name == LIGHT_VIEW) != are_light(columns):
+        what = "is read by a language model" if name == LIGHT_VIEW else "needs no language model"
+        raise FeatureViewError(
+            f"what is to be stored {what}",
+            where=f"feature view {name}",
+            hint=f"the view {LIGHT_VIEW!r}, and no other, holds features without a language model",
+        )
 
 
 def find_view(connection: Connection, name: str, version: int | None = None) -> RegisteredView | None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from drsr.features.light import LIGHT_VIEW
 from drsr.offline.freeze.selection import Selection
 from drsr.offline.store.worker_processes import Report
+from drsr.request.view import Caps, caps_for
 from drsr.settings import Settings
+
+if TYPE_CHECKING:
+    from drsr.backbone.frozen_lm import FrozenLM
+    from drsr.offline.featurize.light_reader import LightReader
 
 
 class FeaturizeOrder(NamedTuple):
@@ -20,21 +26,13 @@ class FeaturizeOrder(NamedTuple):
 
 def work(order: FeaturizeOrder, report: Report) -> dict[str, Any]:
     """Compute in this process, on one thread if on the CPU, until nothing is left."""
-    import torch
-
-    from drsr.backbone.catalogue import load_backbone
-    from drsr.backbone.frozen_lm import FrozenLM
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.stage import featurize_run, materialize
     from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.request.view import caps_for
 
-    torch.set_num_threads(1)
     settings = order.settings
-    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
-    caps = caps_for(backbone.window)
+    backbone, caps = _light_reader(settings) if order.view == LIGHT_VIEW else _language_model(settings)
     run = featurize_run(backbone, settings.dtype, caps, view=order.view, part=order.part, limit=order.limit)
-    assert isinstance(backbone, FrozenLM)  # others have no layers, and were refused by name
     with open_catalog(settings.catalog_url) as catalog:
         summary = materialize(
             catalog,
@@ -44,3 +42,25 @@ def work(order: FeaturizeOrder, report: Report) -> dict[str, Any]:
             progress=lambda so_far: report(so_far.to_json()),
         )
     return summary.to_json()
+
+
+def _light_reader(settings: Settings) -> tuple[LightReader, Caps]:
+    """No language model is loaded, only the tokenizer of the one that labels."""
+    from drsr.offline.featurize.light_reader import load_light_reader
+
+    reader = load_light_reader(settings.backbone)
+    return reader, caps_for(reader.window)
+
+
+def _language_model(settings: Settings) -> tuple[FrozenLM, Caps]:
+    import torch
+
+    from drsr.backbone.catalogue import load_backbone
+    from drsr.backbone.frozen_lm import FrozenLM
+    from drsr.features.geometry import no_layers
+
+    torch.set_num_threads(1)
+    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
+    if not isinstance(backbone, FrozenLM):
+        raise no_layers(backbone.name)
+    return backbone, caps_for(backbone.window)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from drsr.backbone.catalogue import load_config, load_tokenizer
-from drsr.features.geometry import geometry_from
-from drsr.features.vectors import layout_of
+from drsr.backbone.catalogue import load_tokenizer
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.exports import import_features
-from drsr.offline.featurize.stage import identity_without_weights
+from drsr.offline.featurize.stage import identity_without_weights, layout_without_weights
 from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.label.exports import import_labels
 from drsr.offline.label.records import configured_identity
@@ -37,8 +35,8 @@ def import_measured(
     tokenizer, window = load_tokenizer(settings.backbone)
     caps = caps_for(window)
     measuring = configured_identity(settings.backbone, settings.dtype, caps)
-    reading = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
-    columns = layout_of(geometry_from(load_config(settings.backbone), settings.backbone)).columns
+    reading = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
+    columns = layout_without_weights(settings.backbone, view).columns
     return ImportedMeasurements(
         import_labels(catalog, place_of(root, "label"), measuring, labeler),
         import_features(catalog, artifacts, place_of(root, "featurize"), reading, columns, view),

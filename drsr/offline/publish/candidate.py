@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+from drsr.backbone.catalogue import read_tokenizer_file
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.decision import Reason
-from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
-from drsr.decide.representation import FrozenRepresentation
+from drsr.decide.light_representation import LightRepresentation
+from drsr.decide.numbers import BackboneNumbers, LightNumbers, PolicyNumbers
+from drsr.decide.representation import FrozenRepresentation, Representation
 from drsr.errors import ReleaseRefused
-from drsr.features.geometry import geometry_of
+from drsr.features.geometry import Geometry, geometry_of
+from drsr.offline.featurize.light_reader import LightReader, tokenizer_files
 from drsr.offline.publish.golden_requests import golden_requests, sample_requests
 from drsr.offline.publish.lineage import Link, Traced, policy_link
 from drsr.offline.publish.lineage_file import lineage_bytes
@@ -56,7 +60,17 @@ class Built(NamedTuple):
         return WheelFile(self.package.name.file_name, self.package.data)
 
 
-def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone) -> PolicyNumbers:
+def representation_of(backbone: Backbone | LightReader) -> FrozenRepresentation | LightRepresentation:
+    """What the policy will read with."""
+    if isinstance(backbone, LightReader):
+        return LightRepresentation(read_tokenizer_file(backbone.name), name=backbone.name, identity=backbone.identity)
+    assert isinstance(backbone, FrozenLM)  # others have no layers, and their features no view
+    return FrozenRepresentation(backbone)
+
+
+def policy_numbers(
+    traced: Traced, scorer: Ensemble, backbone: Backbone | LightReader, light: LightNumbers | None = None
+) -> PolicyNumbers:
     """Every frozen number, each from where it was chosen or measured; the version is still to be chosen."""
     record, view = traced.calibration, traced.view.identity
     caps = caps_for(backbone.window)
@@ -70,20 +84,24 @@ def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone) -> Poli
         context_cap=caps.context,
         target_cap=caps.target,
         seeds=scorer.seeds,
-        backbone=BackboneNumbers(backbone.name, backbone.identity, view.dtype, geometry_of(backbone)),
+        backbone=BackboneNumbers(backbone.name, backbone.identity, view.dtype, _geometry(backbone)),
         layout_hash=scorer.layout_hash,
         calibration={"key": record.calibration_key, **{name: getattr(record, name) for name in _OF_CALIBRATION}},
+        light=light,
     )
 
 
-def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone) -> list[GoldenRequest]:
+def _geometry(backbone: Backbone | LightReader) -> Geometry | None:
+    return None if isinstance(backbone, LightReader) else geometry_of(backbone)
+
+
+def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, representation: Representation) -> list[GoldenRequest]:
     """The golden requests, decided by the real policy; without those whose decision hangs by a thread.
 
     A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
     prunes nothing would show no rewrite to whoever verifies it.
     """
-    assert isinstance(backbone, FrozenLM)  # others have no layers, and their features no view
-    policy = Policy(numbers, scorer, FrozenRepresentation(backbone))
+    policy = Policy(numbers, scorer, representation)
     decided = (_golden(policy, name, request) for name, request in golden_requests().items())
     found = [item for item in decided if item is not None]
     pruned = sum(item.expected.pruned for item in found)
@@ -105,7 +123,7 @@ def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone) 
 
 def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
     """What a policy makes of a request; None where rounding could turn it."""
-    with one_thread():
+    with nullcontext() if policy.numbers.light else one_thread():
         decision = policy.prune(request=request)
     if decision.reason is Reason.INTERNAL_FAILURE:
         raise ReleaseRefused(f"golden request {name!r} cannot be decided: {decision.detail}")
@@ -121,7 +139,8 @@ def build(
     links = (*traced.links, policy_link(traced.links, identity, version))
     states = Artifact.of(traced.state_keys)
     card = model_card(numbers, traced, links, decided)
-    package = build_package(numbers, scorer, decided, lineage_bytes(links, states.sha256), card)
+    others = tokenizer_files(numbers.backbone.name, TOKENIZER_FILE) if numbers.light else {}
+    package = build_package(numbers, scorer, decided, lineage_bytes(links, states.sha256), card, others)
     return Built(numbers, identity, links, states, decided, package)
 
 

@@ -14,11 +14,10 @@ from sqlalchemy import func, select
 
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import ReleaseRefused
-from drsr.features.geometry import geometry_of
-from drsr.features.vectors import layout_of
 from drsr.offline.calibrate.stage import CALIBRATION_VERSION, choose
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.freeze.states import rule_hash
 from drsr.offline.params import calibrate_params
 from drsr.offline.publish.lineage import Traced
@@ -122,7 +121,7 @@ def split_unread(subject: Subject) -> Verdict:
     return Verdict(True, f"none of {every} recorded reads to train or calibrate was of the test split")
 
 
-def agreement(traced: Traced, numbers: PolicyNumbers, backbone: Backbone) -> Gate:
+def agreement(traced: Traced, numbers: PolicyNumbers, backbone: Backbone | LightReader) -> Gate:
     """Policy, features, labels and this code mean the same language model, columns, rendering and rule."""
     view, labeler = traced.view.identity, traced.labeler.identity
     rule = rule_hash(Caps(numbers.context_cap, numbers.target_cap))
@@ -133,7 +132,7 @@ def agreement(traced: Traced, numbers: PolicyNumbers, backbone: Backbone) -> Gat
         "dtype of the features": (view.dtype, numbers.backbone.dtype),
         "layout of the features": (view.layout_hash, numbers.layout_hash),
         "layout of the scorer": (traced.run.layout_hash, numbers.layout_hash),
-        "layout of the backbone": (layout_of(geometry_of(backbone)).hash, numbers.layout_hash),
+        "layout of the backbone": (layout_read_by(backbone).hash, numbers.layout_hash),
         "renderer of the features": (view.renderer_version, RENDERER_VERSION),
         "renderer of the labels": (labeler.renderer_version, RENDERER_VERSION),
         "candidate rule of the features": (view.rule_hash, rule),
@@ -142,17 +141,20 @@ def agreement(traced: Traced, numbers: PolicyNumbers, backbone: Backbone) -> Gat
         "harm tolerance of the labels": (labeler.harm_tolerance, numbers.harm_tolerance),
         "target cap of the labels": (labeler.target_cap, numbers.target_cap),
     }
+    if numbers.light is not None:
+        demands["tokenizer of the policy"] = (numbers.light.tokenizer_identity, view.tokenizer_identity)
     wrong = [
         f"{what} is {found}, the policy has {wanted}" for what, (found, wanted) in demands.items() if found != wanted
     ]
     return Gate("agreement", not wrong, "; ".join(wrong) if wrong else f"{len(demands)} identities agree")
 
 
-def golden(package: Package, backbone: Backbone) -> Gate:
+def golden(package: Package, backbone: Backbone | LightReader) -> Gate:
     """The policy as it will be installed, read from the wheel's bytes, decides its golden requests as expected."""
     where = package.name.file_name
     files = read_wheel_policy(package.data, where)
-    verification = verify_files(policy_of(files, backbone=backbone), files, where)
+    reader = None if isinstance(backbone, LightReader) else backbone
+    verification = verify_files(policy_of(files, backbone=reader), files, where)
     wrong = [result for result in verification.results if result.problems]
     if wrong:
         return Gate("golden requests", False, f"{wrong[0].name}: {wrong[0].problems[0]}")

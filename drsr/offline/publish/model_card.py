@@ -10,13 +10,14 @@ from drsr.offline.publish.lineage import Link, Traced
 from drsr.offline.publish.package import requirement
 from drsr.offline.train.metrics import Metric
 from drsr.policy.golden import TOLERANCE, GoldenRequest
+from drsr.policy.location import package_name, project_name
 
 
 def model_card(numbers: PolicyNumbers, traced: Traced, links: Sequence[Link], golden: Sequence[GoldenRequest]) -> str:
     """The whole card."""
     return "\n".join(
         [
-            f"# drsr-policy {numbers.version}",
+            f"# {project_name(numbers)} {numbers.version}",
             "",
             "Decides, before each call of an agent's language model, which old history Blocks can be deleted from the "
             "request, or abstains.",
@@ -44,16 +45,25 @@ def _use(numbers: PolicyNumbers) -> list[str]:
         "## Use",
         "",
         "```python",
-        "from drsr_policy import load",
+        f"from {package_name(numbers)} import load",
         "",
         "policy = load()",
         "decision = policy.prune(messages, tools=tools)",
         "```",
         "",
-        f"It reads with the backbone `{numbers.backbone.name}` and refuses another; `drsr backbone fetch` gets it. "
-        f"It needs `{requirement(numbers.drsr_version)}`.",
+        f"{_reads(numbers)} It needs `{requirement(numbers)}`.",
         "",
     ]
+
+
+def _reads(numbers: PolicyNumbers) -> str:
+    name = numbers.backbone.name
+    if numbers.light is None:
+        return f"It reads with the backbone `{name}` and refuses another; `drsr backbone fetch` gets it."
+    return (
+        f"It is a light policy: it decides by the request's text, in milliseconds and without a language model. Tokens "
+        f"are counted with the tokenizer of `{name}`, which measured its labels; the tokenizer's file ships with it."
+    )
 
 
 def _operating_point(numbers: PolicyNumbers, traced: Traced) -> list[str]:
@@ -119,10 +129,21 @@ def _limits(numbers: PolicyNumbers, traced: Traced) -> list[str]:
         "- The operating point is the best of many that were tried on validation; on new data expect somewhat worse."
         if traced.calibration.mode == "plain"
         else "- The bound holds for new trajectories of the same kind, not for others.",
-        f"- Of a request of more than {numbers.context_cap:,} tokens only the end is read; Blocks before it stay.",
+        _length_limit(numbers),
         "- Prefix, later user messages and the two latest Steps are never touched.",
         "",
     ]
+
+
+def _length_limit(numbers: PolicyNumbers) -> str:
+    cap = f"{numbers.context_cap:,} tokens"
+    if numbers.light is None:
+        return f"- Of a request of more than {cap} only the end is read; Blocks before it stay."
+    return (
+        "- Requests of any length are read whole, and candidates come from the whole history. Labels were measured on "
+        f"at most {cap} (the end of longer requests, read as if it were the whole request): on longer requests ages, "
+        "distances and counts lie beyond what was trained on."
+    )
 
 
 def _golden(golden: Sequence[GoldenRequest]) -> list[str]:

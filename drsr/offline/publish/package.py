@@ -9,20 +9,26 @@
     drsr_policy/manifest.json        size and SHA-256 of all of these
     drsr_policy-<version>.dist-info/ what pip wants
 
+A light policy's package is called `drsr_policy_light` and holds, besides:
+
+    drsr_policy_light/tokenizer.json          of the language model that labelled: whose tokens are counted
+    drsr_policy_light/TOKENIZER_LICENSE.txt   its licence
+
 No time, place or name of the machine gets in, and no build tool is involved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError
+from drsr.features.light import LIGHT_VIEW
 from drsr.policy.description import CARD_FILE, LINEAGE_FILE
 from drsr.policy.folder import MANIFEST_FILE, POLICY_FILE, manifest_bytes
 from drsr.policy.golden import GOLDEN_FILE, GoldenRequest, golden_bytes
-from drsr.policy.location import PACKAGE
+from drsr.policy.location import package_name, project_name
 from drsr.policy.wheel_file import WheelName, check_version, wheel_bytes
 from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import FILE_NAME as SCORER_FILE
@@ -31,7 +37,7 @@ from drsr.scorer.weights import scorer_bytes
 INIT = '''\
 """A frozen pruning policy for language-model agents; MODEL_CARD.md beside this file says what it is.
 
-    from drsr_policy import load
+    from {package} import load
 
     policy = load()
     decision = policy.prune(messages, tools=tools)
@@ -59,9 +65,9 @@ def verify(**options: Any) -> Verification:
 
 METADATA = """\
 Metadata-Version: 2.1
-Name: drsr-policy
+Name: {project}
 Version: {version}
-Summary: A frozen pruning policy for language-model agents, made with drsr {drsr_version} for the backbone {backbone}
+Summary: {summary}
 Requires-Python: >=3.11
 Requires-Dist: {requirement}
 Description-Content-Type: text/markdown
@@ -85,42 +91,58 @@ class Package(NamedTuple):
 
 
 def build_package(
-    numbers: PolicyNumbers, scorer: Ensemble, golden: Sequence[GoldenRequest], lineage: bytes, card: str
+    numbers: PolicyNumbers,
+    scorer: Ensemble,
+    golden: Sequence[GoldenRequest],
+    lineage: bytes,
+    card: str,
+    others: Mapping[str, bytes] | None = None,
 ) -> Package:
-    """The wheel of a policy."""
+    """The wheel of a policy; `others` are the files that a light one has besides."""
     check_version(numbers.version)
-    name = WheelName(PACKAGE, numbers.version)
+    package = package_name(numbers)
+    name = WheelName(package, numbers.version)
     files = {
+        **(others or {}),
         POLICY_FILE: numbers.to_bytes(),
         SCORER_FILE: scorer_bytes(scorer),
         GOLDEN_FILE: golden_bytes(golden),
         LINEAGE_FILE: lineage,
         CARD_FILE: card.encode(),
-        "__init__.py": INIT.replace("{version}", numbers.version).encode(),
+        "__init__.py": INIT.replace("{version}", numbers.version).replace("{package}", package).encode(),
         "py.typed": b"",
     }
     files[MANIFEST_FILE] = manifest_bytes(files)
     metadata = METADATA.format(
+        project=project_name(numbers),
         version=numbers.version,
-        drsr_version=numbers.drsr_version,
-        backbone=_on_one_line(numbers.backbone.name),
-        requirement=requirement(numbers.drsr_version),
+        summary=_summary(numbers),
+        requirement=requirement(numbers),
         card=card,
     )
-    contents = {f"{PACKAGE}/{path}": data for path, data in files.items()}
+    contents = {f"{package}/{path}": data for path, data in files.items()}
     contents[f"{name.dist_info}/METADATA"] = metadata.encode()
     contents[f"{name.dist_info}/WHEEL"] = WHEEL.encode()
     return Package(name, wheel_bytes(name, contents))
 
 
-def requirement(drsr_version: str) -> str:
+def requirement(numbers: PolicyNumbers) -> str:
     """Which drsr can run a policy that this one made: up to the next version that may compute otherwise.
 
     Versions follow Semantic Versioning: before 1.0 a minor version may break, afterwards a major one.
     """
-    major, minor, *_ = drsr_version.split(".")
+    major, minor, *_ = numbers.drsr_version.split(".")
     following = f"0.{int(minor) + 1}" if major == "0" else str(int(major) + 1)
-    return f"drsr[backbone]>={drsr_version},<{following}"
+    extra = "backbone" if numbers.light is None else LIGHT_VIEW
+    return f"drsr[{extra}]>={numbers.drsr_version},<{following}"
+
+
+def _summary(numbers: PolicyNumbers) -> str:
+    backbone = _on_one_line(numbers.backbone.name)
+    made = f"made with drsr {numbers.drsr_version}"
+    if numbers.light is None:
+        return f"A frozen pruning policy for language-model agents, {made} for the backbone {backbone}"
+    return f"A frozen light pruning policy for language-model agents, {made}; it needs no language model"
 
 
 def _on_one_line(text: str) -> str:

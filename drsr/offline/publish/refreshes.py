@@ -84,7 +84,7 @@ def waiting(
     with catalog.reading() as connection:
         unfrozen = count_unfrozen(connection, rule, part.source)
         unlabelled = count_pending(connection, rule, find_labeler(connection, labeler, identity), part)
-    features = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer)
+    features = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
     return Waiting(unfrozen, unlabelled, count_waiting(catalog, artifacts, view, features, part))
 
 

@@ -61,9 +61,9 @@ class WheelFile(NamedTuple):
         return re.sub(r"[-_.]+", "-", match["name"]).lower()
 
 
-def install_command(index: Path) -> str:
+def install_command(index: Path, project: str = "drsr-policy") -> str:
     """What a consumer types. `--extra-index-url`, because what drsr needs (numpy, torch, ...) is elsewhere."""
-    return f"pip install --extra-index-url {index.absolute().as_uri()} drsr-policy"
+    return f"pip install --extra-index-url {index.absolute().as_uri()} {project}"
 
 
 def holds_drsr(index: Path) -> bool:

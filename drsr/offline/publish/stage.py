@@ -15,13 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy import Connection
+
 import drsr
 from drsr.backbone.catalogue import load_backbone
+from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, ScorerNotTrained, VersionTaken
+from drsr.features.light import LIGHT_VIEW
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
-from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
+from drsr.offline.featurize.light_reader import load_light_reader
+from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers, representation_of
 from drsr.offline.publish.gates import (
     DATA_CHECKS,
     Check,
@@ -34,12 +39,13 @@ from drsr.offline.publish.gates import (
     run_checks,
 )
 from drsr.offline.publish.lineage import Traced, trace
+from drsr.offline.publish.lineage_rows import view_of
 from drsr.offline.publish.package import requirement
 from drsr.offline.publish.records import ReleaseRecord, find_release, record_release, releases_of
 from drsr.offline.publish.simple_index import WheelFile, add_wheels, is_there, place_of
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.claims import POLL_SECONDS, Claims
-from drsr.offline.train.records import CalibrationRecord, latest_calibrations
+from drsr.offline.train.records import CalibrationRecord, get_training_run, latest_calibrations
 from drsr.offline.train.stage import load_trained
 from drsr.policy.golden import GoldenRequest
 from drsr.policy.wheel_file import check_version
@@ -83,23 +89,34 @@ class PublishOrder:
     more_checks: tuple[tuple[str, Check], ...] = ()
 
 
-def find_calibration(catalog: Catalog, key: str | None, *, certified: bool = False) -> CalibrationRecord:
-    """The one whose key begins so, of whatever mode; without a key the latest plain one, or the latest certified one.
+def find_calibration(
+    catalog: Catalog, key: str | None, *, certified: bool = False, light: bool = False
+) -> CalibrationRecord:
+    """The one whose key begins so, whatever it is; without a key the latest plain one, or the latest certified one, of
+    a full scorer or of a light one.
 
-    Never just the latest: a calibration that somebody tried in the other mode must not take the place of the one that
-    is meant.
+    Never just the latest: a calibration that somebody tried in the other mode, or of the other kind, must not take the
+    place of the one that is meant.
     """
     mode = "certified" if certified else "plain"
     with catalog.reading() as connection:
-        known = latest_calibrations(connection, 1, mode) if key is None else latest_calibrations(connection, 10_000)
+        known = latest_calibrations(connection, 10_000, mode if key is None else None)
+        if key is None:
+            known = [record for record in known if _is_light(connection, record) == light][:1]
     found = [record for record in known if key is None or record.calibration_key.startswith(key)]
     if not known:
-        command = "drsr calibrate --certified" if certified else "drsr calibrate"
-        what = f"nothing is calibrated yet, in the {mode} mode" if key is None else "nothing is calibrated yet"
-        raise ScorerNotTrained(what, hint=f"drsr train, then {command}")
+        view = f" --view {LIGHT_VIEW}" if light else ""
+        command = f"drsr calibrate{view}{' --certified' if certified else ''}"
+        where = f", in the {mode} mode{f' on the view {LIGHT_VIEW}' if light else ''}"
+        what = f"nothing is calibrated yet{where}" if key is None else "nothing is calibrated yet"
+        raise ScorerNotTrained(what, hint=f"drsr train{view}, then {command}")
     if len(found) != 1:
         raise InputError(f"{len(found)} calibrations have a key that begins with {key!r}", hint="drsr status")
     return found[0]
+
+
+def _is_light(connection: Connection, calibration: CalibrationRecord) -> bool:
+    return view_of(connection, get_training_run(connection, calibration.training_run_id).view_id).is_light
 
 
 def publish(
@@ -131,11 +148,16 @@ def _publish(
     refuse_failed(gates)
     scorer = load_trained(artifacts, traced.run)
     view = traced.view.identity
-    backbone = load_backbone(order.backbone or view.backbone, device=order.device, dtype=view.dtype)
-    numbers = policy_numbers(traced, scorer, backbone)
+    name = order.backbone or view.backbone
+    backbone = (
+        load_light_reader(name) if traced.view.is_light else load_backbone(name, device=order.device, dtype=view.dtype)
+    )
+    representation = representation_of(backbone)
+    light = representation.numbers if isinstance(representation, LightRepresentation) else None
+    numbers = policy_numbers(traced, scorer, backbone, light)
     gates.append(agreement(traced, numbers, backbone))
     refuse_failed(gates)
-    decided = decide_golden(numbers, scorer, backbone)
+    decided = decide_golden(numbers, scorer, representation)
     built = _first_free(catalog, traced, scorer, numbers, decided, order)
     gates.append(golden(built.package, backbone))
     gates.append(Gate(AUDIT, *order.audit(subject, built)))
@@ -210,7 +232,7 @@ def _write(
         "lineage": built.links[-1].sha256,
         "states": built.states.sha256,
         "abstains_always": numbers.always_abstains,
-        "requires": requirement(numbers.drsr_version),
+        "requires": requirement(numbers),
         "golden_requests": len(built.golden),
         "gates": [[gate.check, gate.detail] for gate in gates],
         "index_location": str(order.index),

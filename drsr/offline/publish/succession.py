@@ -18,6 +18,7 @@ from drsr.offline.calibrate.stage import frozen_rule
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.params import calibrate_params
 from drsr.offline.publish.gates import Subject, Verdict
+from drsr.offline.publish.lineage_rows import view_of
 from drsr.offline.publish.records import ReleaseRecord, latest_releases
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import ExampleFrame
@@ -28,6 +29,8 @@ from drsr.request.contracts import SetScorer
 
 NOT_WORSE = "not worse than the released policy"
 """The check's name."""
+_MOST_RELEASES = 1_000
+"""Releases among which the newest of a kind is looked for."""
 
 
 class Performance(NamedTuple):
@@ -86,14 +89,15 @@ def performance(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coe
     )
 
 
-def released_policy(catalog: Catalog) -> Released | None:
-    """The newest release; None before the first."""
+def released_policy(catalog: Catalog, *, light: bool = False) -> Released | None:
+    """The newest release of a full policy, or of a light one; None before the first."""
     with catalog.reading() as connection:
-        newest = latest_releases(connection, 1)
-        if not newest:
-            return None
-        calibration = get_calibration(connection, newest[0].calibration_run_id)
-        return Released(newest[0], calibration, get_training_run(connection, calibration.training_run_id))
+        for release in latest_releases(connection, _MOST_RELEASES):
+            calibration = get_calibration(connection, release.calibration_run_id)
+            run = get_training_run(connection, calibration.training_run_id)
+            if view_of(connection, run.view_id).is_light == light:
+                return Released(release, calibration, run)
+    return None
 
 
 def judge_succession(
@@ -104,7 +108,9 @@ def judge_succession(
     validation: ExampleFrame,
 ) -> Verdict:
     """Apply the rule to a calibration and whatever is released now."""
-    released = released_policy(catalog)
+    with catalog.reading() as connection:
+        light = view_of(connection, run.view_id).is_light
+    released = released_policy(catalog, light=light)
     if released is None:
         return Verdict(True, "nothing was released before")
     if released.calibration.id == calibration.id:

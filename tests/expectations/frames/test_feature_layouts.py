@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from drsr.expectations.frames.feature_layouts import layout_for
 from drsr.features.geometry import Geometry
 from drsr.features.layout import STRUCTURAL, Layout
+from drsr.features.light import light_layout
 
 
 @given(st.data())
@@ -32,3 +33,7 @@ def test_a_column_too_many_or_too_few_is_another_layout() -> None:
         found = layout_for(names)
         assert found is not None
         assert found.names != names
+
+
+def test_the_view_without_a_language_model_has_its_own_layout() -> None:
+    assert layout_for(light_layout().names) is light_layout()

@@ -16,11 +16,12 @@ import numpy as np
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered
 from drsr.errors import FeatureViewError
-from drsr.features.geometry import geometry_of
-from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
+from drsr.features.light import light_features
+from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.featurize.stored import FeatureReader, StoredState, stored_states
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
 from drsr.offline.freeze.rows import StateRow, load_states
@@ -61,7 +62,7 @@ class FutureAudit(NamedTuple):
 def audit_future(
     catalog: Catalog,
     artifacts: ArtifactStore,
-    backbone: FrozenLM,
+    backbone: FrozenLM | LightReader,
     *,
     view: str | RegisteredView = DEFAULT_VIEW,
     sample: int | None = 10,
@@ -69,7 +70,8 @@ def audit_future(
     state_keys: Sequence[str] | None = None,
     told: Told = lambda done, total: None,
 ) -> FutureAudit:
-    """Look at a random sample of the states in a view, or at all. Each costs two forwards over its context.
+    """Look at a random sample of the states in a view, or at all. Each costs two forwards over its context, or in the
+    view `light` none.
 
     They are drawn from the states of current trajectories, or from those that are named.
     """
@@ -85,7 +87,7 @@ def audit_future(
         told(done, len(chosen))
         row = _row_of(catalog, artifacts, backbone, found, state, caps)
         trajectory = Trajectory.from_json(artifacts.get(state.trajectory.blob))
-        real = candidate_features(backbone, row.frozen.state)
+        real = _features(backbone, row.frozen.state)
         other = features_without_future(backbone, trajectory, row.frozen.decision, caps, seed=seed)
         if not _identical(real, other):
             leaks.append(state.state_key)
@@ -102,7 +104,11 @@ def check_future(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     """The states that the policy was made from, by the language model that their features were read from."""
     view = subject.view
     identity = view.identity
-    backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
+    backbone = (
+        subject.light_reader(identity.backbone, identity.backbone_identity)
+        if view.is_light
+        else subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
+    )
     order, keys = subject.order, subject.made_from
     found = audit_future(
         subject.catalog,
@@ -152,8 +158,12 @@ CHECK = Check(
 )
 
 
+def _features(backbone: FrozenLM | LightReader, state: DecisionState) -> CandidateFeatures:
+    return light_features(state) if isinstance(backbone, LightReader) else candidate_features(backbone, state)
+
+
 def features_without_future(
-    backbone: FrozenLM, trajectory: Trajectory, decision: int, caps: Caps, *, seed: int = 0
+    backbone: FrozenLM | LightReader, trajectory: Trajectory, decision: int, caps: Caps, *, seed: int = 0
 ) -> CandidateFeatures | Ineligible:
     """Features before a decision of a recorded run whose every message from the decision on is garbage.
 
@@ -166,7 +176,7 @@ def features_without_future(
     before = request.with_messages(request.messages[:decision])
     lead = len(backbone.tokenizer.lead)
     state = freeze_rendered(read_history(before), rendering, violations(before), lead, caps.context)
-    return candidate_features(backbone, state) if isinstance(state, DecisionState) else state
+    return _features(backbone, state) if isinstance(state, DecisionState) else state
 
 
 def _garbage(seed: int) -> list[dict[str, Any]]:
@@ -182,7 +192,7 @@ def _garbage(seed: int) -> list[dict[str, Any]]:
 def _row_of(
     catalog: Catalog,
     artifacts: ArtifactStore,
-    backbone: FrozenLM,
+    backbone: FrozenLM | LightReader,
     view: RegisteredView,
     state: StoredState,
     caps: Caps,
@@ -192,8 +202,8 @@ def _row_of(
     return next(row for row in rows if row.id == state.state_id)
 
 
-def _require_model(view: RegisteredView, backbone: FrozenLM) -> None:
-    layout = layout_of(geometry_of(backbone)).hash
+def _require_model(view: RegisteredView, backbone: FrozenLM | LightReader) -> None:
+    layout = layout_read_by(backbone).hash
     if (view.identity.backbone_identity, view.identity.layout_hash) != (backbone.identity, layout):
         raise FeatureViewError(
             f"the view was read from {view.identity.backbone!r}, and not with this version of {backbone.name!r}",

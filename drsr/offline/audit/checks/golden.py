@@ -12,8 +12,10 @@ def check_golden(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     if not subject.has_policy:
         return passed(CHECK, "nothing is published yet, so no request is golden")
     numbers = subject.policy.numbers
-    backbone = subject.backbone(numbers.backbone.name, numbers.backbone.dtype, numbers.backbone.identity)
-    found = verify_files(policy_of(subject.policy, backbone=backbone), subject.policy, subject.named)
+    reader = None  # a light policy brings all that it reads with
+    if numbers.light is None:
+        reader = subject.backbone(numbers.backbone.name, numbers.backbone.dtype, numbers.backbone.identity)
+    found = verify_files(policy_of(subject.policy, backbone=reader), subject.policy, subject.named)
     problems = [f"{result.name}: {problem}" for result in found.results for problem in result.problems]
     if problems:
         return failed(

@@ -29,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replay", action="store_true", help="every comparator on the recorded decisions")
     parser.add_argument("--methods", metavar="A,B", help="only these comparators (default: all)")
     parser.add_argument("--policy", metavar="PATH", help="a published policy, as a further row: wheel or folder")
+    parser.add_argument("--light-policy", metavar="PATH", help="a published light policy, as a row beside that one")
     parser.add_argument(
         "--summariser",
         default=SCRIPTED,
@@ -155,12 +156,27 @@ def _methods(
     tokenizer, wanted = tools.backbone.tokenizer, wanted_names(options.methods)
     lre = lre_if_wanted(wanted, catalog, artifacts, TokenCounts(tokenizer, options.window))
     registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
+    if options.light_policy:
+        registry = _with_light(registry, options.light_policy, tools)
     if options.ablations and ablations_wanted(wanted):
         from drsr.offline.bench.replay.ablation_methods import stored
 
         sources = stored(catalog, artifacts, view=options.view, labeler=options.labeler, split=options.split)
         registry = with_ablations(registry, options, tools, catalog, artifacts, sources)
     return choose(registry, wanted)
+
+
+def _with_light(registry: Registry, location: str, tools: Measuring) -> Registry:
+    """The rows and the light policy's; it was trained on other columns, so it is nobody's ablation."""
+    from drsr.errors import SettingsError
+    from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy
+    from drsr.policy.policy import load_policy
+
+    policy = load_policy(location, backbone=tools.backbone)
+    if policy.numbers.light is None:
+        raise SettingsError(f"{location} is a full policy", hint="--policy takes that one, --light-policy a light one")
+    light = DrsrPolicy(policy, name="drsr_light", title="DRSR light", training="")
+    return registry._replace(available={**registry.available, light.name: light})
 
 
 def with_ablations(

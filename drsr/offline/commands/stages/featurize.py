@@ -26,7 +26,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--where", action="append", default=[], metavar="split=NAME", help="only this split")
     parser.add_argument("--limit", type=int, metavar="N", help="stop after about N states")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, one thread each (default: 1)")
-    parser.add_argument("--view", default="default", metavar="NAME", help="name of the feature view (default: default)")
+    parser.add_argument(
+        "--view",
+        default="default",
+        metavar="NAME",
+        help="name of the feature view (default: default); `light` needs no language model and takes milliseconds",
+    )
     parser.add_argument(
         "--statistics", action="store_true", help="compute nothing; show missing, constant, range and drift per column"
     )
@@ -58,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     with open_catalog(settings.catalog_url) as catalog, catalog.reading() as connection:
         require_source(connection, options.source)
         to_freeze = count_to_freeze(connection, freezing_rule(tokenizer, caps_for(window)), part)
-    identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer)
+    identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer, options.view)
 
     def left() -> int:
         with open_catalog(settings.catalog_url) as catalog:

@@ -16,6 +16,7 @@ _EXAMPLES = """\
 examples:
   drsr publish                                             the latest drsr calibrate, version of its day, into var/index
   drsr publish --index packages --version 2026.11.16
+  drsr publish --view light                                the latest drsr calibrate --view light: drsr-policy-light
   drsr publish --with-drsr .                               and drsr itself, built from this source tree
   pip install --extra-index-url file:///.../var/index drsr-policy
 """
@@ -30,6 +31,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "was published.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--view",
+        choices=("default", "light"),
+        default="default",
+        help="which scorer's calibration: the one that reads with a language model (default), or the light one",
     )
     parser.add_argument("--index", type=Path, metavar="FOLDER", help="the index (default: var/index)")
     parser.add_argument(
@@ -98,7 +105,9 @@ def run(options: argparse.Namespace) -> int:
 
     settings = load_settings()
     with open_catalog(settings.catalog_url) as catalog:
-        calibration = find_calibration(catalog, options.calibration, certified=options.certified)
+        calibration = find_calibration(
+            catalog, options.calibration, certified=options.certified, light=options.view == "light"
+        )
         order = gated_order(
             index=options.index or Path("var", "index"),
             version=options.policy_version,
@@ -142,10 +151,10 @@ def _shown(published: Published) -> dict[str, Any]:
 def _text(published: Published) -> str:
     from drsr.offline.publish.simple_index import holds_drsr, install_command
 
-    record, index = published.record, published.wheel.parents[1]
+    record, index, project = published.record, published.wheel.parents[1], published.wheel.parent.name
     head = "published" if published.is_new else "nothing to publish: this calibration was published before as"
     lines = [
-        f"{head} drsr-policy {record.version}{', which abstains always' if record.abstains_always else ''}",
+        f"{head} {project} {record.version}{', which abstains always' if record.abstains_always else ''}",
         "",
         _table(published.gates),
         "",
@@ -154,7 +163,7 @@ def _text(published: Published) -> str:
         f"  lineage {record.lineage}",
         f"  requires {record.requires}",
         "",
-        install_command(index),
+        install_command(index, project),
     ]
     if not holds_drsr(index):
         lines.append("this index holds no drsr, which the policy needs: --with-drsr PATH puts it there")

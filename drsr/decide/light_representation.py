@@ -1,0 +1,83 @@
+"""What a light policy decides with: the tokenizer that ships with it, and columns of the request's text.
+
+Needs numpy and `tokenizers`. Token counts are those of the language model that labelled, because the file is that
+model's own; it is checked by its hash when the policy is read, and by what it means here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+
+from drsr.backbone.catalogue import load_tokenizer
+from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
+from drsr.decide.candidates import DecisionState
+from drsr.decide.numbers import LightNumbers
+from drsr.decide.representation import FeatureSource, Representation
+from drsr.errors import MissingExtra, PolicyMismatch
+from drsr.features.light import light_features, light_layout
+from drsr.features.vectors import CandidateFeatures
+from drsr.policy.folder import PolicyFiles
+from drsr.request.contracts import Backbone, Tokenizer
+
+
+class LightRepresentation:
+    """Reads without a language model; safe to use from several threads."""
+
+    def __init__(self, tokenizer_file: bytes, *, name: str, identity: str) -> None:
+        """`tokenizer_file` is the content of a tokenizer.json; `name` and `identity` are those of the language model
+        that labelled."""
+        if importlib.util.find_spec("tokenizers") is None:
+            raise MissingExtra("tokenizers", "light", needed_for="a light policy's token counts")
+        self.tokenizer_file = tokenizer_file
+        self._tokenizer = HfTokenizer(tokenizer_file)
+        self.name = name
+        self.identity = identity
+        self.layout_hash = light_layout().hash
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._tokenizer
+
+    @property
+    def numbers(self) -> LightNumbers:
+        """What a policy that reads with this says about it."""
+        return LightNumbers(hashlib.sha256(self.tokenizer_file).hexdigest(), self._tokenizer.identity)
+
+    @property
+    def window(self) -> int:
+        """No request is too long."""
+        return sys.maxsize
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        return light_features(state)
+
+    def session(self) -> FeatureSource:
+        """A run has nothing to remember: reading a request anew takes milliseconds."""
+        return self
+
+
+def light_representation(files: PolicyFiles) -> LightRepresentation:
+    """The representation of a light policy whose files were read and checked."""
+    light, backbone = files.numbers.light, files.numbers.backbone
+    assert light is not None  # its reader asked
+    found = LightRepresentation(files.others[TOKENIZER_FILE], name=backbone.name, identity=backbone.identity)
+    if found.numbers != light:
+        raise PolicyMismatch(
+            f"reads with {found.numbers}, the policy was made with {light}",
+            where=TOKENIZER_FILE,
+            hint="install the policy again, with the drsr that it asks for",
+        )
+    return found
+
+
+def refuse_other_tokens(representation: Representation, backbone: str | Backbone) -> None:
+    """PolicyMismatch if a language model that a light policy was given counts tokens differently."""
+    tokenizer = load_tokenizer(backbone).tokenizer if isinstance(backbone, str) else backbone.tokenizer
+    if tokenizer.identity != representation.tokenizer.identity:
+        raise PolicyMismatch(
+            f"its tokenizer is {tokenizer.identity}, the light policy counts with {representation.tokenizer.identity}",
+            where=backbone if isinstance(backbone, str) else backbone.name,
+            hint="leave the backbone out: a light policy needs none",
+        )

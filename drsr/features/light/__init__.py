@@ -1,0 +1,31 @@
+"""The feature view `light`: no language model behind it, numpy alone.
+
+    from drsr.features.light import light_features, light_layout
+
+    features = light_features(state)          # 58 structural columns and those of the text, one row per candidate
+    light_layout().names                      # what they are called
+
+columns.py       the columns as data: names, units, what each one means, hash
+as_read.py       a state as its reader reads it
+calls.py         what a call does, and on which object
+index.py         a request read once
+supersession.py  columns about a Block's call among the other calls
+holdings.py      columns about what a Block holds and what still holds it
+relevance.py     columns about how its words weigh
+rows.py          one row per candidate
+"""
+
+from drsr.features.light.as_read import as_read
+from drsr.features.light.columns import LIGHT_VERSION, LIGHT_VIEW, TEXT, LightLayout, TextColumn, light_layout
+from drsr.features.light.rows import light_features
+
+__all__ = [
+    "LIGHT_VERSION",
+    "LIGHT_VIEW",
+    "TEXT",
+    "LightLayout",
+    "TextColumn",
+    "as_read",
+    "light_features",
+    "light_layout",
+]

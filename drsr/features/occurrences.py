@@ -1,0 +1,120 @@
+"""Which parts of a request hold which items: words, paths or shingles, each a number.
+
+Built once in time linear in the text (but for a sort); afterwards a question about a Block costs what the Block has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class Occurrences:
+    """Items in the order in which the parts say them."""
+
+    def __init__(self, items: Numbers, parts: Numbers, kinds: int, part_count: int) -> None:
+        """`items[i]`, a number below `kinds`, stands in part `parts[i]`; parts ascend."""
+        self.items = items
+        self.parts = parts
+        self.kinds = kinds
+        self.part_count = part_count
+        self._bounds = np.searchsorted(parts, np.arange(part_count + 1))
+
+    @cached_property
+    def _pairs(self) -> tuple[Numbers, Numbers]:
+        """Every item with every part that holds it, once; by item, then by part."""
+        keys, _ = distinct(self.items * max(self.part_count, 1) + self.parts)
+        item, part = np.divmod(keys, max(self.part_count, 1))
+        return item, part
+
+    @cached_property
+    def holders(self) -> Numbers:
+        """For each item the number of parts that hold it."""
+        return np.bincount(self._pairs[0], minlength=self.kinds)
+
+    @cached_property
+    def first(self) -> Numbers:
+        """For each item the first part that holds it; `part_count` for none."""
+        first = np.full(self.kinds, self.part_count, dtype=np.int64)
+        item, part = self._pairs
+        first[item[::-1]] = part[::-1]  # the last assignment to an index counts
+        return first
+
+    @cached_property
+    def last(self) -> Numbers:
+        """For each item the last part that holds it; -1 for none."""
+        return self.last_among(np.ones(self.part_count, dtype=np.bool_))
+
+    def last_among(self, wanted: Mask) -> Numbers:
+        """The same among some parts only."""
+        last = np.full(self.kinds, -1, dtype=np.int64)
+        item, part = self._pairs
+        inside = wanted[part]
+        last[item[inside]] = part[inside]
+        return last
+
+    def holders_among(self, wanted: Mask) -> Numbers:
+        """For each item how many of some parts hold it."""
+        item, part = self._pairs
+        return np.bincount(item[wanted[part]], minlength=self.kinds)
+
+    def grouped(self, group: Numbers, groups: int) -> tuple[Numbers, Numbers]:
+        """Every item with every group of parts that holds it, once; `group` is each part's, -1 for none."""
+        item, part = self._pairs
+        inside = group[part] >= 0
+        keys, _ = distinct(item[inside] * max(groups, 1) + group[part[inside]])
+        found, of_group = np.divmod(keys, max(groups, 1))
+        return found, of_group
+
+    def inside(self, part: int) -> Numbers:
+        """The items of a part in order, with repetitions."""
+        return self.items[self._bounds[part] : self._bounds[part + 1]]
+
+    def length(self, part: int) -> int:
+        """How many items a part has, repetitions counted."""
+        return int(self._bounds[part + 1] - self._bounds[part])
+
+    def distinct(self, parts: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """The items of some parts, ascending, and how many of these parts hold each."""
+        each = [distinct(self.inside(part))[0] for part in parts]
+        return distinct(np.concatenate([*each, np.empty(0, dtype=np.int64)]))
+
+    def mask(self, parts: Sequence[int]) -> Mask:
+        """For each item whether any of these parts holds it."""
+        mask = np.zeros(self.kinds, dtype=np.bool_)
+        for part in parts:
+            mask[self.inside(part)] = True
+        return mask
+
+
+def number_items(parts: Sequence[Sequence[str]]) -> tuple[Occurrences, dict[str, int]]:
+    """The items of all parts, each with a number, in the order in which they are first said."""
+    said = list(chain.from_iterable(parts))
+    numbers = {item: number for number, item in enumerate(dict.fromkeys(said))}
+    items = np.fromiter(map(numbers.__getitem__, said), dtype=np.int64, count=len(said))
+    where = np.repeat(np.arange(len(parts), dtype=np.int64), [len(part) for part in parts])
+    return Occurrences(items, where, len(numbers), len(parts)), numbers
+
+
+def distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
+    """The distinct numbers, ascending, and how often each occurs: by sorting, which is faster than numpy's hashing."""
+    ordered = np.sort(numbers)
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else ordered
+    return ordered[starts], np.diff(np.append(starts, len(ordered)))
+
+
+def numbered_anew(numbers: Numbers) -> tuple[Numbers, int]:
+    """The same numbers as 0, 1, ... in their order, and how many there are."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    rank = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])]) if len(ordered) else ordered
+    anew = np.empty(len(numbers), dtype=np.int64)
+    anew[order] = rank
+    return anew, int(rank[-1]) + 1 if len(rank) else 0

@@ -1,0 +1,58 @@
+"""What stands in for a language model where none is read: its name and identity, its tokenizer, its window.
+
+The view `light` is computed with it, and light policies are published with its tokenizer's file.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import NamedTuple
+
+from drsr.backbone import embedded
+from drsr.backbone.catalogue import identity_of, load_tokenizer, read_tokenizer_file
+from drsr.errors import InputError
+from drsr.features.geometry import geometry_of
+from drsr.features.layout import Layout
+from drsr.features.light import LightLayout, light_layout
+from drsr.features.vectors import layout_of
+from drsr.request.contracts import Backbone, Tokenizer
+
+LICENCE_FILE = "TOKENIZER_LICENSE.txt"
+
+
+class LightReader(NamedTuple):
+    """Of the language model that labels; its weights are not loaded."""
+
+    name: str
+    identity: str
+    tokenizer: Tokenizer
+    window: int
+
+
+def load_light_reader(name: str) -> LightReader:
+    """By the language model's name; quick, and without torch."""
+    tokenizer, window = load_tokenizer(name)
+    return LightReader(name, identity_of(name), tokenizer, window)
+
+
+def layout_read_by(backbone: Backbone | LightReader) -> Layout | LightLayout:
+    """The columns that it gives; FeatureError for a language model without layers."""
+    return light_layout() if isinstance(backbone, LightReader) else layout_of(geometry_of(backbone))
+
+
+def tokenizer_files(name: str, tokenizer_file: str) -> dict[str, bytes]:
+    """What a light policy ships: the language model's tokenizer under that name, and its licence."""
+    return {tokenizer_file: read_tokenizer_file(name), LICENCE_FILE: _licence(name, tokenizer_file).encode()}
+
+
+def _licence(name: str, tokenizer_file: str) -> str:
+    """The embedded model's licence is drsr's own, so its text is at hand; of another model only the name is known."""
+    if name != embedded.NAME:
+        return f"{tokenizer_file} belongs to the language model {name} and has that model's licence.\n"
+    text = importlib.metadata.distribution("drsr").read_text("licenses/LICENSE")
+    if text is None or embedded.LICENCE != "Apache-2.0":
+        raise InputError(f"the text of {embedded.LICENCE} is not installed with drsr", hint="install drsr again")
+    about = (
+        f"{tokenizer_file} is the tokenizer of SmolLM2-135M-Instruct, from {embedded.REQUIREMENT}, {embedded.LICENCE}:"
+    )
+    return f"{about}\n\n{text}"
