@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from benchmarks.long_request import long_request, recorded_runs
 from drsr.backbone.catalogue import identity_of, load_tokenizer, read_tokenizer_file
-from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.features.light import light_layout
 from drsr.offline import samples
 from drsr.offline.freeze.states import eligible_decisions
 from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Trajectory
+from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import seeded_ensemble
 from drsr.request.contracts import TokenIds, Tokenizer

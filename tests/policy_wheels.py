@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from drsr.backbone.tokenizer import TOKENIZER_FILE
-from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.representation import ScriptedRepresentation
 from drsr.offline import samples
 from drsr.offline.publish.package import Package, build_package
 from drsr.policy.golden import GoldenRequest, decided
+from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.scorer.ensemble import Ensemble

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.decide.representation import FrozenRepresentation
 from drsr.features.geometry import geometry_of
 from drsr.features.layout import Layout
 from drsr.features.light import light_layout
+from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import seeded_ensemble
 from drsr.request.view import caps_for

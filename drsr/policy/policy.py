@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from drsr.backbone.catalogue import SCRIPTED
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.decision import Frozen, Outcome, Reason, decide
-from drsr.decide.light_representation import LightRepresentation, light_representation, refuse_other_tokens
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import LazyRepresentation, Representation, ScriptedRepresentation, checked
 from drsr.errors import (
@@ -43,6 +42,7 @@ from drsr.errors import (
     SettingsError,
 )
 from drsr.policy.folder import PolicyFiles, policy_identity, write_policy
+from drsr.policy.light_representation import LightRepresentation, light_representation, refuse_other_tokens
 from drsr.policy.location import read_found
 from drsr.receipts.receipt import build_receipt, explain
 from drsr.request.contracts import Backbone, SetScorer

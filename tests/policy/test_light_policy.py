@@ -21,7 +21,6 @@ from drsr.backbone import embedded
 from drsr.backbone.catalogue import load_tokenizer, read_tokenizer_file
 from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
 from drsr.decide.decision import Reason
-from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.numbers import LIGHT_FORMAT, PolicyNumbers
 from drsr.errors import MissingExtra, PolicyCorrupt, PolicyMismatch
 from drsr.features.light import light_features
@@ -29,6 +28,7 @@ from drsr.policy.description import describe, describe_json
 from drsr.policy.diff import diff_policies
 from drsr.policy.folder import MANIFEST_FILE, POLICY_FILE, manifest_bytes
 from drsr.policy.golden import read_golden
+from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.location import LIGHT_PACKAGE, PACKAGE, read_found
 from drsr.policy.policy import policy_of
 from drsr.policy.scripted import scripted_policy
@@ -233,7 +233,7 @@ def test_a_language_model_that_it_is_given_must_count_alike(wheel: Path) -> None
 
 
 def test_without_the_tokenizers_package_the_extra_is_named(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = "drsr.decide.light_representation.importlib.util.find_spec"
+    found = "drsr.policy.light_representation.importlib.util.find_spec"
     monkeypatch.setattr(found, lambda name: None if name == "tokenizers" else 1)
     with pytest.raises(MissingExtra, match="tokenizers") as caught:
         policy_of(read_found(str(wheel)))

@@ -12,7 +12,6 @@ from drsr.backbone.catalogue import read_tokenizer_file
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.decision import Reason
-from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.numbers import BackboneNumbers, LightNumbers, PolicyNumbers
 from drsr.decide.representation import FrozenRepresentation, Representation
 from drsr.errors import ReleaseRefused
@@ -27,6 +26,7 @@ from drsr.offline.publish.simple_index import WheelFile
 from drsr.offline.store.artifacts import Artifact
 from drsr.policy.folder import policy_identity
 from drsr.policy.golden import GoldenRequest, expected_of, survives
+from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.policy import Policy
 from drsr.request.contracts import Backbone
 from drsr.request.view import caps_for

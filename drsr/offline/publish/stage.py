@@ -19,7 +19,6 @@ from sqlalchemy import Connection
 
 import drsr
 from drsr.backbone.catalogue import load_backbone
-from drsr.decide.light_representation import LightRepresentation
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, ScorerNotTrained, VersionTaken
 from drsr.features.light import LIGHT_VIEW
@@ -48,6 +47,7 @@ from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.train.records import CalibrationRecord, get_training_run, latest_calibrations
 from drsr.offline.train.stage import load_trained
 from drsr.policy.golden import GoldenRequest
+from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.wheel_file import check_version
 from drsr.scorer.ensemble import Ensemble
 

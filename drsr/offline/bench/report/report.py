@@ -14,8 +14,8 @@ from drsr.offline.bench.harness.results_file import TaskResults
 from drsr.offline.bench.harness.task_tables import task_section
 from drsr.offline.bench.replay.file import Replay
 from drsr.offline.bench.replay.tables import NOTICE, replay_section
-from drsr.offline.bench.report.commands import read_recorded, reproduce
 from drsr.offline.bench.report.inputs import Asked, ReportInputs, read_report_inputs
+from drsr.offline.bench.report.made_by import read_recorded, reproduce
 from drsr.offline.bench.report.page import Report
 from drsr.offline.bench.report.paper_analyses import paper_analyses
 from drsr.offline.bench.report.paper_section import paper_section

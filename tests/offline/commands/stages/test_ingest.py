@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
-from drsr.offline.bench.report.commands import read_recorded
+from drsr.offline.bench.report.made_by import read_recorded
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.commands.stages.ingest import FORMATS
 from drsr.offline.ingest.formats import READERS

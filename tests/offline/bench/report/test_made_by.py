@@ -9,8 +9,8 @@ import pytest
 
 from drsr.offline.bench.harness.results_file import TaskResults
 from drsr.offline.bench.replay.file import MethodNote, Replay
-from drsr.offline.bench.report.commands import UNKNOWN_SOURCE, Recorded, reproduce
 from drsr.offline.bench.report.inputs import Asked
+from drsr.offline.bench.report.made_by import UNKNOWN_SOURCE, Recorded, reproduce
 from tests.offline.bench.replay.test_summary import ROWS
 
 RUNS = frozenset(row.run for row in ROWS)
