@@ -33,6 +33,7 @@ from drsr.policy.location import LIGHT_PACKAGE, PACKAGE, read_found
 from drsr.policy.policy import policy_of
 from drsr.policy.scripted import scripted_policy
 from drsr.policy.wheel_file import WheelName, read_wheel, wheel_bytes
+from drsr.sessions.prices import Prices
 from tests.features.states import run_messages
 from tests.policy_wheels import BODY, versioned, wheel_of
 from tests.seeded_policies import light_policy, tiny_policy
@@ -282,16 +283,17 @@ def test_both_are_installed_side_by_side(wheel: Path, tmp_path: Path, monkeypatc
     assert ran.stdout.split() == ["light", "True"], ran.stderr
 
 
-def test_a_run_in_a_session_decides_as_single_requests_do() -> None:
-    """A light policy has no state to keep: what a session asks it is what `prune` asks."""
-    from drsr.sessions.prices import Prices
-
+def test_the_first_request_of_a_session_is_decided_as_one_on_its_own() -> None:
+    """Where nothing is cheaper for being cached, every deletion pays; and a light policy has no state to keep."""
     policy = light_policy()
-    session = policy.session(Prices(3, 0.3, 3.75, 15), expected_calls=40)
     messages = run_messages(12, words=30)
-    first = session.prune(messages)
-    assert first.error is None
-    assert first.receipt["passes"] in (0, 1)
+    session = policy.session(Prices(3, 3, 3, 15), expected_calls=40)
+    alone, first = policy.prune(messages), session.prune(messages)
+    assert alone.pruned
+    assert first.request == alone.request
+    grown = session.prune(run_messages(16, words=30))
+    assert grown.error is None
+    assert grown.pruned
 
 
 def test_the_saved_folder_holds_the_tokenizer(tmp_path: Path) -> None:

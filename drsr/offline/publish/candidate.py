@@ -13,7 +13,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.decision import Reason
 from drsr.decide.numbers import BackboneNumbers, LightNumbers, PolicyNumbers
-from drsr.decide.representation import FrozenRepresentation, Representation
+from drsr.decide.representation import FrozenRepresentation
 from drsr.errors import ReleaseRefused
 from drsr.features.geometry import Geometry, geometry_of
 from drsr.offline.featurize.light_reader import LightReader, tokenizer_files
@@ -68,9 +68,7 @@ def representation_of(backbone: Backbone | LightReader) -> FrozenRepresentation 
     return FrozenRepresentation(backbone)
 
 
-def policy_numbers(
-    traced: Traced, scorer: Ensemble, backbone: Backbone | LightReader, light: LightNumbers | None = None
-) -> PolicyNumbers:
+def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone | LightReader) -> PolicyNumbers:
     """Every frozen number, each from where it was chosen or measured; the version is still to be chosen."""
     record, view = traced.calibration, traced.view.identity
     caps = caps_for(backbone.window)
@@ -87,21 +85,26 @@ def policy_numbers(
         backbone=BackboneNumbers(backbone.name, backbone.identity, view.dtype, _geometry(backbone)),
         layout_hash=scorer.layout_hash,
         calibration={"key": record.calibration_key, **{name: getattr(record, name) for name in _OF_CALIBRATION}},
-        light=light,
+        light=_light(backbone),
     )
+
+
+def _light(backbone: Backbone | LightReader) -> LightNumbers | None:
+    representation = representation_of(backbone) if isinstance(backbone, LightReader) else None
+    return representation.numbers if isinstance(representation, LightRepresentation) else None
 
 
 def _geometry(backbone: Backbone | LightReader) -> Geometry | None:
     return None if isinstance(backbone, LightReader) else geometry_of(backbone)
 
 
-def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, representation: Representation) -> list[GoldenRequest]:
+def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone | LightReader) -> list[GoldenRequest]:
     """The golden requests, decided by the real policy; without those whose decision hangs by a thread.
 
     A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
     prunes nothing would show no rewrite to whoever verifies it.
     """
-    policy = Policy(numbers, scorer, representation)
+    policy = Policy(numbers, scorer, representation_of(backbone))
     decided = (_golden(policy, name, request) for name, request in golden_requests().items())
     found = [item for item in decided if item is not None]
     pruned = sum(item.expected.pruned for item in found)

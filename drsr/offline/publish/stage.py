@@ -25,7 +25,7 @@ from drsr.features.light import LIGHT_VIEW
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.featurize.light_reader import load_light_reader
-from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers, representation_of
+from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
 from drsr.offline.publish.gates import (
     DATA_CHECKS,
     Check,
@@ -47,7 +47,6 @@ from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.train.records import CalibrationRecord, get_training_run, latest_calibrations
 from drsr.offline.train.stage import load_trained
 from drsr.policy.golden import GoldenRequest
-from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.wheel_file import check_version
 from drsr.scorer.ensemble import Ensemble
 
@@ -152,12 +151,10 @@ def _publish(
     backbone = (
         load_light_reader(name) if traced.view.is_light else load_backbone(name, device=order.device, dtype=view.dtype)
     )
-    representation = representation_of(backbone)
-    light = representation.numbers if isinstance(representation, LightRepresentation) else None
-    numbers = policy_numbers(traced, scorer, backbone, light)
+    numbers = policy_numbers(traced, scorer, backbone)
     gates.append(agreement(traced, numbers, backbone))
     refuse_failed(gates)
-    decided = decide_golden(numbers, scorer, representation)
+    decided = decide_golden(numbers, scorer, backbone)
     built = _first_free(catalog, traced, scorer, numbers, decided, order)
     gates.append(golden(built.package, backbone))
     gates.append(Gate(AUDIT, *order.audit(subject, built)))

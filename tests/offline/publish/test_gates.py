@@ -13,7 +13,7 @@ from drsr.errors import ReleaseRefused
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.scorer_tables import CalibrationRun
 from drsr.offline.publish import candidate as release_candidate
-from drsr.offline.publish.candidate import build, decide_golden, policy_numbers, representation_of
+from drsr.offline.publish.candidate import build, decide_golden, policy_numbers
 from drsr.offline.publish.gates import (
     Gate,
     Subject,
@@ -138,7 +138,7 @@ def _labeler(labeler: Any, **changes: Any) -> Any:
 def test_golden_requests_that_decide_otherwise(pipeline: Pipeline, traced: Traced, backbone: Backbone) -> None:
     scorer = load_trained(pipeline.artifacts, traced.run)
     numbers = policy_numbers(traced, scorer, backbone)
-    decided = decide_golden(numbers, scorer, representation_of(backbone))
+    decided = decide_golden(numbers, scorer, backbone)
     assert golden(build(traced, scorer, numbers, decided, "1").package, backbone).passed
     turned = decided[0]._replace(expected=decided[0].expected._replace(removed=("9.9",)))
     gate = golden(build(traced, scorer, numbers, [turned, *decided[1:]], "1").package, backbone)
@@ -153,10 +153,10 @@ def test_a_policy_that_prunes_no_usual_request_is_asked_about_the_sample_corpus(
     numbers = policy_numbers(traced, scorer, backbone)
     short = {"too short to prune": golden_requests()["too short to prune"]}
     monkeypatch.setattr(release_candidate, "golden_requests", lambda: short)
-    decided = decide_golden(numbers, scorer, representation_of(backbone))
+    decided = decide_golden(numbers, scorer, backbone)
     assert [item.expected.pruned for item in decided] == [False, True, True]
     assert all(item.name.startswith("sample sandbox-") for item in decided[1:])
-    assert decide_golden(numbers, scorer, representation_of(backbone)) == decided
+    assert decide_golden(numbers, scorer, backbone) == decided
     gate = golden(build(traced, scorer, numbers, decided, "1").package, backbone)
     assert (gate.passed, gate.detail) == (True, "3 requests decide as expected, 2 of them are pruned")
     gate = golden(build(traced, scorer, numbers, decided[:1], "1").package, backbone)
