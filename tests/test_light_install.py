@@ -18,7 +18,7 @@ import drsr
 from drsr.backbone.scripted import ScriptedTokenizer
 request = drsr.read_request(json.loads(open(sys.argv[1]).read()))
 state = drsr.freeze(request, ScriptedTokenizer(), 50_000)
-sets = drsr.decide.deletion_sets(state, 3)
+sets = drsr.deletion_sets(state, 3)
 from drsr.policy.scripted import scripted_policy
 scripted_policy().save("policy")
 decision = drsr.load_policy("policy").prune(request=json.loads(open(sys.argv[1]).read()))

@@ -32,9 +32,9 @@ def dvc(folder: Path, *arguments: str) -> str:
 def clone(folder: Path) -> Path:
     """What git knows of the project, as it lies here."""
     for name in git(ROOT, "ls-files").splitlines():
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/")):
+        if (ROOT / name).exists() and not name.startswith(("tests/", "docs/", "corpora/")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     git(folder, "init", "--quiet")
     commit(folder, "a clone")
     return folder

@@ -132,7 +132,7 @@ def test_what_cannot_be_audited(
     assert "drsr calibrate" in said
 
 
-@pytest.mark.parametrize("package", ["great_expectations", "expectations"])
+@pytest.mark.parametrize("package", ["great_expectations", "drsr.expectations"])
 def test_without_the_judge_there_is_no_audit(
     run: Run, package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,7 @@ from drsr.scorer.weights import scorer_bytes
 from tests.offline.frames import make_frame, params
 
 SHORT = replace(params().train, max_epochs=20)
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def write_report(folder: Path, report: Report) -> Path:
 
 def html(report: Report) -> str:
     """The page. Everything that comes from data is escaped; figures are our own."""
-    style = files("drsr.offline.evaluation").joinpath("report_page.css").read_text(encoding="utf-8")
+    style = files("drsr.offline.bench.report").joinpath("page.css").read_text(encoding="utf-8")
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',

@@ -510,7 +510,7 @@ def test_the_report_without_a_replay_says_so(
 
 def test_the_guide_keeps_its_word(replaying: Replaying, capsys: pytest.CaptureFixture[str]) -> None:
     """docs/guides/compare-methods.md from top to bottom, on the replay that is there: what it has is not run again."""
-    guide = (Path(__file__).parents[3] / "docs" / "guides" / "compare-methods.md").read_text()
+    guide = (Path(__file__).parents[4] / "docs" / "guides" / "compare-methods.md").read_text()
     blocks = re.findall(r"```(console|python)\n(.*?)```", guide, re.DOTALL)
     assert [kind for kind, _ in blocks] == ["console", "console", "console", "python"]
     for kind, text in blocks:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from pathlib import Path
 
@@ -43,7 +43,7 @@ from tests.offline.small_corpus import (
     write_table,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 SHARED = ROOT.parent / "shared" / "trajectories"
 QUICK = Patience(attempts=3, first_pause=0.01, longest_limit=5)
 VICTIM = "two/c.json"
@@ -162,15 +162,15 @@ def test_a_short_rate_limit_is_waited_for(corpus: Corpus, host: PublicHost, tmp_
 @pytest.mark.parametrize(
     "headers",
     [
-        {"Retry_After": "3600"},
-        {"Retry_After": formatdate(time.time() + 3600, usegmt=True)},
-        {"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": str(int(time.time()) + 3600)},
+        lambda: {"Retry_After": "3600"},
+        lambda: {"Retry_After": formatdate(time.time() + 3600, usegmt=True)},
+        lambda: {"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": str(int(time.time()) + 3600)},
     ],
 )
 def test_a_long_rate_limit_ends_the_fetch_and_says_when(
-    corpus: Corpus, host: PublicHost, tmp_path: Path, headers: dict[str, str]
+    corpus: Corpus, host: PublicHost, tmp_path: Path, headers: Callable[[], dict[str, str]]
 ) -> None:
-    host.always(place(VICTIM), status(403, **headers))
+    host.always(place(VICTIM), status(403, **headers()))
     with pytest.raises(SourceUnreachable, match="limits how often it may be asked, for another 3,[56]") as caught:
         fetched(corpus, host, tmp_path / "to")
     assert "run the same command again after 20" in str(caught.value)

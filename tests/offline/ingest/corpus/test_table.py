@@ -104,7 +104,7 @@ def test_a_table_of_another_shape(tmp_path: Path) -> None:
     assert read_table(path) == ((), ((1, "the table has no rows"),))
     good = path.read_text()
     path.write_text(good + "one,a.json\n")
-    assert read_table(path) == ((), ((2, "2 cells instead of 10"),))
+    assert read_table(path) == ((), ((2, "2 cells instead of 11"),))
     path.write_text(good.replace("licence,", ""))
     assert "the columns must be source, file" in read_table(path)[1][0].what
     for unreadable in (b"\xff\xfe", good.encode() + b'one,"a\n'):

@@ -44,7 +44,7 @@ REAL = {
     "docent-inspect-ctf": Expected(2, (5.5, 8), 11),
     "intercode": Expected(3399, (5, 15), 18855),
     "mini-swe-agent-gemini3": Expected(40, (22, 35), 891, 40),
-    "openclaw-sessions": Expected(9, (9, 20), 117),
+    "openclaw-sessions": Expected(9, (9, 17), 109),
     "openhands-codeact-0.15": Expected(24, (13.5, 32), 365),
     "tau-bench-retail-avaljotsingh": Expected(200, (8, 24), 1669),
     "tau-bench-retail-xuanfeiren": Expected(632, (6, 19), 4338),
