@@ -1,7 +1,7 @@
 """The stages of a run, each written down once: whatever runs, records, judges or limits stages reads this table.
 
-Plain data below every room. `dvc.yaml`, `params.yaml`, `prefect.yaml` and the commands of `drsr` name stages too; a test
-holds them to this table.
+Plain data below every room. `dvc.yaml`, `params.yaml`, `prefect.yaml` and the commands of `drsr` name stages too; a
+test holds them to this table.
 """
 
 from __future__ import annotations

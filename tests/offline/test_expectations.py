@@ -37,6 +37,24 @@ def broken(catalog: Catalog, artifacts: ArtifactStore, *datasets: str) -> set[st
     return {verdict.rule for verdict in judge(catalog, artifacts, datasets) if not verdict.passed}
 
 
+def test_a_part_of_a_dataset_is_judged_alone(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own rules, and without the work of reading the others: `subjects` opens every stored run."""
+    opened: list[object] = []
+    monkeypatch.setattr("drsr.expectations.frames.splits.subjects_on_two_sides", lambda *_: opened.append(1) or [])
+    kept = judge(pipeline.catalog, pipeline.artifacts, ["splits.reads", "splits.fits"])
+    assert {(verdict.rule, verdict.passed) for verdict in kept} == {
+        ("test split never read by train or calibrate", True),
+        ("whatever was fitted has read its split on record", True),
+    }
+    plant(pipeline, "DELETE FROM split_read")
+    fits = {"whatever was fitted has read its split on record"}
+    assert broken(pipeline.catalog, pipeline.artifacts, "splits.fits") == fits
+    assert broken(pipeline.catalog, pipeline.artifacts, "splits.places") == set()
+    assert opened == []
+    assert broken(pipeline.catalog, pipeline.artifacts, "splits", "splits.places") == fits
+    assert opened == [1]
+
+
 def test_everything_is_kept_also_after_publishing(pipeline: Pipeline, tmp_path: Path) -> None:
     assert present(pipeline.catalog) == BEFORE_PUBLISHING
     assert broken(pipeline.catalog, pipeline.artifacts, "policy") == {"there is a release"}

@@ -1,4 +1,4 @@
-"""The table of stages, and every file outside the code that names stages: dvc.yaml, params.yaml, prefect.yaml, `drsr`."""
+"""The table of stages, and what else names stages: dvc.yaml, params.yaml, prefect.yaml, the commands of `drsr`."""
 
 from __future__ import annotations
 
