@@ -25,6 +25,7 @@ from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
 from drsr.offline.featurize.views import get_view
 from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest.shared_subjects import SharedSubject, subjects_on_two_sides
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import Caps
 from tests.offline.small_pipeline import Pipeline, add_runs, publish_quickly
@@ -39,8 +40,13 @@ def broken(catalog: Catalog, artifacts: ArtifactStore, *datasets: str) -> set[st
 
 def test_a_part_of_a_dataset_is_judged_alone(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its own rules, and without the work of reading the others: `subjects` opens every stored run."""
-    opened: list[object] = []
-    monkeypatch.setattr("drsr.expectations.frames.splits.subjects_on_two_sides", lambda *_: opened.append(1) or [])
+    opened: list[Catalog] = []
+
+    def subjects(catalog: Catalog, artifacts: ArtifactStore) -> list[SharedSubject]:
+        opened.append(catalog)
+        return subjects_on_two_sides(catalog, artifacts)
+
+    monkeypatch.setattr("drsr.expectations.frames.splits.subjects_on_two_sides", subjects)
     kept = judge(pipeline.catalog, pipeline.artifacts, ["splits.reads", "splits.fits"])
     assert {(verdict.rule, verdict.passed) for verdict in kept} == {
         ("test split never read by train or calibrate", True),
@@ -52,7 +58,7 @@ def test_a_part_of_a_dataset_is_judged_alone(pipeline: Pipeline, monkeypatch: py
     assert broken(pipeline.catalog, pipeline.artifacts, "splits.places") == set()
     assert opened == []
     assert broken(pipeline.catalog, pipeline.artifacts, "splits", "splits.places") == fits
-    assert opened == [1]
+    assert opened == [pipeline.catalog]
 
 
 def test_everything_is_kept_also_after_publishing(pipeline: Pipeline, tmp_path: Path) -> None:
