@@ -68,7 +68,9 @@ def timed(catalog_path: str, artifact_root: str, dataset: str) -> str:
     before = _peak()
     with open_catalog(f"sqlite:///{catalog_path}") as catalog:
         start = time.process_time()
-        frames = frames_of(dataset, catalog, ArtifactStore(artifact_root))
+        frames = frames_of(
+            dataset, catalog, ArtifactStore(artifact_root), [part.name for part in SUITES[dataset].parts]
+        )
         read = time.process_time()
         evaluate(SUITES[dataset], frames)
         judged = time.process_time()

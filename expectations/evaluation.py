@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.expectations.library import gx, quiet_context
@@ -57,6 +57,15 @@ def evaluate(suite: Suite, frames: Frames, required: Mapping[str, str] | None = 
         batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frames[part.name]})
         findings += _judge_part(suite.dataset, part, batch, frames[part.name])
     return _against(REQUIRED[suite.dataset] if required is None else required, suite.dataset, findings)
+
+
+def required_of(suite: Suite, parts: Collection[str]) -> dict[str, str]:
+    """Return what is required where only some parts are judged: all but the rules of the other parts.
+
+    A rule that no part of the suite has any more is required of each, and so fails wherever it is looked for.
+    """
+    elsewhere = {rule.name for part in suite.parts if part.name not in parts for rule in part.rules}
+    return {rule: kind for rule, kind in REQUIRED[suite.dataset].items() if rule not in elsewhere}
 
 
 def _judge_part(dataset: str, part: Part, batch: Batch, frame: pd.DataFrame) -> list[Finding]:

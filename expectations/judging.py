@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from drsr.errors import ExpectationFailed, SettingsError
+from drsr.offline.stages import STAGES
 
 if TYPE_CHECKING:
     from drsr.expectations.evaluation import Finding
@@ -22,17 +23,8 @@ if TYPE_CHECKING:
 
 DATASETS = ("trajectories", "states", "labels", "features", "splits", "calibration", "policy")
 
-AFTER: dict[str, tuple[str, ...]] = {
-    "ingest": ("trajectories", "splits"),
-    "freeze": ("states", "splits"),
-    "label": ("labels",),
-    "featurize": ("features", "splits"),
-    "train": ("splits",),
-    "calibrate": ("calibration", "splits"),
-    "evaluate": ("splits",),
-    "publish": ("policy",),
-}
-"""Which datasets a stage has changed, and so are judged after it."""
+AFTER = {stage.name: stage.judged for stage in STAGES}
+"""What each stage changed and is judged after it: datasets, or parts of one such as `splits.reads`."""
 
 
 class RuleVerdict(NamedTuple):
@@ -66,20 +58,40 @@ def write_pages(docs: Path, findings: Sequence[Finding], location: str) -> None:
 
 
 def find(catalog: Catalog, artifacts: ArtifactStore, datasets: Sequence[str] = DATASETS) -> list[Finding]:
-    """The same with all that is known of each rule: parameters, rows, the first rows that break it."""
-    for dataset in datasets:
+    """The same with all that is known of each rule: parameters, rows, the first rows that break it.
+
+    `splits.reads` names a part of a dataset: its rules alone are judged, and its frame alone is read.
+    """
+    for dataset in whole(datasets):
         if dataset not in DATASETS:
             raise SettingsError(f"{dataset!r} is no dataset", hint=f"one of {', '.join(DATASETS)}")
     # Great Expectations takes seconds to import; whoever only reads names from here does not pay for it.
-    from drsr.expectations.evaluation import evaluate
+    from drsr.expectations.evaluation import evaluate, required_of
     from drsr.expectations.frames import frames_of
     from drsr.expectations.suites import SUITES
 
-    return [
-        finding
-        for dataset in dict.fromkeys(datasets)
-        for finding in evaluate(SUITES[dataset], frames_of(dataset, catalog, artifacts))
-    ]
+    findings = []
+    for dataset in whole(datasets):
+        suite = SUITES[dataset]
+        parts = [part.name for part in suite.parts]
+        if dataset not in datasets:
+            parts = _parts_asked(dataset, parts, datasets)
+        asked = suite._replace(parts=tuple(part for part in suite.parts if part.name in parts))
+        findings += evaluate(asked, frames_of(dataset, catalog, artifacts, parts), required_of(suite, parts))
+    return findings
+
+
+def whole(names: Sequence[str]) -> list[str]:
+    """Return the datasets that are named, each once, whether they or parts of them are."""
+    return list(dict.fromkeys(name.partition(".")[0] for name in names))
+
+
+def _parts_asked(dataset: str, parts: Sequence[str], names: Sequence[str]) -> list[str]:
+    asked = [part for name in names for of, _, part in [name.partition(".")] if of == dataset]
+    for part in asked:
+        if part not in parts:
+            raise SettingsError(f"{dataset!r} has no part {part!r}", hint=f"one of {', '.join(parts)}")
+    return asked
 
 
 def verdict(finding: Finding) -> RuleVerdict:

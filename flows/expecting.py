@@ -9,7 +9,7 @@ from prefect import task
 from prefect.artifacts import create_table_artifact
 
 from drsr.errors import ExpectationFailed
-from drsr.expectations.judging import AFTER, find, judge, present, require, verdict, write_pages
+from drsr.expectations.judging import AFTER, find, judge, present, require, verdict, whole, write_pages
 from drsr.flows.places import Place, opened
 from drsr.flows.stage_tasks import BETWEEN_STAGES
 
@@ -34,13 +34,13 @@ def write_docs(docs: str) -> None:
 
 def judged(place: Place, stage: str, docs: str | None) -> tuple[list[dict[str, Any]], Exception | None]:
     """A row per rule, and the error if one is broken; then the pages show it, where pages are wanted."""
-    findings = find(place.catalog, place.artifacts, AFTER[stage])
-    verdicts = [verdict(finding) for finding in findings]
+    verdicts = [verdict(finding) for finding in find(place.catalog, place.artifacts, AFTER[stage])]
     rows = [found._asdict() for found in verdicts]
     try:
         require(verdicts)
     except ExpectationFailed as failure:
         if docs is not None:
-            write_pages(Path(docs), findings, place.catalog.location)
+            datasets = whole(AFTER[stage])  # a page has every rule of its dataset
+            write_pages(Path(docs), find(place.catalog, place.artifacts, datasets), place.catalog.location)
         return rows, failure
     return rows, None

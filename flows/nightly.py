@@ -6,7 +6,6 @@ there. Nothing is published then. A run that finds nothing new says so, and ends
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,10 @@ from drsr.flows.summaries import leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, note_refresh, stamp, waiting
+from drsr.offline.run import Done, in_order
+from drsr.offline.stages import NAMES
 from drsr.request.view import caps_for
 
-ORDER = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
-"""The order of dvc.yaml."""
 NOTHING_NEW = "nothing new"
 
 
@@ -94,30 +93,15 @@ def nightly(
             recorded.update(record_stage(stage, labeler, view))
         return True
 
-    results, seconds = in_order(run, check)
+    done = in_order(NAMES, lambda stage: in_time(stage, run[stage]), check)
     if before is not None:
-        return _end(results, seconds, NOTHING_NEW, before, docs, recorded=False)
-    outcome = dict(results["publish"])
+        return _end(done, NOTHING_NEW, before, docs, recorded=False)
+    outcome = dict(done.results["publish"])
     if docs is not None:
         write_docs(docs)
     left = {"recorded": recorded, "ablations": ablations, "pages": None if docs is None else pages_in(docs)}
     note_end(refreshed, mark, outcome | left)
-    return _end(results, seconds, said("publish", outcome), outcome, docs, recorded=dvc)
-
-
-def in_order(
-    run: Mapping[str, Callable[[], Mapping[str, Any]]], check: Callable[[str, Mapping[str, Any]], bool]
-) -> tuple[dict[str, Mapping[str, Any]], dict[str, float]]:
-    """Run the stages until one raises, or `check` raises or says that it is enough; what each said, and its seconds."""
-    results: dict[str, Mapping[str, Any]] = {}
-    seconds: dict[str, float] = {}
-    for stage in ORDER:
-        started = time.monotonic()
-        results[stage] = in_time(stage, run[stage])
-        seconds[stage] = time.monotonic() - started
-        if not check(stage, results[stage]):
-            break
-    return results, seconds
+    return _end(done, said("publish", outcome), outcome, docs, recorded=dvc)
 
 
 @task(name="look-for-news", **BETWEEN_STAGES)
@@ -178,8 +162,7 @@ def note_end(refreshed: Refreshed, mark: str | None, outcome: dict[str, Any]) ->
 
 
 def _end(
-    results: Mapping[str, Mapping[str, Any]],
-    seconds: Mapping[str, float],
+    done: Done[Mapping[str, Any]],
     headline: str,
     outcome: Mapping[str, Any],
     docs: str | None,
@@ -187,11 +170,12 @@ def _end(
     recorded: bool,
 ) -> dict[str, Any]:
     folder = None if docs is None else Path(docs)
-    leave_summary(results, seconds, headline, folder if folder is not None and folder.exists() else None)
+    leave_summary(done.results, done.seconds, headline, folder if folder is not None and folder.exists() else None)
     return {
         "headline": headline,
         "stages": {
-            stage: {"said": said(stage, result), "seconds": seconds[stage]} for stage, result in results.items()
+            stage: {"said": said(stage, result), "seconds": done.seconds[stage]}
+            for stage, result in done.results.items()
         },
         "outcome": dict(outcome),
         "recorded": recorded,

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from drsr.errors import InputError
 from drsr.flows.dvc_calls import with_dvc
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.catalog.tables import STAGES
 from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.params import PARAMS_FILE, load_params
 from drsr.offline.stage_exports import Exporter, StageExport
+from drsr.offline.stages import NAMES
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.settings import load_settings
 
@@ -58,7 +58,7 @@ def record(stage: str, labeler: str = "default", view: str = DEFAULT_VIEW) -> Re
 def locked() -> dict[str, str]:
     """What dvc.lock says here of the stages: DVC's hash of every output by its path."""
     require_repository(Path.cwd())
-    return with_dvc(Path.cwd(), lambda repo: _hashes(stage for name in STAGES for stage in repo.stage.collect(name)))
+    return with_dvc(Path.cwd(), lambda repo: _hashes(stage for name in NAMES for stage in repo.stage.collect(name)))
 
 
 def _hashes(stages: Iterable[Any]) -> dict[str, str]:
@@ -68,7 +68,7 @@ def _hashes(stages: Iterable[Any]) -> dict[str, str]:
 def changed() -> dict[str, Any]:
     """What `dvc status` says here of the stages: empty where every one is as dvc.lock has it."""
     require_repository(Path.cwd())
-    found: dict[str, Any] = with_dvc(Path.cwd(), lambda repo: repo.status(targets=list(STAGES)))
+    found: dict[str, Any] = with_dvc(Path.cwd(), lambda repo: repo.status(targets=list(NAMES)))
     return found
 
 

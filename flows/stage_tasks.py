@@ -9,18 +9,9 @@ from prefect.flow_engine import FlowRunTimeoutError
 
 from drsr.errors import DrsrError
 from drsr.flows.faults import RETRIES
+from drsr.offline.stages import HOUR, STAGES
 
-HOUR = 3_600.0
-TIMEOUTS = {
-    "ingest": 6 * HOUR,
-    "freeze": 6 * HOUR,
-    "label": 72 * HOUR,
-    "featurize": 72 * HOUR,
-    "train": 12 * HOUR,
-    "calibrate": 2 * HOUR,
-    "evaluate": 12 * HOUR,
-    "publish": 2 * HOUR,
-}
+TIMEOUTS = {stage.name: stage.seconds for stage in STAGES}
 """Seconds after which a stage is given up. What it recorded stays; the next run goes on from there."""
 BETWEEN_STAGES: dict[str, Any] = RETRIES | {"timeout_seconds": 2 * HOUR}
 """For every task between two stages: judging, recording. A flow of several stages has no limit of its own: Prefect
@@ -43,5 +34,5 @@ def in_time(stage: str, run: Callable[[], Value]) -> Value:
             f"did not end in time, and was given up: {error}",
             where=stage,
             hint="what it recorded stays, and the next run goes on from there; see in its log what it waited for: "
-            "the catalog, the storage, a worker of its pool. TIMEOUTS in flows/stage_tasks.py has the limits",
+            "the catalog, the storage, a worker of its pool. drsr/offline/stages.py has the limits",
         ) from None

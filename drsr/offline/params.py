@@ -10,10 +10,10 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import yaml
 
 from drsr.errors import SettingsError
+from drsr.offline.stages import NAMES
 
 PARAMS_FILE = "params.yaml"
 T = TypeVar("T")
-STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def load_params(path: Path | None = None) -> Params:
     try:
         blocks = _mapping(document, "the file")
         for name in blocks:
-            _require(name in STAGES, str(name), f"one of the stages {', '.join(STAGES)}")
+            _require(name in NAMES, str(name), f"one of the stages {', '.join(NAMES)}")
         return Params(
             train=_block(TrainParams, _of(blocks, "train"), "train"),
             calibrate=_block(CalibrateParams, _of(blocks, "calibrate"), "calibrate"),

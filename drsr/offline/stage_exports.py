@@ -21,7 +21,7 @@ from drsr.errors import SettingsError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
-from drsr.offline.catalog.tables import STAGES, DecisionState, Trajectory
+from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.featurize.exports import about_features, export_features
 from drsr.offline.featurize.views import DEFAULT_VIEW, get_view
 from drsr.offline.freeze.exports import (
@@ -33,6 +33,7 @@ from drsr.offline.freeze.exports import (
 )
 from drsr.offline.label.exports import export_labels, labeler_about
 from drsr.offline.params import Params
+from drsr.offline.stages import NAMES
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import (
     CONTENTS,
@@ -78,7 +79,7 @@ class Exporter:
     def export(self, stage: str) -> StageExport:
         """Write what the stage made, then its summary."""
         if stage not in CONTENTS:
-            raise SettingsError(f"no stage is called {stage!r}", hint=f"the stages are {', '.join(STAGES)}")
+            raise SettingsError(f"no stage is called {stage!r}", hint=f"the stages are {', '.join(NAMES)}")
         folder = place_of(self.root, stage)
         how: dict[str, Callable[[Path], tuple[Exported | None, Summary]]] = {
             "ingest": self._trajectories,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from drsr.expectations.frames.calibration import calibration_frames
@@ -23,12 +23,13 @@ _READERS: dict[str, Callable[[Catalog, ArtifactStore], Frames]] = {
     "states": states_frames,
     "labels": labels_frames,
     "features": features_frames,
-    "splits": splits_frames,
     "calibration": calibration_frames,
     "policy": policy_frames,
 }
 
 
-def frames_of(dataset: str, catalog: Catalog, artifacts: ArtifactStore) -> Frames:
-    """The frames of a dataset, by part."""
+def frames_of(dataset: str, catalog: Catalog, artifacts: ArtifactStore, parts: Collection[str]) -> Frames:
+    """Return the frames of a dataset, by part: at least those of `parts`."""
+    if dataset == "splits":  # the one whose parts are judged apart
+        return splits_frames(catalog, artifacts, parts)
     return _READERS[dataset](catalog, artifacts)

@@ -8,7 +8,7 @@ For `subjects` every stored trajectory is read once, one at a time, which takes 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -32,18 +32,20 @@ if TYPE_CHECKING:
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
-def splits_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
-    groups = select(SplitGroup.split, func.count()).group_by(SplitGroup.split)
-    subjects = pd.DataFrame(subjects_on_two_sides(catalog, artifacts), columns=list(SharedSubject._fields))
+def splits_frames(catalog: Catalog, artifacts: ArtifactStore, parts: Container[str]) -> Frames:
+    """Only the parts asked for are read: most stages change one or two of them, and `subjects` takes longest by far."""
+    frames = {}
+    if "subjects" in parts:
+        found = subjects_on_two_sides(catalog, artifacts)
+        frames["subjects"] = pd.DataFrame(found, columns=list(SharedSubject._fields))
+    readers = {"trajectories": _trajectories, "shares": _shares, "places": _places, "reads": _reads, "fits": _fits}
     with catalog.reading() as connection:
-        return {
-            "trajectories": _trajectories(connection),
-            "subjects": subjects,
-            "shares": shares_frame(dict(connection.execute(groups).tuples().all())),
-            "places": _places(connection),
-            "reads": _reads(connection),
-            "fits": _fits(connection),
-        }
+        return frames | {part: read(connection) for part, read in readers.items() if part in parts}
+
+
+def _shares(connection: Connection) -> pd.DataFrame:
+    groups = select(SplitGroup.split, func.count()).group_by(SplitGroup.split)
+    return shares_frame(dict(connection.execute(groups).tuples().all()))
 
 
 def shares_frame(counts: Mapping[str, int]) -> pd.DataFrame:

@@ -10,16 +10,50 @@ from pathlib import Path
 import pytest
 
 from drsr.errors import SettingsError
+from drsr.expectations.evaluation import required_of
 from drsr.expectations.judging import AFTER, DATASETS, find
+from drsr.expectations.required import REQUIRED
 from drsr.expectations.suites import SUITES
-from drsr.offline.catalog.tables import STAGES
+from drsr.offline.stages import NAMES
 from drsr.offline.store.artifacts import ArtifactStore
 from tests.expectations.good_frames import good
 
 
 def test_every_stage_says_what_to_judge_after_it() -> None:
-    assert tuple(AFTER) == STAGES
-    assert all(datasets for datasets in AFTER.values())
+    assert tuple(AFTER) == NAMES
+    assert all(names for names in AFTER.values())
+
+
+@pytest.mark.parametrize(
+    ("part", "stages"),
+    [
+        ("trajectories", {"ingest"}),
+        ("subjects", {"ingest"}),
+        ("shares", {"ingest"}),
+        ("places", {"ingest", "featurize"}),
+        ("reads", {"ingest", "train", "calibrate", "evaluate"}),
+        ("fits", {"ingest", "train", "calibrate", "evaluate"}),
+    ],
+)
+def test_a_part_of_splits_is_judged_after_the_stages_that_change_it(part: str, stages: set[str]) -> None:
+    """And all of it after ingest, so that a catalog known to be broken costs no night of labelling."""
+    assert {stage for stage, names in AFTER.items() if {"splits", f"splits.{part}"} & {*names}} == stages
+
+
+def test_every_part_that_a_stage_names_is_there() -> None:
+    parts = {f"{suite.dataset}.{part.name}" for suite in SUITES.values() for part in suite.parts}
+    assert {name for names in AFTER.values() for name in names} <= {*DATASETS, *parts}
+
+
+def test_of_some_parts_all_is_required_but_the_rules_of_the_others() -> None:
+    suite = SUITES["splits"]
+    *kept, last = (part.name for part in suite.parts)
+    others = {rule.name for part in suite.parts if part.name != last for rule in part.rules}
+    assert required_of(suite, [last]).keys() == REQUIRED["splits"].keys() - others
+    assert required_of(suite, [*kept, last]) == REQUIRED["splits"]
+    without = suite._replace(parts=suite.parts[:-1])
+    lost = {rule.name for rule in suite.parts[-1].rules}
+    assert required_of(without, kept[:1]).keys() >= lost, "a rule that no part has is missed by every part"
 
 
 def test_names_can_be_read_without_the_library() -> None:
@@ -34,6 +68,8 @@ def test_names_can_be_read_without_the_library() -> None:
 def test_a_dataset_that_nobody_knows(tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(SettingsError, match="'label' is no dataset"):
         find(None, ArtifactStore(str(tmp_path_factory.mktemp("artifacts"))), ["labels", "label"])  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="'splits' has no part 'read'"):
+        find(None, ArtifactStore(str(tmp_path_factory.mktemp("artifacts"))), ["splits.read"])  # type: ignore[arg-type]
 
 
 _JUDGE = """
@@ -44,6 +80,7 @@ def refused(*arguments, **options):
 
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refused
 from drsr.expectations.evaluation import evaluate
+from drsr.expectations.required import REQUIRED
 from drsr.expectations.suites import SUITES
 from tests.expectations.good_frames import good
 findings = evaluate(SUITES["labels"], good()["labels"])

@@ -7,7 +7,7 @@ import pytest
 
 from drsr.errors import DrsrError, ExpectationFailed
 from drsr.expectations.evaluation import Finding, evaluate
-from drsr.expectations.judging import AFTER, DATASETS, RuleVerdict, require, verdict
+from drsr.expectations.judging import AFTER, DATASETS, RuleVerdict, require, verdict, whole
 from drsr.expectations.library import gxe
 from drsr.expectations.required import REQUIRED
 from drsr.expectations.rules import Part, Rule, Suite
@@ -42,7 +42,7 @@ def judged_alone(dataset: str, rule: str, frame: pd.DataFrame) -> Finding:
 
 def test_every_dataset_has_a_suite_and_every_stage_datasets() -> None:
     assert tuple(SUITES) == tuple(REQUIRED) == DATASETS
-    assert {dataset for datasets in AFTER.values() for dataset in datasets} == set(DATASETS)
+    assert {dataset for names in AFTER.values() for dataset in whole(names)} == set(DATASETS)
 
 
 def test_every_rule_has_a_bad_frame() -> None:

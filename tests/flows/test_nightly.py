@@ -10,101 +10,57 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from prefect.flow_engine import FlowRunTimeoutError
 from sqlalchemy import update
 
 from drsr.errors import ExpectationFailed, InputError, ReleaseRefused
 from drsr.flows import nightly
 from drsr.flows.expecting import judged
-from drsr.flows.nightly import ORDER, in_order
 from drsr.flows.places import Place
-from drsr.flows.stage_tasks import StageTimedOut
+from drsr.flows.stage_tasks import StageTimedOut, in_time
 from drsr.flows.stages.publish import HELD_BACK, held_back, superseded
 from drsr.flows.summaries import said
 from drsr.offline.catalog.label_tables import Label
+from drsr.offline.stages import NAMES
 from drsr.settings import Settings
 from tests.offline.small_pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_order_is_that_of_dvc_yaml() -> None:
-    """Every stage comes after those whose outputs it depends on, and the stages are the same."""
-    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    assert tuple(stages) == ORDER
-    made_by: dict[str, str] = {}
-    for name in ORDER:
-        for needed in stages[name].get("deps", ()):
-            by = [stage for out, stage in made_by.items() if needed == out or needed.startswith(f"{out}/")]
-            assert by or not needed.startswith("exports/"), f"{name} needs {needed}, which no stage before it makes"
-        for out in [*stages[name].get("outs", ()), *stages[name].get("metrics", ())]:
-            made_by[out if isinstance(out, str) else next(iter(out))] = name
-
-
-def stages_that_note(called: list[str], failing: str | None = None) -> dict[str, Any]:
-    def stage(name: str) -> Any:
-        def run() -> Mapping[str, Any]:
-            called.append(name)
-            if name == failing:
-                raise RuntimeError(name)
-            return {"stage": name}
-
-        return run
-
-    return {name: stage(name) for name in ORDER}
-
-
-def test_every_stage_is_run_once_and_checked() -> None:
-    called: list[str] = []
-    checked: list[str] = []
-
-    def check(stage: str, result: Mapping[str, Any]) -> bool:
-        assert result == {"stage": stage}
-        checked.append(stage)
-        return True
-
-    results, seconds = in_order(stages_that_note(called), check)
-    assert called == checked == list(results) == list(seconds) == list(ORDER)
-
-
-@pytest.mark.parametrize("failing", ORDER)
-def test_nothing_runs_after_a_stage_that_fails(failing: str) -> None:
-    called: list[str] = []
-    with pytest.raises(RuntimeError, match=failing):
-        in_order(stages_that_note(called, failing), lambda stage, result: True)
-    assert called == list(ORDER[: ORDER.index(failing) + 1])
-
-
 def test_a_stage_that_is_given_up_is_named() -> None:
     """By itself Prefect says that the flow around it took too long, and how long that one may."""
-    run = stages_that_note([])
 
     def hang() -> Mapping[str, Any]:
         raise FlowRunTimeoutError("Scope timed out after 5.0 second(s).")
 
     with pytest.raises(StageTimedOut, match="featurize: did not end in time.*5.0 second"):
-        in_order(run | {"featurize": hang}, lambda stage, result: True)
+        in_time("featurize", hang)
 
 
-@pytest.mark.parametrize("broken", ORDER)
-def test_nothing_runs_after_an_expectation_that_fails(broken: str) -> None:
-    called: list[str] = []
+@pytest.mark.parametrize("broken", NAMES)
+def test_nothing_runs_after_an_expectation_that_fails(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
 
-    def check(stage: str, result: Mapping[str, Any]) -> bool:
+    def judge_after(stage: str, docs: str | None) -> int:
+        judged.append(stage)
         if stage == broken:
             raise ExpectationFailed("a rule is broken", where=stage)
-        return True
+        return 1
 
+    noted = refresh_with_doubles(monkeypatch, lambda *arguments: {})
+    monkeypatch.setattr(nightly, "judge_after", judge_after)
     with pytest.raises(ExpectationFailed):
-        in_order(stages_that_note(called), check)
-    assert called == list(ORDER[: ORDER.index(broken) + 1])
+        nightly.nightly.fn()
+    assert judged == list(NAMES[: NAMES.index(broken) + 1])
+    assert noted == []
 
 
-def test_it_ends_where_there_is_nothing_new() -> None:
-    called: list[str] = []
-    results, _ = in_order(stages_that_note(called), lambda stage, result: False)
-    assert called == list(results) == ["ingest"]
+def test_it_ends_where_there_is_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = refresh_with_doubles(monkeypatch, lambda *arguments: {})
+    monkeypatch.setattr(nightly, "nothing_new", lambda *arguments: {"published": True})
+    found = nightly.nightly.fn()
+    assert (found["headline"], list(found["stages"]), noted) == (nightly.NOTHING_NEW, ["ingest"], [])
 
 
 def test_a_planted_fault_is_named_and_the_pages_show_it(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -155,7 +111,7 @@ def refresh_with_doubles(monkeypatch: pytest.MonkeyPatch, publish: Callable[...,
     def nothing(*arguments: Any) -> dict[str, Any]:
         return {}
 
-    for stage in nightly.ORDER:
+    for stage in NAMES:
         monkeypatch.setattr(nightly, stage, nothing)
     monkeypatch.setattr(nightly, "calibrate", lambda *arguments: {"calibration_key": "feed"})
     monkeypatch.setattr(nightly, "publish", publish)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from drsr.flows.nightly import ORDER
 from drsr.flows.one_machine import main
 from drsr.flows.recording import changed
+from drsr.offline.stages import NAMES
 from tests.flows.dvc_repositories import new_repository
 from tests.flows.guide import commands, prints
 from tests.flows.made_up_runs import ROOT, write_runs
@@ -55,12 +55,12 @@ def test_the_guide_runs(place: Path) -> None:
             f"{command.words} no longer prints\n{command.shown}\nbut\n{done.stdout}"
         )
     assert changed() == {}, "dvc status has nothing to say"
-    assert set(yaml.safe_load((place / "dvc.lock").read_text())["stages"]) == set(ORDER)
+    assert set(yaml.safe_load((place / "dvc.lock").read_text())["stages"]) == set(NAMES)
     assert len(list((place / "var" / "index").rglob("*.whl"))) == 1
     assert kept(
         place, "SELECT flow.name, count(*) FROM flow JOIN flow_run ON flow.id = flow_id GROUP BY flow.name"
     ) == {
-        **dict.fromkeys(ORDER, 1),
+        **dict.fromkeys(NAMES, 1),
         "nightly": 2,
         "ingest": 2,
     }

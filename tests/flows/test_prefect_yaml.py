@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prefect import Flow
 
-from drsr.flows.nightly import ORDER
+from drsr.offline.stages import NAMES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = yaml.safe_load((ROOT / "prefect.yaml").read_text())
@@ -26,7 +26,7 @@ def flow_of(deployment: dict[str, Any]) -> Flow:
 
 
 def test_there_is_one_for_every_flow() -> None:
-    assert set(DEPLOYMENTS) == {*ORDER, "nightly", "backfill", "label-shard", "featurize-shard"}
+    assert set(DEPLOYMENTS) == {*NAMES, "nightly", "backfill", "label-shard", "featurize-shard"}
 
 
 @pytest.mark.parametrize("name", sorted(DEPLOYMENTS))

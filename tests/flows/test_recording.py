@@ -26,10 +26,10 @@ from drsr.flows.recording import changed, record
 from drsr.flows.sample import main as sample_command
 from drsr.flows.wishes import Wishes
 from drsr.offline.audit.release import gated_order
-from drsr.offline.catalog.tables import STAGES
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.stages import NAMES
 from drsr.offline.store.exports import CONTENTS
 from drsr.request.view import caps_for
 from scripts.code_map import ROOT
@@ -69,7 +69,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
             evaluated(pipeline)
             order = gated_order(folder / "index", version=f"1.{night}")
             publish_quickly(pipeline, order)
-            outputs = [record(stage).outputs for stage in STAGES]
+            outputs = [record(stage).outputs for stage in NAMES]
             found.outputs.append({path: value for each in outputs for path, value in each.items()})
             assert changed() == {}
             found.revisions.append(commit(repository, f"night {night}"))
@@ -93,7 +93,7 @@ def grown(pipeline: Pipeline) -> Pipeline:
 
 
 def test_the_stages_of_dvc_yaml_are_the_stages() -> None:
-    assert tuple(DVC_YAML["stages"]) == STAGES
+    assert tuple(DVC_YAML["stages"]) == NAMES
     for stage, found in DVC_YAML["stages"].items():
         outs = [next(iter(out)) if isinstance(out, dict) else out for out in found["outs"]]
         assert outs == [f"exports/{stage}/{CONTENTS[stage]}"]
@@ -136,7 +136,7 @@ def test_dvc_lock_names_what_was_exported(nights: Nights) -> None:
     lock = yaml.safe_load((nights.repository / "dvc.lock").read_text())
     named = {out["path"]: out["md5"] for stage in lock["stages"].values() for out in stage["outs"]}
     assert named == nights.outputs[1]
-    assert set(named) == {f"exports/{stage}/{name}" for stage in STAGES for name in (CONTENTS[stage], "summary.json")}
+    assert set(named) == {f"exports/{stage}/{name}" for stage in NAMES for name in (CONTENTS[stage], "summary.json")}
     assert git(nights.repository, "status", "--porcelain") == ""  # the files themselves are DVC's
 
 
@@ -206,7 +206,7 @@ def test_the_guide_does_what_it_says(nights: Nights, tmp_path: Path, monkeypatch
             assert done.stdout == shown, line
     assert content(repository / "exports") == nights.exports[0]
     pushed = [path for path in (tmp_path / "remote").rglob("*") if path.is_file()]
-    assert len(pushed) > len(STAGES)
+    assert len(pushed) > len(NAMES)
 
 
 def remote(repo: Any, url: str) -> str:

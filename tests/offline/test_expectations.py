@@ -25,6 +25,7 @@ from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
 from drsr.offline.featurize.views import get_view
 from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest.shared_subjects import SharedSubject, subjects_on_two_sides
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import Caps
 from tests.offline.small_pipeline import Pipeline, add_runs, publish_quickly
@@ -35,6 +36,29 @@ BEFORE_PUBLISHING = DATASETS[:-1]
 def broken(catalog: Catalog, artifacts: ArtifactStore, *datasets: str) -> set[str]:
     """The rules that are broken."""
     return {verdict.rule for verdict in judge(catalog, artifacts, datasets) if not verdict.passed}
+
+
+def test_a_part_of_a_dataset_is_judged_alone(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own rules, and without the work of reading the others: `subjects` opens every stored run."""
+    opened: list[Catalog] = []
+
+    def subjects(catalog: Catalog, artifacts: ArtifactStore) -> list[SharedSubject]:
+        opened.append(catalog)
+        return subjects_on_two_sides(catalog, artifacts)
+
+    monkeypatch.setattr("drsr.expectations.frames.splits.subjects_on_two_sides", subjects)
+    kept = judge(pipeline.catalog, pipeline.artifacts, ["splits.reads", "splits.fits"])
+    assert {(verdict.rule, verdict.passed) for verdict in kept} == {
+        ("test split never read by train or calibrate", True),
+        ("whatever was fitted has read its split on record", True),
+    }
+    plant(pipeline, "DELETE FROM split_read")
+    fits = {"whatever was fitted has read its split on record"}
+    assert broken(pipeline.catalog, pipeline.artifacts, "splits.fits") == fits
+    assert broken(pipeline.catalog, pipeline.artifacts, "splits.places") == set()
+    assert opened == []
+    assert broken(pipeline.catalog, pipeline.artifacts, "splits", "splits.places") == fits
+    assert opened == [pipeline.catalog]
 
 
 def test_everything_is_kept_also_after_publishing(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.errors import InputError, ScorerNotTrained, SettingsError
 from drsr.offline.audit.release import gated_order
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.tables import STAGES, Candidate, DecisionState, FrozenTrajectory, Trajectory
-from drsr.offline.commands import exports as command
+from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Trajectory
 from drsr.offline.evaluate.stage import evaluate_ablations, latest_evaluation
 from drsr.offline.freeze.exports import current_trajectories, latest_rule
 from drsr.offline.freeze.records import FreezingRule
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.stage_exports import SUMMARY, Exporter
+from drsr.offline.stages import NAMES
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import CONTENTS, place_of, read_parts
 from drsr.offline.train.ablations import FULL
@@ -54,27 +54,27 @@ def evaluated(pipeline: Pipeline) -> None:
 
 
 def test_every_stage_has_its_export() -> None:
-    assert tuple(CONTENTS) == STAGES == command.STAGES
+    assert tuple(CONTENTS) == NAMES
 
 
 def test_all_stages_again_write_the_same_bytes(pipeline: Pipeline, tmp_path: Path) -> None:
     evaluated(pipeline)
     publish_quickly(pipeline, gated_order(tmp_path / "index"))
     first = exporter(pipeline, tmp_path / "out")
-    done = {stage: first.export(stage) for stage in STAGES}
+    done = {stage: first.export(stage) for stage in NAMES}
     for stage, found in done.items():
         assert found.folder == place_of(tmp_path / "out", stage)
         assert orjson.loads((tmp_path / "out" / stage / SUMMARY).read_bytes()) == found.summary
     there = content(tmp_path / "out")
     again = exporter(pipeline, tmp_path / "out")
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    for stage in STAGES:
+    for stage in NAMES:
         added = again.export(stage).added
         assert added is None or (added.part, added.states) == (None, 0)
     assert content(tmp_path / "out") == there
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())  # not even written again
     other = exporter(pipeline, tmp_path / "other")
-    for stage in STAGES:
+    for stage in NAMES:
         other.export(stage)
     assert content(tmp_path / "other") == there
 

@@ -31,8 +31,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from drsr.offline.stages import NAMES
+
 SPLITS = ("train", "validation", "test")
-STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
 PROTOCOLS = ("openai", "anthropic")
 BLOCK_KINDS = ("assistant_state", "tool_exchange")
 STATE_STATUSES = ("frozen", "excluded")
@@ -366,7 +367,7 @@ class Run(Table):
     """One row per started run of a stage. One that never finished has no `finished_at`."""
 
     __tablename__ = "run"
-    __table_args__ = (Index(None, "started_at"), one_of("stage", STAGES), {"info": JOURNAL})
+    __table_args__ = (Index(None, "started_at"), one_of("stage", NAMES), {"info": JOURNAL})
 
     id: Mapped[int] = mapped_column(primary_key=True)
     stage: Mapped[str] = mapped_column(String(9))

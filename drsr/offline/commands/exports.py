@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drsr.offline.stages import NAMES
+
 if TYPE_CHECKING:
     from drsr.offline.stage_exports import StageExport
     from drsr.offline.store.exports import Imported
 
 LABELS, FEATURES = "labels", "features"
-STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
-"""Written here so that `--help` need not import them; a test compares."""
 MEASURED = ("label", "featurize")
 """What is exported unless something else is asked for: what takes long to make."""
 
@@ -27,7 +27,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "are now. dvc.yaml names the same folders. Example: drsr export exports/ --stage label featurize",
     )
     export.add_argument(
-        "--stage", nargs="+", choices=STAGES, metavar="NAME", default=MEASURED, help=f"of {', '.join(STAGES)}"
+        "--stage", nargs="+", choices=NAMES, metavar="NAME", default=MEASURED, help=f"of {', '.join(NAMES)}"
     )
     export.add_argument(
         "--replace",

@@ -5,21 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
+from typing import Any, NamedTuple
 
 from drsr.errors import DrsrError, SettingsError
+from drsr.offline.run import Done, in_order
+from drsr.offline.stages import NAMES
 
-STAGES = ("ingest", "freeze", "label", "featurize", "train", "calibrate", "evaluate", "publish")
-"""In the order of a run."""
+
+class Ended(NamedTuple):
+    """How a stage's command ended."""
+
+    code: int
+    printed: str
+    """Its JSON; empty where people read along."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "run",
-        help=f"all stages in order: {', '.join(STAGES)}",
+        help=f"all stages in order: {', '.join(NAMES)}",
         description="Runs one stage after the other, each on what is missing or stale, and stops at the first that "
         "fails. Run again it does what is left. A policy that is worse on validation than the released one is not "
         "published. Example: drsr run s3://bucket/runs --workers 2",
@@ -27,7 +33,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("location", nargs="?", metavar="URI", help="what to ingest (default: the sample corpus)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes for label and featurize")
     parser.add_argument("--limit", type=int, metavar="N", help="label about N states only")
-    parser.add_argument("--until", choices=STAGES, default=STAGES[-1], help="the last stage to run (default: publish)")
+    parser.add_argument("--until", choices=NAMES, default=NAMES[-1], help="the last stage to run (default: publish)")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object: what every stage did, and what failed"
     )
@@ -43,34 +49,42 @@ def run(options: argparse.Namespace) -> int:
         if value is not None and value < 1:
             raise SettingsError(f"--{name} must be at least 1, not {value}")
     parser = build_parser()
-    done: dict[str, Any] = {}
-    code = 0
-    for stage in STAGES[: STAGES.index(options.until) + 1]:
-        arguments = [stage, *_arguments(stage, options), *(["--json"] if options.json else [])]
+
+    def one(stage: str) -> Ended:
         if not options.json:
             print(f"{stage}:", flush=True)
-        started = time.monotonic()
-        chosen = parser.parse_args(arguments)
-        said = StringIO()
-        try:
-            with redirect_stdout(said if options.json else sys.stdout):
-                code = chosen.run(chosen)
-        except BaseException as error:
-            if options.json:  # the stages before may have taken hours, and nobody else says what they did
-                seconds = round(time.monotonic() - started, 3)
-                print(json.dumps({**done, stage: {"seconds": seconds, "error": _told(error)}}), flush=True)
-            raise
-        done[stage] = {"seconds": round(time.monotonic() - started, 3), "code": code}
-        if options.json and said.getvalue():
-            done[stage] |= {"did": json.loads(said.getvalue())}
-        if code:
-            break
+        chosen = parser.parse_args([stage, *_arguments(stage, options), *(["--json"] if options.json else [])])
+        printed = StringIO()
+        with redirect_stdout(printed if options.json else sys.stdout):
+            code = chosen.run(chosen)
+        return Ended(code, printed.getvalue())
+
+    done: Done[Ended] = Done()
+    try:
+        in_order(NAMES[: NAMES.index(options.until) + 1], one, lambda stage, ended: ended.code == 0, done)
+    except BaseException as error:
+        if options.json:  # the stages before may have taken hours, and nobody else says what they did
+            print(json.dumps(_told(done, error)), flush=True)
+        raise
     if options.json:
-        print(json.dumps(done))
-    return code
+        print(json.dumps(_told(done)))
+    return list(done.results.values())[-1].code
 
 
-def _told(error: BaseException) -> str:
+def _told(done: Done[Ended], error: BaseException | None = None) -> dict[str, dict[str, Any]]:
+    """What every stage did, and what ended the last one."""
+    told: dict[str, dict[str, Any]] = {}
+    for stage, seconds in done.seconds.items():
+        told[stage] = {"seconds": round(seconds, 3)}
+        if stage in done.results:
+            code, printed = done.results[stage]
+            told[stage] |= {"code": code} | ({"did": json.loads(printed)} if printed else {})
+        elif error is not None:
+            told[stage] |= {"error": _named(error)}
+    return told
+
+
+def _named(error: BaseException) -> str:
     """What ended a stage; the exit code is `drsr`'s to give."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"

@@ -22,6 +22,7 @@ import pyarrow
 import pyarrow.parquet
 
 from drsr.errors import ArtifactCorrupt, InputError
+from drsr.offline.stages import STAGES
 
 KEY = "state_key"
 _DIGITS = 32
@@ -166,16 +167,7 @@ class Imported(NamedTuple):
     """States that this catalog has not frozen."""
 
 
-CONTENTS = {
-    "ingest": "trajectories",
-    "freeze": "states",
-    "label": "labels",
-    "featurize": "features",
-    "train": "scorer",
-    "calibrate": "calibration",
-    "evaluate": "evaluation",
-    "publish": "policy",
-}
+CONTENTS = {stage.name: stage.folder for stage in STAGES}
 """The folder that each stage fills."""
 
 

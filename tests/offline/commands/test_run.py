@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drsr.cli import main
-from drsr.offline.commands.run import STAGES
+from drsr.offline.stages import NAMES
 from tests.flows.made_up_runs import write_params, write_runs
 from tests.tiny_models import build_tiny
 
@@ -56,7 +56,7 @@ def test_until_a_stage_then_the_rest_then_nothing_then_a_refusal(
     assert done["ingest"]["did"]["added"] == 8
     assert 0 < done["label"]["did"]["labelled"] < 16
     code, done = ran(capsys, "runs")
-    assert (code, tuple(done)) == (0, STAGES)
+    assert (code, tuple(done)) == (0, NAMES)
     assert done["ingest"]["did"]["added"] == done["freeze"]["did"]["frozen"] == 0
     assert done["label"]["did"]["labelled"] > 0
     published = done["publish"]["did"]
@@ -79,7 +79,7 @@ def test_a_stage_that_fails_is_the_last(place: Path, capsys: pytest.CaptureFixtu
         path.unlink()
     assert main(["run", "runs"]) == 2
     captured = capsys.readouterr()
-    headings = [line for line in captured.out.splitlines() if line.removesuffix(":") in STAGES]
+    headings = [line for line in captured.out.splitlines() if line.removesuffix(":") in NAMES]
     assert headings[:4] == ["ingest:", "freeze:", "label:", "featurize:"]
     assert headings[-1] in ("train:", "calibrate:")
     assert "hint" in captured.err

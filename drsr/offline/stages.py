@@ -1,0 +1,70 @@
+"""The stages of a run, each written down once: whatever runs, records, judges or limits stages reads this table.
+
+Plain data below every room. `dvc.yaml`, `params.yaml`, `prefect.yaml` and the commands of `drsr` name stages too; a
+test holds them to this table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HOUR = 3_600.0
+
+
+class Stage(NamedTuple):
+    """A step from recorded runs to a published policy."""
+
+    name: str
+    """Also the name of its command, its flow, and its block of `params.yaml`."""
+    makes: str
+    """What it makes, in a phrase; `dvc.yaml` says the same."""
+    folder: str
+    """The folder that its export fills, below one of the stage's name."""
+    judged: tuple[str, ...]
+    """What is judged after it: datasets that it changed, or parts of one (`splits.reads`) where it changes no other."""
+    seconds: float
+    """How long it may take before it is given up. What it recorded stays; the next run goes on from there."""
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage(
+        "ingest",
+        "recorded runs, read and identified by content, each in one split",
+        "trajectories",
+        ("trajectories", "splits"),
+        6 * HOUR,
+    ),
+    Stage(
+        "freeze",
+        "decision states and their candidate Blocks, chosen before any harm is measured",
+        "states",
+        ("states",),
+        6 * HOUR,
+    ),
+    Stage("label", "exact harm of every deletion set", "labels", ("labels",), 72 * HOUR),
+    Stage(
+        "featurize",
+        "the features of every candidate, from the request alone",
+        "features",
+        ("features", "splits.places"),
+        72 * HOUR,
+    ),
+    Stage("train", "the set-risk scorer", "scorer", ("splits.reads", "splits.fits"), 12 * HOUR),
+    Stage(
+        "calibrate",
+        "its operating point, chosen on validation",
+        "calibration",
+        ("calibration", "splits.reads", "splits.fits"),
+        2 * HOUR,
+    ),
+    Stage(
+        "evaluate",
+        "scorer and policy on the test split, which nothing before has read",
+        "evaluation",
+        ("splits.reads", "splits.fits"),  # ablations are fitted here
+        12 * HOUR,
+    ),
+    Stage("publish", "the released policy, as pip installs it", "policy", ("policy",), 2 * HOUR),
+)
+"""In the order of a run. Why `splits` is judged in parts: docs/decisions/0015-judged-where-it-changes.md."""
+NAMES: tuple[str, ...] = tuple(stage.name for stage in STAGES)
