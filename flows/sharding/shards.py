@@ -38,7 +38,7 @@ class Sight(NamedTuple):
 
 
 def shards_for(states: int, states_per_shard: int, most: int) -> list[Shard]:
-    """So many that each has about that many states."""
+    """Return shards of about `states_per_shard` states each, but at most `most` shards."""
     count = max(1, min(most, -(-states // states_per_shard)))
     return [Shard(number, count) for number in range(count)]
 

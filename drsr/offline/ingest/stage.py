@@ -128,8 +128,8 @@ def ingest(
     """Read everything at a location that is new or changed.
 
     `source` names the origin; by default it is the first folder below the location, or the location's own folder.
-    `reader` names the format; by default it is detected. `day` is the part of the location that other locations of the
-    same source have another one for: a file of the same name holds other runs there. `admit` leaves runs out, or takes
+    `reader` names the format; by default it is detected. `day` tells apart locations of one source
+    that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or takes
     them under another task, domain or split; `admitted_by` names its tables, so that files are read again when these
     change. `look` is shown what was understood.
     """

@@ -47,7 +47,7 @@ def values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
 
 
 def asks_for_bypass(headers: RawHeaders) -> bool:
-    """By `x-drsr-bypass: 1`. Whoever writes `true` means it too, so only a plain no is none."""
+    """Return whether `x-drsr-bypass` asks for a bypass: any value does but an empty one, `0`, `false` or `no`."""
     return any(value.strip().lower() not in (b"", b"0", b"false", b"no") for value in values(headers, BYPASS))
 
 
