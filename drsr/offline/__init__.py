@@ -1,1 +1,1 @@
-"""Everything here may see the future: next outputs, measured harm, rewards. Nothing outside may import it."""
+"""Code that may see the future: next outputs, measured harm, rewards. Nothing outside may import it."""
