@@ -28,7 +28,7 @@ def bypass() -> Iterator[None]:
 
 
 def bypassed() -> bool:
-    """Whether this is inside `with bypass():`."""
+    """Return whether this is inside `with bypass():`."""
     return _bypassed.get()
 
 

@@ -177,7 +177,7 @@ def _why_unfrozen(row: Any) -> str:
 
 
 def _counted(artifacts: ArtifactStore, blobs: Sequence[str], tokenizer: Tokenizer, caps: Caps) -> tuple[_Count, int]:
-    """What is in some trajectories by what is in some of them, and how many these are."""
+    """Return what is in some trajectories by what is in some of them, and how many these are."""
     read = blobs[:: max(1, -(-len(blobs) // SAMPLE))]
     if not read:
         return _Count(0, 0, 0, 0, 0), 0

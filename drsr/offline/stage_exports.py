@@ -52,7 +52,7 @@ SUMMARY = "summary.json"
 
 
 class StageExport(NamedTuple):
-    """What an export of a stage did."""
+    """The result of exporting a stage."""
 
     stage: str
     folder: Path
@@ -153,7 +153,7 @@ class Exporter:
 
 
 def _counts(connection: Connection, column: InstrumentedAttribute[Any], mine: ColumnElement[bool]) -> dict[Any, int]:
-    """How many rows of current runs have each value of a column."""
+    """Return how many rows of current runs have each value of a column."""
     table = column.class_
     query = (
         select(column, func.count())

@@ -1,4 +1,4 @@
-"""What a call does and on which object, and which error its result reports: from their text alone."""
+"""The action and object of a call, and the error that its result reports: from their text alone."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class SearchTable:
         return self.selected / self.states
 
     def admissible(self, max_unsafe_rate: float, max_mean_harm: float) -> NDArray[np.bool_]:
-        """Which policies select something and keep to both limits."""
+        """Return the policies that select something and keep to both limits."""
         some = self.selected > 0
         rate, harm = self.unsafe_rate, self.mean_harm
         return (

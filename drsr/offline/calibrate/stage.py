@@ -75,7 +75,7 @@ def calibrate(
 def calibration_of(
     catalog: Catalog, inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool = False
 ) -> CalibrationRecord | None:
-    """What was chosen for this scorer on these inputs, if it was."""
+    """Return the calibration of this scorer on these inputs, or None."""
     with catalog.reading() as connection:
         return find_calibration(connection, _identity(inputs, params, run, certified=certified).key)
 

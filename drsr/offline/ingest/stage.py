@@ -177,7 +177,7 @@ def _older_objects_kept() -> Iterator[None]:
 
 
 def _own_places(catalog: Catalog, artifacts: ArtifactStore) -> tuple[str, ...]:
-    """What the names of our own files start with, on this machine: `drsr ingest .` must not read what it writes."""
+    """Return the prefixes of drsr's own files on this machine: `drsr ingest .` must not read what it writes."""
     places = [] if artifacts.local_root is None else [f"{artifacts.local_root}{os.sep}"]
     database = sqlite_path(catalog.engine.url)
     if database is not None:
@@ -286,7 +286,7 @@ def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArti
 
 
 def sizes(trajectory: Trajectory) -> dict[str, int]:
-    """How many messages, assistant messages and tool calls a trajectory has."""
+    """Return how many messages, assistant messages and tool calls a trajectory has."""
     messages = trajectory.request["messages"]
     outputs = [message for message in messages if message["role"] == "assistant"]
     if trajectory.protocol == "openai":

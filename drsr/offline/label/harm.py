@@ -35,7 +35,7 @@ HARM_TOLERANCE = 0.020
 
 
 class MeasuredHarm(NamedTuple):
-    """How much less likely the same recorded output became."""
+    """The harm of one deletion set: how much less likely the recorded output became."""
 
     deletion_set: DeletionSet
     intact_nll: float

@@ -35,7 +35,7 @@ class Room(NamedTuple):
         return tokens * self.per_token + marks * self.per_mark
 
     def holds(self, tokens: int, marks: int) -> bool:
-        """Whether that state leaves enough to compute with."""
+        """Return whether that state leaves enough to compute with."""
         return self.state(tokens, marks) + SMALLEST_CHUNK * self.per_query <= self.total
 
     def query_chunk(self, tokens: int, marks: int, suits: int) -> int:
@@ -49,7 +49,7 @@ class Room(NamedTuple):
 
 
 def room_for(backbone: FrozenLM, megabytes: int = DEFAULT_MEGABYTES) -> Room:
-    """How far a number of megabytes reaches with this model."""
+    """Return how far a number of megabytes reaches with this model."""
     from drsr.backbone.continuation import layer_types
 
     config = backbone.model.config.get_text_config()

@@ -10,7 +10,7 @@ from drsr.settings import Settings
 
 
 class LabelOrder(NamedTuple):
-    """What a worker process is told: plain values only, so that they can be sent to it."""
+    """The order to a worker process: plain values only, so that they can be sent to it."""
 
     settings: Settings
     labeler: str

@@ -35,7 +35,7 @@ Summary = dict[str, Any]
 
 
 class Exported(NamedTuple):
-    """What an export did."""
+    """The result of an export."""
 
     part: str | None
     """Name of the part that was added; None where nothing was new."""
@@ -65,7 +65,7 @@ def add_part(folder: Path, about: About, table: pyarrow.Table, there: int, key: 
 
 
 def exported_keys(folder: Path, about: About, key: str = KEY) -> set[str]:
-    """What the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
+    """Return what the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
     keys: set[str] = set()
     for path in _paths(folder):
         require_same(about, _about(_schema(path), path), path)
@@ -156,7 +156,7 @@ BATCH = 500
 
 
 class Imported(NamedTuple):
-    """What an import did."""
+    """The result of an import."""
 
     taken: int
     """States whose numbers are new in this catalog."""
@@ -180,5 +180,5 @@ CONTENTS = {
 
 
 def place_of(root: Path, stage: str) -> Path:
-    """Where a stage's export lies below a folder of exports."""
+    """Return where a stage's export lies below a folder of exports."""
     return root / stage / CONTENTS[stage]

@@ -1,4 +1,4 @@
-"""Which headers pass the proxy, in either direction.
+"""The headers that pass the proxy, in either direction.
 
 Everything passes, authentication above all, but for what concerns one connection only (RFC 9110, 7.6.1), what the
 forwarded message says anew (host, length), and what is said to the proxy itself (`x-drsr-...`).
@@ -52,12 +52,12 @@ def asks_for_bypass(headers: RawHeaders) -> bool:
 
 
 def is_encoded(headers: RawHeaders) -> bool:
-    """Whether the body is compressed or the like."""
+    """Return whether the body is compressed or the like."""
     return any(value.strip().lower() not in (b"", b"identity") for value in values(headers, b"content-encoding"))
 
 
 def credentials(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
-    """What tells one caller from another. A secret: to be hashed at once."""
+    """Return the headers that identify a caller. They are secrets: hash them at once."""
     return [(name, value) for name, value in headers if name in _AUTHENTICATION]
 
 

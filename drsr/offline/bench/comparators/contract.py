@@ -83,7 +83,7 @@ class Comparator(Protocol):
         """What it claims to keep, whatever the request."""
 
     def begin(self) -> Any:
-        """What it remembers along one trajectory, at its start. None where it remembers nothing."""
+        """Return what it remembers along one trajectory, at its start. None where it remembers nothing."""
 
     def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
         """The request as this method would send it. `request` stays as it is; `state` may change."""

@@ -91,7 +91,7 @@ class TaskResults(NamedTuple):
 
 
 def read_results(path: Path) -> TaskResults:
-    """What a file has, in the order in which it was run."""
+    """Return what a file has, in the order in which it was run."""
     return _results(*read_journal(path, RESULTS))
 
 

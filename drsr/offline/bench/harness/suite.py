@@ -32,7 +32,7 @@ class Environment(Protocol):
         the task is over."""
 
     def reward(self) -> float:
-        """How well the task was done, from 0 to 1, as things stand now."""
+        """Return how well the task was done, from 0 to 1, as things stand now."""
 
 
 class Suite(Protocol):
