@@ -1,4 +1,4 @@
-"""What a run would do and cost, before it does it: what is missing per stage and why, tokens, and minutes."""
+"""The plan of a run before it starts: what is missing per stage and why, in tokens and minutes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FreezePlan(NamedTuple):
 
 
 class LabelPlan(NamedTuple):
-    """What labelling would take, together with the states that freezing will bring."""
+    """The plan for labelling, including the states that freezing will bring."""
 
     trajectories: int
     states: int

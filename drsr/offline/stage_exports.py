@@ -1,4 +1,4 @@
-"""What each stage leaves for DVC: immutable files below `<root>/<stage>/`, and a summary of them beside.
+"""Exports of each stage for DVC: immutable files below `<root>/<stage>/`, and a summary beside them.
 
     exports/label/labels/<sha256>.parquet    what the stage made
     exports/label/summary.json               a few numbers of it, for `dvc metrics`

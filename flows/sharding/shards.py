@@ -25,7 +25,7 @@ class Step(StrEnum):
 
 
 class Sight(NamedTuple):
-    """What is known of a shard's flow run at a moment."""
+    """The state of a shard's flow run at one moment."""
 
     state: str
     """Prefect's type of its state: SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CRASHED, CANCELLED, ..."""
@@ -44,7 +44,7 @@ def shards_for(states: int, states_per_shard: int, most: int) -> list[Shard]:
 
 
 def next_step(sight: Sight) -> Step:
-    """What to do about a shard.
+    """Return what to do about a shard.
 
     A worker that is killed alone takes its flow run along: CRASHED. A machine that is lost leaves it RUNNING for ever;
     then the claim that the flow run renewed every few seconds tells.

@@ -19,7 +19,7 @@ _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 class Doing(Flag):
-    """What a call does; a command line that runs `cat` both runs and reads."""
+    """The actions of a call; a command line that runs `cat` both runs and reads."""
 
     NOTHING_KNOWN = 0
     READ = auto()

@@ -1,4 +1,4 @@
-"""What recorded runs would have cost: without pruning, pruned request by request, and in sessions that mind the cache.
+"""The price report: costs of recorded runs without pruning, pruned request by request, and in sessions.
 
 Every recorded call is made again on paper: its request is the recorded history up to it, its output the recorded one,
 whatever a mode would have sent. Tokens are those of the policy's backbone. The provider is assumed to keep every prefix

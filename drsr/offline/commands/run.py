@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _told(error: BaseException) -> str:
-    """What ended a stage; the exit code is `drsr`'s to give."""
+    """Return what ended a stage, in words; `drsr` chooses the exit code."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return str(error) if isinstance(error, DrsrError) else f"{type(error).__name__}: {error}"

@@ -80,7 +80,7 @@ def export_trajectories(catalog: Catalog, folder: Path) -> Exported:
 
 
 def current_trajectories(catalog: Catalog) -> tuple[dict[str, int], str]:
-    """Return the number of current runs per split, and one SHA-256 over them, which also changes when a run goes back."""
+    """Return the number of current runs per split, and one SHA-256 over them, which changes if a run goes back."""
     counts: dict[str, int] = {}
     keys = []
     with catalog.reading() as connection:

@@ -44,7 +44,7 @@ class Pair(NamedTuple):
 
 
 class Method(StrEnum):
-    """How NLLs are computed."""
+    """The way NLLs are computed."""
 
     SHARED_PREFIX = "shared_prefix"
     DIRECT = "direct"
@@ -55,7 +55,7 @@ Outcome = float | Exclusion
 
 
 class Scores(NamedTuple):
-    """What scoring some pairs gave."""
+    """The scores of some pairs."""
 
     nlls: tuple[Outcome, ...]
     """One for each pair."""

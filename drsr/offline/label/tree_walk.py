@@ -175,7 +175,7 @@ class TreeWalk:
 
 
 class _Step(NamedTuple):
-    """What goes through the model next."""
+    """The next input of the model."""
 
     pieces: list[Piece]
     then: list[tuple[Node[_Key], int]]

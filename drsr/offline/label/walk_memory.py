@@ -1,4 +1,4 @@
-"""What a walk may take of the memory, and how it is divided: keys and values, one forward's activations, logits.
+"""The memory of a walk and its division: keys and values, one forward's activations, logits.
 
 The keys and values of the longest path must fit, or its pair is excluded with the reason; forwards and logits are made
 as small as the rest demands. The model itself is not counted, nor what features keep of each state (a few MB). In
@@ -20,7 +20,7 @@ SMALLEST_CHUNK = 16
 
 
 class Room(NamedTuple):
-    """What a walk over one tree may take, in bytes."""
+    """The memory that a walk over one tree may take, in bytes."""
 
     total: int
     per_token: int

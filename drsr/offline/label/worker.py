@@ -1,4 +1,4 @@
-"""What one process of the label stage does: it loads the language model once and measures until nothing is left."""
+"""A process of the label stage: it loads the language model once and measures until nothing is left."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ WheelCheck = Callable[[Subject, Built], Verdict]
 
 
 class Published(NamedTuple):
-    """What was published, or had been."""
+    """The policy that was published, now or before."""
 
     record: ReleaseRecord
     wheel: Path
@@ -69,7 +69,7 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class PublishOrder:
-    """What to publish, and how."""
+    """The order to publish a policy, with its options."""
 
     index: Path
     """The folder that pip installs from."""

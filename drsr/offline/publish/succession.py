@@ -34,7 +34,7 @@ _MOST_RELEASES = 1_000
 
 
 class Performance(NamedTuple):
-    """What a policy does on a split."""
+    """The performance of a policy on a split."""
 
     mean_removal: float
     """Part of the full request, over all states; abstention counts 0."""

@@ -1,4 +1,4 @@
-"""What an analysis gives: a table, a figure, and words that say how to read both."""
+"""The result of an analysis: a table, a figure, and words that say how to read both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparator is: a rewriter of requests that says what it assumes, what it claims to keep, and what it costs.
+"""The contract of a comparator: a rewriter of requests that states its assumptions, what it keeps, and what it costs.
 
     state = comparator.begin()                                  # once per trajectory
     rewrite = comparator.rewrite(request, state, summariser)    # before each decision, in order

@@ -1,4 +1,4 @@
-"""What every task took, on disk: one line per task, method and seed.
+"""The results file of whole tasks: one line per task, method and seed.
 
 {"format": "drsr tasks results/3", "manifest": ..., "agent": ..., ...}
 {"told": ["--tasks", "sandbox", ...], "versions": {"drsr": ...}}    one per command that asked for something else

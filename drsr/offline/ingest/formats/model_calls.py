@@ -25,7 +25,7 @@ from drsr.offline.store.source_files import Unreadable
 
 
 class Exchange(NamedTuple):
-    """What one model call sent and received."""
+    """The request and the answer of one model call."""
 
     sent: list[Json]
     received: list[Json]
