@@ -1,4 +1,4 @@
-"""DRSR: which old history Blocks can be deleted from an agent's next request, learned from exactly measured harm.
+"""DRSR removes old history Blocks from an agent's next request, as learned from exactly measured harm.
 
     from drsr import load_policy
 

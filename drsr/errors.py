@@ -78,7 +78,7 @@ class DrsrError(Exception):
 
 
 class InputError(DrsrError):
-    """What the user handed in cannot be used; nothing was changed."""
+    """Input that cannot be used; nothing was changed."""
 
 
 class RequestError(InputError):

@@ -1,4 +1,4 @@
-"""Where the catalog and the artifacts are, and which language model to use.
+"""Settings: the places of catalog and artifacts, and the language model to use.
 
 Each setting comes from, in this order: the environment (`DRSR_CATALOG_URL`, ...), `drsr.toml` in the working directory,
 the default. An empty environment variable counts as not set, because compose files write it so.
@@ -24,7 +24,7 @@ _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Settings:
-    """What every offline command needs to know before it starts. Printing it never shows a password."""
+    """The settings that every offline command needs before it starts. Printing them never shows a password."""
 
     catalog_url: str
     """SQLAlchemy URL of the database: `sqlite:///path` or `postgresql://user:password@host/name`."""

@@ -29,7 +29,7 @@ _LONGEST = 120
 
 
 class Finding(NamedTuple):
-    """What became of a rule."""
+    """The result of judging a rule."""
 
     dataset: str
     part: str

@@ -1,4 +1,4 @@
-"""Which datasets hold anything yet. It asks the catalog alone, and needs neither frames nor the library."""
+"""Datasets that hold anything yet. This asks the catalog alone, and needs neither frames nor the library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MADE_OF: dict[str, type[Table]] = {
 
 
 def holds_any(dataset: str, catalog: Catalog) -> bool:
-    """Whether there is anything of a dataset yet."""
+    """Return whether there is anything of a dataset yet."""
     table = _MADE_OF[dataset].__table__
     with catalog.reading() as connection:
         return connection.execute(select(1).select_from(table).limit(1)).first() is not None

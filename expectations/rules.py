@@ -1,4 +1,4 @@
-"""What a suite is made of: parts, each a frame with a grain, and rules, each with a name and a hint."""
+"""The parts of a suite: frames, each with a grain, and rules, each with a name and a hint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Frames = Mapping[str, "pd.DataFrame"]
 
 
 class Rule(NamedTuple):
-    """What must hold for a frame."""
+    """A rule that a frame must keep."""
 
     name: str
     """For people, and what verdicts are known by; unique in its suite."""

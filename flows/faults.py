@@ -1,4 +1,4 @@
-"""Which failures a task tries again: storage or a database that does not answer for a moment. Nothing else.
+"""Failures that a task tries again: storage or a database that does not answer for a moment. Nothing else.
 
 A failed check, wrong input or a bug gives the same again; trying it again would only hide it for a while.
 """
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 def is_passing(error: object) -> bool:
-    """Whether the same may well succeed in a moment."""
+    """Return whether the same may well succeed in a moment."""
     if isinstance(error, DrsrError):
         return bool(getattr(error, "passing", False))
     # What the catalog did not recognise, such as a deadlock; and sockets that were closed at the other end.

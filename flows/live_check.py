@@ -34,7 +34,7 @@ LARGEST_FEATURE = 1e-3
 
 
 class Agreement(NamedTuple):
-    """How far measuring here is from what was measured there."""
+    """The difference between labels measured here and those of the sample."""
 
     states: int
     sets: int

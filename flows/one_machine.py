@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def text(outcome: dict[str, Any]) -> str:
-    """What a refresh did, for a terminal."""
+    """Return what a refresh did, for a terminal."""
     from drsr.offline.publish.simple_index import install_command
 
     lines = [f"{stage + ':':<11} {did['said']}" for stage, did in outcome["stages"].items()]
@@ -95,7 +95,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _load_stages() -> None:
-    """What the first task needs anyway; it takes as long as the server takes to start."""
+    """Import what the first task needs anyway, while the server starts."""
     import drsr.offline.calibrate.stage
     import drsr.offline.train.fitting  # noqa: F401
 

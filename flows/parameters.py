@@ -1,4 +1,4 @@
-"""What flows can be told: typed, validated before a run starts, and shown as a form by Prefect's page."""
+"""Parameters of flows: typed, validated before a run starts, and shown as a form by Prefect's page."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Days(_Parameters):
 
 
 class Part(_Parameters):
-    """Which trajectories to work on; by default all."""
+    """The trajectories to work on; by default all."""
 
     source: Name | None = None
     split: Literal["train", "validation", "test"] | None = None
@@ -88,7 +88,7 @@ class Part(_Parameters):
 
 
 class FanOut(_Parameters):
-    """How label and featurize are spread."""
+    """The way label and featurize are spread over processes and workers."""
 
     over: Literal["processes", "work-pool", "dask"] = "processes"
     """`processes` of this machine; `work-pool`: shards as flow runs of their own, taken by whatever workers poll the

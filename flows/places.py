@@ -1,4 +1,4 @@
-"""Where a flow run finds catalog and artifacts: the settings of the machine that runs it, never its parameters.
+"""Places of catalog and artifacts in a flow run: the settings of the machine that runs it, never its parameters.
 
 A parameter is shown to everybody who may see the run; a database's password must not be one.
 """

@@ -25,7 +25,7 @@ EXPORTS, DVC_FILE = "exports", "dvc.yaml"
 
 
 class Recorded(NamedTuple):
-    """What dvc.lock now says about a stage."""
+    """The entry of a stage in dvc.lock."""
 
     export: StageExport
     outputs: dict[str, str]
@@ -56,7 +56,7 @@ def record(stage: str, labeler: str = "default", view: str = DEFAULT_VIEW) -> Re
 
 
 def locked() -> dict[str, str]:
-    """What dvc.lock says here of the stages: DVC's hash of every output by its path."""
+    """Return what dvc.lock says here of the stages: DVC's hash of every output by its path."""
     require_repository(Path.cwd())
     return with_dvc(Path.cwd(), lambda repo: _hashes(stage for name in NAMES for stage in repo.stage.collect(name)))
 
@@ -66,7 +66,7 @@ def _hashes(stages: Iterable[Any]) -> dict[str, str]:
 
 
 def changed() -> dict[str, Any]:
-    """What `dvc status` says here of the stages: empty where every one is as dvc.lock has it."""
+    """Return what `dvc status` says here of the stages: empty where every one is as dvc.lock has it."""
     require_repository(Path.cwd())
     found: dict[str, Any] = with_dvc(Path.cwd(), lambda repo: repo.status(targets=list(NAMES)))
     return found

@@ -42,7 +42,7 @@ class SampleRefused(InputError):
 
 
 class Bundle(NamedTuple):
-    """Where a sample lies."""
+    """The places of a sample's files."""
 
     root: Path
 

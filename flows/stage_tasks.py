@@ -1,4 +1,4 @@
-"""What all stage flows have in common: how long a stage may take, and the tags that limits are set on."""
+"""Settings that all stage flows share: how long a stage may take, and the tags that limits are set on."""
 
 from __future__ import annotations
 

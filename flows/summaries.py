@@ -1,4 +1,4 @@
-"""What a run leaves for people: sentences, tables, links and a plot, as artifacts of the Prefect run."""
+"""Summaries of a run for people: sentences, tables, links and a plot, as artifacts of the Prefect run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def links(results: Results, docs: Path | None) -> dict[str, tuple[str, str]]:
 
 
 def said(stage: str, result: Mapping[str, Any]) -> str:
-    """What a stage did, in a sentence."""
+    """Return what a stage did, in a sentence."""
     match stage:
         case "ingest":
             return _ingested(result)

@@ -1,4 +1,4 @@
-"""What a refresh is to leave behind, beside the catalog: a wheel in an index, pages, a recording, ablations.
+"""Wishes: what a refresh is to leave besides the catalog, such as a wheel in an index, pages, a recording, ablations.
 
 A refresh that finds nothing new still has something to do where the last one left less, or where it is gone since.
 """
@@ -24,7 +24,7 @@ class Wishes:
     ablations: bool = False
 
     def are_met(self, outcome: Mapping[str, Any]) -> bool:
-        """Whether the refresh that ended so has left all of it, and it is still there."""
+        """Return whether the refresh that ended so has left all of it, and it is still there."""
         if outcome["published"] and not _is_in(self.index, outcome):
             return False
         if self.docs is not None and (outcome.get("pages") is None or pages_in(self.docs) != outcome["pages"]):

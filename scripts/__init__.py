@@ -1,1 +1,1 @@
-"""What `make` calls: the demo, the full report, and the maps of the code."""
+"""The scripts behind `make`: the demo, the full report, and the maps of the code."""

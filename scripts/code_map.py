@@ -1,4 +1,4 @@
-"""Writes the maps: a phrase per folder in the README, a phrase per file in docs/map.md. `--check` only compares.
+"""Write the maps: a phrase per room in the README, a phrase per file in docs/map.md. `--check` only compares.
 
 Every phrase is the first line of a docstring, so a map says what the code says of itself.
 """
@@ -19,7 +19,7 @@ BLOCK = re.compile(r"(<!-- map -->\n).*?(<!-- end of map -->)", re.DOTALL)
 
 
 def phrase(path: Path) -> str:
-    """The first line of a module's docstring, without its full stop."""
+    """Return the first line of a module's docstring, without its full stop."""
     docstring = ast.get_docstring(ast.parse(path.read_text()))
     if not docstring:
         raise SystemExit(f"{path.relative_to(ROOT)} has no docstring: the map needs its first line")
@@ -27,18 +27,24 @@ def phrase(path: Path) -> str:
 
 
 def directories() -> list[Path]:
-    """Folders with code, in the order of reading."""
+    """Return the folders with code, in the order of reading."""
     return [found for folder in FOLDERS for found in sorted({path.parent for path in (ROOT / folder).rglob("*.py")})]
 
 
-def folder_lines() -> list[str]:
-    """A line per folder that says what it is for."""
-    packages = [path for path in directories() if (path / "__init__.py").exists()]
-    return [f"{f'{path.relative_to(ROOT)}/':<40} {phrase(path / '__init__.py')}" for path in packages]
+def room_lines() -> list[str]:
+    """Return a line per room that says what it is for. What lies deeper inside a room is in docs/map.md only."""
+    rooms = [path for path in directories() if (path / "__init__.py").exists() and _is_room(path)]
+    return [f"{f'{path.relative_to(ROOT)}/':<24} {phrase(path / '__init__.py')}" for path in rooms]
+
+
+def _is_room(folder: Path) -> bool:
+    """Return whether a folder is a top folder, a room of `drsr`, or a room of `drsr.offline`."""
+    above = folder.relative_to(ROOT).parts[:-1]
+    return above in ((), ("drsr",), ("drsr", "offline"))
 
 
 def file_lines() -> list[str]:
-    """Every folder, its files below it. Package files that hold nothing but a docstring are left out."""
+    """Return every folder with its files below it. Package files that hold nothing but a docstring are left out."""
     found = []
     for directory in directories():
         entries = [
@@ -51,11 +57,11 @@ def file_lines() -> list[str]:
     return found
 
 
-MAPS: dict[Path, Callable[[], list[str]]] = {README: folder_lines, FILE_MAP: file_lines}
+MAPS: dict[Path, Callable[[], list[str]]] = {README: room_lines, FILE_MAP: file_lines}
 
 
 def rewritten(page: Path) -> str:
-    """The page as it should be."""
+    """Return the page as it should be."""
     text = page.read_text()
     if not BLOCK.search(text):
         raise SystemExit(f"{page.relative_to(ROOT)} has no <!-- map --> block")

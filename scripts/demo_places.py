@@ -1,4 +1,4 @@
-"""Where `make demo` leaves what people look at, below the working directory."""
+"""The places below the working directory where `make demo` leaves what people look at."""
 
 from pathlib import Path
 

@@ -28,11 +28,11 @@ def bypass() -> Iterator[None]:
 
 
 def bypassed() -> bool:
-    """Whether this is inside `with bypass():`."""
+    """Return whether this is inside `with bypass():`."""
     return _bypassed.get()
 
 
 def asks_for_bypass(headers: Mapping[str, Any]) -> bool:
-    """Whether these headers ask for it. Whoever writes `true` means it too, so only a plain no is none."""
+    """Return whether these headers ask to bypass the policy: any value but an empty one, `0`, `false` or `no` does."""
     asked = [str(value).strip().lower() for name, value in headers.items() if str(name).lower() == BYPASS_HEADER]
     return any(value not in ("", "0", "false", "no") for value in asked)

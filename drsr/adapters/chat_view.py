@@ -53,7 +53,7 @@ class ChatView:
         return index
 
     def result(self, call_id: str, content: Content) -> int:
-        """What a tool answered."""
+        """Return what a tool answered."""
         return self._add({"role": "tool", "tool_call_id": call_id, "content": _plain(content) or ""})
 
     def _add(self, message: dict[str, Any]) -> int:

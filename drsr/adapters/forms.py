@@ -1,4 +1,4 @@
-"""How an adapter tells a framework's own objects as a request that drsr reads, and carries a decision back to them."""
+"""Forms: a framework's own objects as a request that drsr reads, and a decision carried back to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Gone(NamedTuple):
-    """What is gone of one assistant message that stays."""
+    """The parts removed from one assistant message that stays."""
 
     text: bool
     reasoning: bool
@@ -22,7 +22,7 @@ class Gone(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What a decision takes out of the request it was asked about."""
+    """The parts and messages that a decision removes from a request."""
 
     messages: frozenset[int]
     """The messages that are gone, by their index in the request."""
@@ -32,7 +32,7 @@ class Removed(NamedTuple):
     """The same messages as they are now."""
 
     def of(self, index: int) -> Gone:
-        """What is gone of a message in OpenAI chat form."""
+        """Return what is gone of a message in OpenAI chat form."""
         places = self.places.get(index, frozenset())
         return Gone(
             text=any(place[0] == "content" for place in places),
@@ -60,7 +60,7 @@ class Form(Protocol[T_co]):
 
 
 def removed_by(decision: Decision) -> Removed:
-    """What is missing from the decision's request, in terms of the one that it was asked about."""
+    """Return what is missing from the decision's request, in terms of the one that it was asked about."""
     if decision.outcome is None:
         return Removed(frozenset(), {}, {})
     evidence = decision.outcome.evidence

@@ -115,7 +115,7 @@ class ResponsesBody:
 
 
 def _arguments(item: dict[str, Any]) -> str:
-    """What a call was asked: a function's arguments, a custom tool's input, or whatever else the item says."""
+    """Return what a call was asked: a function's arguments, a custom tool's input, or whatever else the item says."""
     given = item.get("arguments", item.get("input"))
     about = ("type", "id", "call_id", "status")
     return given if isinstance(given, str) else json.dumps({key: item[key] for key in item if key not in about})

@@ -1,4 +1,4 @@
-"""What all adapters do: ask the policy about a view of the history, show the decision, and never break the agent."""
+"""The core of all adapters: ask the policy about a view of the history, and never break the agent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("drsr")
 
 
 class Options(TypedDict, total=False):
-    """What every adapter can be told, by keyword."""
+    """The keyword options of every adapter."""
 
     protect: Protect | None
     """`protect(block, request)` pins every Block for which it says True."""
@@ -56,7 +56,7 @@ class Pruner:
         self.shadow = shadow
 
     def view(self, native: T, read: Callable[[T], Form[T]]) -> T:
-        """What to send instead of `native`: the very same object unless something is removed from a copy of it.
+        """Return what to send instead of `native`: the very same object unless something is removed from a copy of it.
 
         `read` tells it as a request. It raises RequestError where it cannot; the decision then says so.
         """
@@ -117,5 +117,5 @@ class Pruner:
 
 
 def _same(told: list[Any], decided: list[Any], format: str) -> bool:
-    """Whether the framework's objects tell what was decided."""
+    """Return whether the framework's objects tell what was decided."""
     return told == decided or (format == "openai" and joined(told) == joined(decided))

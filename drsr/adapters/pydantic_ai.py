@@ -59,13 +59,13 @@ class _PartAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """Which parts one chat message tells."""
+    """The parts of the history that one chat message represents."""
 
     text: list[_PartAt] = field(default_factory=list)
     reasoning: list[_PartAt] = field(default_factory=list)
     calls: list[_PartAt] = field(default_factory=list)
     whole: list[_PartAt] = field(default_factory=list)
-    """All of them, also those that are told by nothing."""
+    """All parts, including those that the chat message leaves out."""
 
 
 class HistoryForm:

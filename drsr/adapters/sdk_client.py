@@ -50,7 +50,7 @@ def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
 
 
 def _read(options: Any, reads: Reads) -> Callable[[Body], Form[Body]] | None:
-    """How to read this request, or None where it is to be sent as it is."""
+    """Return how to read this request, or None where it is to be sent as it is."""
     read = reads(str(options.url).partition("?")[0])
     if read is None or options.method != "post" or not isinstance(options.json_data, Mapping):
         return None

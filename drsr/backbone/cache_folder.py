@@ -1,4 +1,4 @@
-"""Where DRSR keeps what can be fetched or computed again: converted weights, remembered hashes."""
+"""The cache folder for what can be fetched or computed again: converted weights, remembered hashes."""
 
 from __future__ import annotations
 

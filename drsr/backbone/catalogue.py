@@ -41,7 +41,7 @@ class BackboneEntry(NamedTuple):
 
 
 class TokenizerAndWindow(NamedTuple):
-    """What counting a backbone's tokens needs."""
+    """The tokenizer and window of a backbone, which suffice to count tokens."""
 
     tokenizer: Tokenizer
     window: int
@@ -49,7 +49,7 @@ class TokenizerAndWindow(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a fetch came to."""
+    """The result of a fetch."""
 
     name: str
     where: str

@@ -269,7 +269,7 @@ def _branch(segment: Segment, rows: slice) -> attention.Branch:
 
 
 def why_not_continuable(backbone: FrozenLM) -> str | None:
-    """Why a cached continuation of this model would not be exact, or None: from its settings, without computing."""
+    """Return why a cached continuation of this model would not be exact, or None, judging by its settings."""
     others = set(layer_types(backbone.model)) - {"full_attention", "linear_attention"}
     if others:
         return f"it has layers of type {', '.join(sorted(others))}"

@@ -50,12 +50,12 @@ Report = Callable[[str], None]
 
 
 def folder() -> Path:
-    """Where the converted model lies, or would lie."""
+    """Return where the converted model lies, or would lie."""
     return cache_folder() / "backbones" / f"{NAME}.{_CONVERSION}"
 
 
 def is_fetched() -> bool:
-    """Whether a finished conversion is there. Does not look into the files."""
+    """Return whether a finished conversion is there. Does not look into the files."""
     return (folder() / MANIFEST).is_file()
 
 

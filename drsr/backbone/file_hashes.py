@@ -58,7 +58,7 @@ def _memo_path(path: Path) -> Path:
 
 
 def _recall(memo_path: Path, state: list[int]) -> dict[str, str]:
-    """What is remembered of a file in this state. An unreadable memory is no memory: the file is hashed again."""
+    """Return the remembered hash of a file in this state. If the memory is unreadable, the file is hashed again."""
     try:
         memo = json.loads(memo_path.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What one layer remembers of the tokens read so far: keys and values in a buffer, or the state of a recurrence.
+"""The memory of one layer for the tokens read so far: keys and values in a buffer, or the state of a recurrence.
 
 All are layers of transformers' own cache, so that the model's own code runs on them.
 """

@@ -1,4 +1,4 @@
-"""What a folder with a language model holds: its settings, its weights, and the hash that names it.
+"""The folder of a language model: its settings, its weights, and the hash that names it.
 
 The hash is over what determines its numbers: every tensor, the settings of config.json, the tokenizer. It is not over
 file names, modification times, the order of tensors in a file or the version of the program that wrote it, so a copy of
@@ -65,7 +65,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_window(folder: Path) -> int:
-    """How many tokens the model can read at once, by its config.json."""
+    """Return how many tokens the model can read at once, by its config.json."""
     config = read_config(folder)
     language = config.get("text_config")  # the language part of a model that also sees
     settings = language if isinstance(language, dict) else config

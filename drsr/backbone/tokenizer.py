@@ -173,7 +173,7 @@ def _unknown_id(model: dict[str, Any]) -> int:
 
 
 def _lead_ids(frames: tokenizers.Tokenizer) -> list[int]:
-    """What stands before a text when the tokenizer adds its special tokens, as against when it does not."""
+    """Return what stands before a text when the tokenizer adds its special tokens, as against when it does not."""
     bare = frames.encode("a", add_special_tokens=False).ids
     framed = frames.encode("a", add_special_tokens=True).ids
     starts = [start for start in range(len(framed)) if framed[start : start + len(bare)] == bare]

@@ -1,1 +1,1 @@
-"""The consumer's sub-commands of `drsr`: one file each, which import what they need when they run."""
+"""The sub-commands of `drsr` for consumers, one file each; they import what they need when they run."""

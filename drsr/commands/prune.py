@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _keep(receipts: ReceiptFile, decision: Decision) -> bool:
-    """Whether the receipt was written. A disk that has become full does not keep the request from being printed."""
+    """Return whether the receipt was written. A full disk does not keep the request from being printed."""
     try:
         receipts(decision)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which Blocks may be proposed for deletion: outcome-blind, fixed before any harm is measured (paper, appendix B.1).
+"""Candidates: Blocks that may be proposed for deletion, fixed before any harm is measured (paper, appendix B.1).
 
 Complete Steps older than Recent2 and inside the view, split into at most four chronological bins of near-equal count;
 of each bin the Block whose deletion alone saves most, the earliest on ties. Three or four candidates, or none at all.
@@ -38,7 +38,7 @@ class IneligibleReason(StrEnum):
 
 
 class Ineligible(NamedTuple):
-    """Why a request has no candidates. An expected outcome, not an error."""
+    """The reason why a request has no candidates. An expected outcome, not an error."""
 
     reason: IneligibleReason
     detail: str

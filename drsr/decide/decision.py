@@ -31,7 +31,7 @@ from drsr.request.request import Request
 
 
 class Reason(StrEnum):
-    """Why a request was not pruned, or in a session nothing more of it."""
+    """The reason why a request was not pruned, or why a session removed nothing more."""
 
     UNREADABLE_REQUEST = "unreadable_request"
     """Not a request in OpenAI chat or Anthropic form; whoever it is sent to judges it."""
@@ -59,7 +59,7 @@ class Reason(StrEnum):
 
 
 class Frozen(NamedTuple):
-    """What Algorithm 1 requires besides the request."""
+    """The frozen inputs of Algorithm 1: everything but the request."""
 
     numbers: PolicyNumbers
     representation: Representation
@@ -72,7 +72,7 @@ Admit = Callable[[DecisionState, Sequence[DeletionSet]], Sequence[Verdict | None
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was decided, and everything that was looked at on the way."""
+    """The result of a decision, with everything that was examined on the way."""
 
     reason: Reason | None
     """None when something is deleted."""
@@ -100,7 +100,7 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, phase: str) -> None:
-        """What has passed since the last lap belongs to this phase."""
+        """Add the time since the last lap to this phase."""
         now = time.perf_counter()
         self.milliseconds[phase] = self.milliseconds.get(phase, 0.0) + 1000 * (now - self._last)
         self._last = now

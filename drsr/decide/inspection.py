@@ -1,4 +1,4 @@
-"""What DRSR sees in one request: prefix, Steps, Blocks, candidates, and every deletion set with its saving."""
+"""A request as DRSR sees it: prefix, Steps, Blocks, candidates, and every deletion set with its saving."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def inspect(request: Request, tokenizer: Tokenizer, context_cap: int) -> Inspect
 
 
 def _notes(history: History, outcome: DecisionState | Ineligible) -> dict[str, str]:
-    """What is special about each Block, the most telling thing where there are several."""
+    """Return a note for each Block with something special about it; the most important one if there are several."""
     recent = {step.index for step in history.recent}
     first_message = outcome.view.first_message if isinstance(outcome, DecisionState) else 0
     notes = {}

@@ -48,7 +48,7 @@ class Evidence:
 
     @property
     def deletes(self) -> bool:
-        """Whether this decision deletes something."""
+        """Return whether this decision deletes something."""
         return self.returned.request is not self.base and self.returned.request != self.base
 
 
@@ -213,6 +213,6 @@ def _part(history: History, ref: PartRef) -> Part:
 
 
 def _said(message: Message, numbers: list[int] | None = None) -> list[str]:
-    """What some parts of a message say, wherever they stand in it."""
+    """Return the content of some parts of a message, independent of their places in it."""
     wanted = range(len(message.parts)) if numbers is None else numbers
     return [repr(replace(message.parts[number], place=())) for number in wanted]

@@ -49,7 +49,7 @@ class BackboneNumbers:
 
 @dataclass(frozen=True, slots=True)
 class LightNumbers:
-    """What a light policy reads with instead of a language model: the tokenizer of the one that labelled."""
+    """The tokenizer of a light policy, taken from the language model that measured its labels."""
 
     tokenizer_sha256: str
     """Of the tokenizer's file, which ships with the policy."""
@@ -60,7 +60,7 @@ class LightNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PolicyNumbers:
-    """What a decision depends on besides the scorer's weights."""
+    """Every frozen number that a decision depends on, apart from the scorer's weights."""
 
     version: str
     """The policy's own version, such as `2026.11.16`."""

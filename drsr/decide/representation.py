@@ -60,7 +60,7 @@ class Representation(FeatureSource, Protocol):
 
     @property
     def layout_hash(self) -> str:
-        """Which columns its features have."""
+        """The hash of its feature columns."""
 
     def features(self, state: DecisionState) -> CandidateFeatures:
         """One forward over the intact view, bit for bit the same for the same request."""

@@ -1,4 +1,4 @@
-"""Which deletion set to take, or why none (paper, Eq. feasible and Eq. selection_objective): a pure function of arrays.
+"""Selection of a deletion set, or a reason to abstain (paper, Eq. feasible, Eq. selection_objective): pure functions.
 
 The feasible sets have at most K members, save something but not more than the removal cap, keep the request's protocol
 valid and have an unsafe score within the risk threshold. (That no set touches Recent2 holds already: candidates are
@@ -47,7 +47,7 @@ class ProposedSets(NamedTuple):
 
 
 class AbstentionReason(StrEnum):
-    """Why the request stays as it is: the first condition that left no set."""
+    """The reason to leave the request as it is: the first condition that no set met."""
 
     NO_VALID_SET = "no_valid_set"
     """No set within the cardinality limit saves tokens and keeps the protocol valid."""
@@ -58,7 +58,7 @@ class AbstentionReason(StrEnum):
 
 
 class Selection(NamedTuple):
-    """What was selected. Abstention is an outcome, not an error."""
+    """The selected set, or the reason to abstain. Abstention is an outcome, not an error."""
 
     chosen: int | None
     """Row of the chosen set; None is abstention."""
@@ -81,7 +81,7 @@ def select(sets: ProposedSets, request_tokens: int, rule: SelectionRule) -> Sele
 
 
 class Verdict(StrEnum):
-    """What became of one set, and why: the first condition that it failed, or what the chosen one had before it."""
+    """The fate of one set: chosen, or the first condition it failed, or the criterion that favoured another."""
 
     CHOSEN = "chosen"
     TOO_MANY_BLOCKS = "too_many_blocks"
@@ -126,7 +126,7 @@ def verdicts(sets: ProposedSets, request_tokens: int, rule: SelectionRule, selec
 
 
 def _beaten(sets: ProposedSets, row: int, chosen: int) -> Verdict:
-    """Why another feasible set came first."""
+    """Return the criterion by which the chosen set was preferred to another feasible one."""
     if sets.direct_saving[row] != sets.direct_saving[chosen]:
         return Verdict.SAVES_LESS
     if sets.unsafe_score[row] != sets.unsafe_score[chosen]:
@@ -139,7 +139,7 @@ def _beaten(sets: ProposedSets, row: int, chosen: int) -> Verdict:
 def structurally_valid(
     sets: ProposedSets, request_tokens: NDArray[np.int64] | int, max_cardinality: int, removal_cap: float
 ) -> NDArray[np.bool_]:
-    """Which rows satisfy everything but the risk condition; `request_tokens` may differ by row."""
+    """Return the rows that satisfy everything but the risk condition; `request_tokens` may differ by row."""
     return _valid(sets, max_cardinality) & _within_cap(sets, request_tokens, removal_cap)
 
 

@@ -1,4 +1,4 @@
-"""What the pre-action position attends to (paper, Eq. attention_app): mass, density and top mean of each candidate.
+"""Attention of the pre-action position (paper, Eq. attention_app): mass, density and top mean of each candidate.
 
 Only one row of the attention matrix is ever computed, from that position's query and the layer's keys.
 """

@@ -60,7 +60,7 @@ def paths_in(text: str) -> list[str]:
 
 
 def is_error(word: str) -> bool:
-    """Whether a word, in lower case, speaks of an error."""
+    """Return whether a word, in lower case, speaks of an error."""
     return word in _ERROR_WORDS or word.endswith(_ERROR_ENDINGS)
 
 

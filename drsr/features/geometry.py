@@ -1,4 +1,4 @@
-"""What the features need to know of a backbone: its layers and heads, and which layers are full attention."""
+"""The geometry of a backbone: its layers and heads, and which layers are full attention."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _model(backbone: Backbone) -> Any:
 
 
 def no_layers(name: str) -> FeatureError:
-    """What to raise for a backbone that features cannot be read from."""
+    """Return what to raise for a backbone that features cannot be read from."""
     return FeatureError(
         f"the backbone {name!r} has no layers to read features from",
         hint="features need a language model loaded by transformers: smollm2-135m, hf:REPO@REVISION or path:FOLDER",

@@ -68,7 +68,7 @@ class SpanStates:
         return self._state
 
     def summary(self, span: range) -> SpanSummary:
-        """What was kept of one range. A view on memory that all ranges share."""
+        """Return what was kept of one range. A view on memory that all ranges share."""
         assert self._kept is not None
         number = self.ranges.index(span)
         return SpanSummary(*(self._kept[:, which, number] for which in (_SUM, _FIRST, _LAST)))
@@ -83,14 +83,14 @@ class SpanStates:
         return self._kept, self._state
 
     def _run_at(self, start: int, states: torch.Tensor) -> _Run:
-        """Which ranges a run of positions touches. Worked out for the first layer, the same for all others."""
+        """Return which ranges a run of positions touches. Worked out for the first layer, the same for all others."""
         if self._run is None or self._run.positions != range(start, start + len(states)):
             self._run = _Run.of(self._starts, self._stops, start, states)
         return self._run
 
 
 class SpanSummary(NamedTuple):
-    """What is kept of the hidden states of a range of positions: each [layers, d], float32."""
+    """The summary of the hidden states of a range of positions: each [layers, d], float32."""
 
     total: torch.Tensor
     first: torch.Tensor

@@ -35,7 +35,7 @@ PROJECTION_SEED = 73_000
 
 
 class Information(StrEnum):
-    """Who may see a quantity (paper, table "Information boundary for DRSR")."""
+    """The information boundary of a quantity (paper, table "Information boundary for DRSR")."""
 
     ONLINE = "online"
     """Known before the next action: the request, its hidden states and attention, the candidate mask and its saving."""
@@ -213,7 +213,7 @@ class Layout:
         return hashlib.sha256(json.dumps(described, separators=(",", ":")).encode("ascii")).hexdigest()
 
     def group(self, group: Group) -> slice:
-        """Where a group's columns stand."""
+        """Return where a group's columns stand."""
         numbers = [number for number, column in enumerate(self.columns) if column.group is group]
         return slice(numbers[0], numbers[-1] + 1)
 

@@ -67,7 +67,7 @@ def identifiers(words: Iterable[str]) -> frozenset[str]:
 
 
 def share(part: Iterable[str], whole: frozenset[str]) -> float:
-    """How much of `whole` is also in `part`; of nothing, nothing."""
+    """Return how much of `whole` is also in `part`; of nothing, nothing."""
     return quotient(len(whole.intersection(part)), len(whole))
 
 
@@ -90,7 +90,7 @@ def words_of(text: str) -> list[str]:
 
 
 def part_text(part: Part, *, sort_keys: bool = False) -> str:
-    """What a part says. A call says its name and the keys and values of its arguments, one per line."""
+    """Return what a part says. A call says its name and the keys and values of its arguments, one per line."""
     match part:
         case Text(text=text) | Reasoning(text=text) | Result(text=text):
             return text

@@ -1,4 +1,4 @@
-"""Which parts of a request hold which items: words, paths or shingles, each a number.
+"""Occurrences of items (words, paths or shingles, each a number) in the parts of a request.
 
 Built once in time linear in the text (but for a sort); afterwards a question about a Block costs what the Block has.
 """
@@ -78,7 +78,7 @@ class Occurrences:
         return self.items[self._bounds[part] : self._bounds[part + 1]]
 
     def length(self, part: int) -> int:
-        """How many items a part has, repetitions counted."""
+        """Return how many items a part has, repetitions counted."""
         return int(self._bounds[part + 1] - self._bounds[part])
 
     def distinct(self, parts: Sequence[int]) -> tuple[Numbers, Numbers]:

@@ -69,7 +69,7 @@ class Session:
         return _key_value_bytes(self._backbone, capacity) + copies + summaries
 
     def bytes_for(self, length: int) -> int:
-        """What it will hold about after a decision over this many tokens."""
+        """Return about how many bytes it will hold after a decision over this many tokens."""
         if self._fits(length):
             return self.nbytes
         return _key_value_bytes(self._backbone, self._capacity_for(length))

@@ -1,4 +1,4 @@
-"""Where Blocks stand in the view: token ranges of the full request, checked and shifted to the backbone's positions."""
+"""Spans of Blocks in the view: token ranges of the full request, checked and shifted to the backbone's positions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from drsr.request.parts import Call, Message, PartRef, Reasoning, Result, Text
 
 
 class _Said(NamedTuple):
-    """What a Block says."""
+    """The words of a Block."""
 
     kind: BlockKind
     texts: tuple[str, ...]

@@ -116,7 +116,7 @@ class FeatureWatch:
         self._attention[layer] = head_statistics(query, keys, self._scales.get(layer), self._spans)
 
     def summaries(self) -> dict[range, SpanSummary]:
-        """What was kept of every span seen for the first time. They share memory: copy what is to stay."""
+        """Return what was kept of every span seen for the first time. They share memory: copy what is to stay."""
         return {span: self._states.summary(span) for span in self._states.ranges}
 
     def features(self) -> CandidateFeatures:

@@ -1,4 +1,4 @@
-"""What a run would do and cost, before it does it: what is missing per stage and why, tokens, and minutes."""
+"""The plan of a run before it starts: what is missing per stage and why, in tokens and minutes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FreezePlan(NamedTuple):
 
 
 class LabelPlan(NamedTuple):
-    """What labelling would take, together with the states that freezing will bring."""
+    """The plan for labelling, including the states that freezing will bring."""
 
     trajectories: int
     states: int
@@ -177,7 +177,7 @@ def _why_unfrozen(row: Any) -> str:
 
 
 def _counted(artifacts: ArtifactStore, blobs: Sequence[str], tokenizer: Tokenizer, caps: Caps) -> tuple[_Count, int]:
-    """What is in some trajectories by what is in some of them, and how many these are."""
+    """Return what is in some trajectories by what is in some of them, and how many these are."""
     read = blobs[:: max(1, -(-len(blobs) // SAMPLE))]
     if not read:
         return _Count(0, 0, 0, 0, 0), 0

@@ -1,4 +1,4 @@
-"""What each stage leaves for DVC: immutable files below `<root>/<stage>/`, and a summary of them beside.
+"""Exports of each stage for DVC: immutable files below `<root>/<stage>/`, and a summary beside them.
 
     exports/label/labels/<sha256>.parquet    what the stage made
     exports/label/summary.json               a few numbers of it, for `dvc metrics`
@@ -53,7 +53,7 @@ SUMMARY = "summary.json"
 
 
 class StageExport(NamedTuple):
-    """What an export of a stage did."""
+    """The result of exporting a stage."""
 
     stage: str
     folder: Path
@@ -154,7 +154,7 @@ class Exporter:
 
 
 def _counts(connection: Connection, column: InstrumentedAttribute[Any], mine: ColumnElement[bool]) -> dict[Any, int]:
-    """How many rows of current runs have each value of a column."""
+    """Return how many rows of current runs have each value of a column."""
     table = column.class_
     query = (
         select(column, func.count())

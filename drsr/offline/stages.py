@@ -66,5 +66,5 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage("publish", "the released policy, as pip installs it", "policy", ("policy",), 2 * HOUR),
 )
-"""In the order of a run. Why `splits` is judged in parts: docs/decisions/0015-judged-where-it-changes.md."""
+"""In the order of a run. Why `splits` is judged in parts: docs/decisions/0016-judged-where-it-changes.md."""
 NAMES: tuple[str, ...] = tuple(stage.name for stage in STAGES)

@@ -1,4 +1,4 @@
-"""What the catalog holds: counts per source and stage, what is missing or stale, and the last runs."""
+"""The status of a catalog: counts per source and stage, what is missing or stale, and the last runs."""
 
 from __future__ import annotations
 

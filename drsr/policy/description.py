@@ -1,4 +1,4 @@
-"""What a policy is, for a person at a terminal: its numbers, its backbone, how it was calibrated and from what."""
+"""A policy described for a person at a terminal: numbers, backbone, calibration and origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two policies: in their numbers and weights, and in what they decide about golden requests."""
+"""The differences between two policies: in their numbers and weights, and in their decisions on golden requests."""
 
 from __future__ import annotations
 

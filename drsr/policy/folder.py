@@ -34,7 +34,7 @@ _Reader = Callable[[str], bytes]
 
 
 class PolicyFiles(NamedTuple):
-    """What a policy's folder holds, checked."""
+    """The files of a policy, with their hashes checked."""
 
     numbers: PolicyNumbers
     scorer: Ensemble

@@ -52,7 +52,7 @@ class ExpectedSet(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a policy makes of a request."""
+    """The decision and scores that a policy must reproduce for a request."""
 
     pruned: bool
     reason: str | None
@@ -95,7 +95,7 @@ class GoldenResult(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """What came of all golden requests."""
+    """The results of all golden requests."""
 
     version: str
     results: tuple[GoldenResult, ...]
@@ -172,7 +172,7 @@ def expected_of(decision: Decision) -> Expected:
 
 
 def survives(decision: Decision) -> bool:
-    """Whether the decision stays the same if every score moves by what is tolerated, each in its own direction.
+    """Return whether the decision stays the same if every score moves by the tolerance, each in its own direction.
 
     Whatever the scores become, the feasible sets lie between those under all scores higher and under all lower: if both
     ends choose one set, and no other feasible one saves as much, everything between chooses it.
@@ -216,7 +216,7 @@ def verify_files(policy: Policy, files: PolicyFiles, where: str) -> Verification
 
 
 def compare(expected: Expected, found: Expected) -> list[str]:
-    """What is not as expected: the decision to the byte, the sets exactly, their scores within the tolerances."""
+    """Return every difference: decisions are compared to the byte, sets exactly, scores within the tolerances."""
     problems = []
     for field in ("pruned", "reason", "removed", "tokens_before", "tokens_after", "sent"):
         before, after = getattr(expected, field), getattr(found, field)

@@ -1,4 +1,4 @@
-"""What the Python of a policy's package calls: `drsr_policy.load()` and `drsr_policy.verify()`."""
+"""The functions behind a policy package's `drsr_policy.load()` and `drsr_policy.verify()`."""
 
 from __future__ import annotations
 

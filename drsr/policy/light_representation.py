@@ -1,4 +1,4 @@
-"""What a light policy decides with: the tokenizer that ships with it, and columns of the request's text.
+"""The representation of a light policy: the tokenizer it ships with, and columns of the request's text.
 
 Needs numpy and `tokenizers`. Token counts are those of the language model that labelled, because the file is that
 model's own; it is checked by its hash when the policy is read, and by what it means here.
@@ -42,7 +42,7 @@ class LightRepresentation:
 
     @property
     def numbers(self) -> LightNumbers:
-        """What a policy that reads with this says about it."""
+        """The numbers by which a policy identifies this representation."""
         return LightNumbers(hashlib.sha256(self.tokenizer_file).hexdigest(), self._tokenizer.identity)
 
     @property

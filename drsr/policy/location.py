@@ -1,4 +1,4 @@
-"""Where a policy is: a folder, a wheel, or a package that pip installed. All are read and checked alike.
+"""The location of a policy: a folder, a wheel, or an installed package. All are read and checked alike.
 
     read_found("policies/2026.11.16")                            a folder that `Policy.save` wrote
     read_found("drsr_policy-2026.11.16-py3-none-any.whl")        a wheel, read without unpacking or installing it
@@ -28,7 +28,7 @@ _HINT = "install the policy again: pip install --force-reinstall --no-deps {}"
 
 
 def package_name(numbers: PolicyNumbers) -> str:
-    """What the package of a policy with these numbers is called."""
+    """Return the package name of a policy with these numbers."""
     return PACKAGE if numbers.light is None else LIGHT_PACKAGE
 
 

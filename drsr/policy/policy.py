@@ -65,7 +65,7 @@ _log = logging.getLogger("drsr")
 
 @dataclass(frozen=True)
 class Decision:
-    """What to send, and why."""
+    """The request to send, and the reason for what was or was not removed."""
 
     id: str
     """Unique, 16 hexadecimal digits: the name of this decision in a receipts file."""
@@ -363,7 +363,7 @@ _PLACE = re.compile(r"(message|item) \d+")
 
 
 def _unreadable(error: RequestError) -> str:
-    """Where the request cannot be read. Not why: a role, an id or a field that is wrong may be any text."""
+    """Return the place where the request cannot be read, not the cause: a wrong role, id or field may be any text."""
     place = error.where if error.where is not None and _PLACE.fullmatch(error.where) else "the request"
     return f"{place} cannot be read; the decision's error says why"
 

@@ -27,7 +27,7 @@ _HINT = "download the wheel again; one that another tool has repacked is refused
 
 
 class WheelName(NamedTuple):
-    """What a wheel of pure Python is called."""
+    """The file name of a pure-Python wheel."""
 
     distribution: str
     """With underscores: `drsr_policy`."""

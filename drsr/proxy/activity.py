@@ -1,4 +1,4 @@
-"""What the proxy has done so far: the metrics, and the recent exchanges for the page."""
+"""The proxy's record of what it did: metrics, and recent exchanges for the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests are on their way at once: the next ones wait for a while in the order they came, then are refused.
+"""Admission of requests: a limited number at once; others wait in order for a while, then are refused.
 
 A waiting request's body has not been read yet, so what is held in memory is bounded too.
 """

@@ -112,7 +112,7 @@ class ProxyApp:
         watch("drsr_policy_info", "Always 1; the labels say which policy.", lambda: 1, labels)
 
     def _now(self) -> dict[str, int]:
-        """How busy it is."""
+        """Return how many requests and decisions are running and waiting."""
         assert self.parts is not None, "the server has not started"
         admission, decider = self.parts.admission, self.parts.decider
         return {
@@ -124,7 +124,7 @@ class ProxyApp:
         }
 
     async def _health(self, _: Request) -> Response:
-        """Whether the proxy itself runs. The upstream is not asked: its faults are its own."""
+        """Answer that the proxy itself runs. The upstream is not asked."""
         return JSONResponse(
             {"status": "ok", "mode": self.mode, "drsr": __version__, "policy": self.policy.version},
             headers={"cache-control": "no-store"},

@@ -130,7 +130,7 @@ def _sessions(arguments: argparse.Namespace) -> SessionSettings | None:
 
 
 def _say(address: str, app: ProxyApp, as_json: bool) -> None:
-    """Where it listens and what it does, on standard output."""
+    """Print where it listens and what it does."""
     settings = app.settings
     about = {
         "address": address,

@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What came of asking."""
+    """The result of asking the policy."""
 
     answer: Answer | None
     reason: str

@@ -20,7 +20,7 @@ class KillSwitch:
 
     @property
     def engaged(self) -> bool:
-        """Where it cannot be told whether the file exists, the switch counts as engaged."""
+        """Whether the switch is on; it counts as on if the file cannot be looked up."""
         try:
             self.path.stat()
         except (FileNotFoundError, NotADirectoryError):

@@ -58,7 +58,7 @@ class Counter:
 
 
 class Gauge:
-    """What some function says at the moment of asking."""
+    """A metric whose value is asked for at the moment of reading."""
 
     def __init__(self, name: str, help: str, read: Callable[[], float], labels: Sequence[tuple[str, str]] = ()) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Gauge:
 
 
 class Histogram:
-    """How many observations were at most so large, for several sizes."""
+    """A metric that counts observations up to each of several sizes."""
 
     def __init__(self, name: str, help: str, edges: Sequence[float] = SECONDS) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What is done to a request that may be pruned, and what is written down about it."""
+"""Pruning in the proxy: from a request's bytes to the bytes to send, with a record of the decision."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Pruning:
         self._shadow = shadow
 
     def left_alone(self, incoming: Incoming) -> ProxyReason | None:
-        """Why a request is not even read: it is streamed through as it comes."""
+        """Return why a request is streamed through unread, or None if it is to be read."""
         if asks_for_bypass(incoming.headers):
             return ProxyReason.BYPASS
         if self._kill_switch.engaged:
@@ -63,7 +63,7 @@ class Pruning:
         return Treated(self.judge(await deciding, exchange) or body)
 
     def judge(self, decided: Decided, exchange: Exchange) -> bytes | None:
-        """What to send instead, once switch and mode were asked; writes the decision down."""
+        """Return the bytes to send instead, after asking switch and mode, and record the decision."""
         answer = decided.answer
         exchange.decision_milliseconds = decided.milliseconds
         exchange.reason = decided.reason

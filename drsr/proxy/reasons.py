@@ -1,4 +1,4 @@
-"""Why a request went through the proxy unchanged, besides the reasons that a policy itself has."""
+"""The proxy's own reasons to forward a request unchanged, besides those of the policy."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def address_of(bound: socket.socket) -> str:
 
 
 def leads_here(upstream: UpstreamUrl, bound: socket.socket) -> bool:
-    """Whether a proxy on this socket would be its own upstream, and every request go round and round."""
+    """Return whether a proxy on this socket would be its own upstream, and every request go round and round."""
     host, port = bound.getsockname()[:2]
     if upstream.port != port:
         return False

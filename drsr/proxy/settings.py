@@ -1,4 +1,4 @@
-"""What `drsr serve` can be told, with the reasons for the defaults."""
+"""The settings of `drsr serve`, with the reasons for the defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class UpstreamUrl(NamedTuple):
-    """Where all requests go. Fixed at start: nothing in a request can change it."""
+    """The address that all requests go to. Fixed at start: nothing in a request can change it."""
 
     scheme: str
     host: str
@@ -78,7 +78,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """How one proxy behaves. A wrong value is a SettingsError."""
+    """The settings of one proxy. A wrong value is a SettingsError."""
 
     upstream: UpstreamUrl
     kill_file: Path

@@ -1,1 +1,1 @@
-"""What was decided and why: one record per decision, and the file that keeps them."""
+"""Receipts: one record per decision, with its reasons, and the file that keeps them."""

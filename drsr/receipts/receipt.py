@@ -179,7 +179,7 @@ def explain(record: dict[str, Any]) -> str:
 
 
 def diff(record: dict[str, Any]) -> list[str]:
-    """What a decision took away: the lines of a unified diff where the text was kept, else which Blocks."""
+    """Return what a decision removed: the lines of a unified diff where the text was kept, else the Blocks."""
     if not record["pruned"]:
         return [f"decision {record['id']} changed nothing: {record['reason']}"]
     if "text" not in record:

@@ -1,4 +1,4 @@
-"""What was said: a request in each wire form as typed values, its protocol, its history and its tokens.
+"""Requests: typed values from each wire form, with their protocol, history and tokens.
 
     read_request(body)      a Request from OpenAI chat or Anthropic Messages, and back, unchanged
     violations(request)     what makes a tool conversation invalid

@@ -61,7 +61,7 @@ class Backbone(Protocol):
 
 
 class SetScores(NamedTuple):
-    """What a scorer predicts for some deletion sets of one decision: one entry per set, in the order asked."""
+    """A scorer's predictions for some deletion sets of one decision: one entry per set, in the order asked."""
 
     predicted_harm: NDArray[np.float64]
     """Mean over the ensemble's members, in nats per token of the next output."""

@@ -99,7 +99,7 @@ class Rewrite(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """What joint deletion takes away, before anything is rewritten."""
+    """The messages and parts that a joint deletion removes, before anything is rewritten."""
 
     vanished: frozenset[int]
     """The messages of which nothing is left."""
@@ -120,7 +120,7 @@ def read_history(request: Request, protect: Protect | None = None) -> History:
 
 
 def removal(history: History, blocks: Iterable[Block]) -> Removal:
-    """What deleting these Blocks together takes away."""
+    """Return everything that is removed when these Blocks are deleted together."""
     removed: dict[int, set[int]] = {}
     for block in blocks:
         if block.step >= len(history.steps) or block not in history.steps[block.step].blocks:
@@ -156,7 +156,7 @@ def rewrite(request: Request, removed: Removal) -> Rewrite:
 
 
 def _carries(part: Part) -> bool:
-    """Whether a message can stand on this part. On reasoning alone it cannot: providers refuse such a message."""
+    """Return whether a message may consist of this part alone. Reasoning may not: providers refuse such a message."""
     return says_something(part) and not isinstance(part, Reasoning)
 
 

@@ -1,4 +1,4 @@
-"""What one message is made of: typed parts, each knowing its place in the wire form.
+"""The typed parts of a message, each of which knows its place in the wire form.
 
 These are pure values. How a message is read from and written to a protocol's wire form is in `drsr/wire/`.
 """
@@ -29,7 +29,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What the model thought before it spoke, in the clear."""
+    """The model's reasoning before its answer, as readable text."""
 
     text: str
     place: Place
@@ -49,7 +49,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool answered to one call."""
+    """A tool's answer to one call."""
 
     call_id: str
     text: str

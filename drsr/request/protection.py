@@ -1,4 +1,4 @@
-"""What a consumer wants kept, said in words on a command line, as a `protect` predicate.
+"""Rules on the command line for what must be kept, parsed into a `protect` predicate.
 
 3.1             the Block of that name, as `drsr inspect` shows it
 3               every Block of Step 3

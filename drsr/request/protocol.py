@@ -1,4 +1,4 @@
-"""What makes a tool conversation valid, and the violations found in one.
+"""The rules of a valid tool conversation, and the violations found in one.
 
 Call ids repeat along real trajectories, so a result is paired with the nearest preceding open call of its id, never
 through a table of ids. Within one message, calls that share an id are answered in their order.
@@ -37,7 +37,7 @@ class Violation(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Which rule and where, without a word of the request."""
+        """Return the rule and the place, without any text of the request."""
         return f"{self.kind} at message {self.message}"
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Violation(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """Which result answers which call."""
+    """The calls of a request, each with the result that answers it."""
 
     result_of: dict[PartRef, PartRef]
     """From a call to its result."""
@@ -114,7 +114,7 @@ def new_violations(rewrite: Request, kept: Sequence[int], original: Sequence[Vio
 
 
 def _comparable(violation: Violation, original_index: int) -> tuple[ViolationKind, int, str]:
-    """Who speaks first is a property of the whole request, whichever message it happens to be found at."""
+    """Return a violation without its index where that is arbitrary: who speaks first concerns the whole request."""
     if violation.kind is ViolationKind.FIRST_MESSAGE_NOT_USER:
         return (violation.kind, 0, "")
     return (violation.kind, original_index, violation.detail)

@@ -161,7 +161,7 @@ def render(request: Request, tokenizer: Tokenizer) -> Rendering:
 
 
 def common_prefix(one: TokenIds, other: TokenIds) -> int:
-    """How many tokens two contexts begin with together."""
+    """Return the length of the common prefix of two contexts, in tokens."""
     length = min(len(one), len(other))
     different = np.flatnonzero(one[:length] != other[:length])
     return int(different[0]) if len(different) else length

@@ -127,7 +127,7 @@ def read_output(body: Any, protocol: Protocol, *, where: str) -> Message:
 
 
 def detect_protocol(messages: list[dict[str, Any]], fields: dict[str, Any] | None, where: str | None) -> Protocol:
-    """Which wire form this is. Plain user and assistant strings are the same in both and count as OpenAI's."""
+    """Return the wire form. Plain user and assistant strings are the same in both and count as OpenAI's."""
     anthropic = "the field 'system'" if fields and fields.get("system") is not None else None
     tools = (fields or {}).get("tools")
     if isinstance(tools, list) and any(isinstance(tool, dict) and "input_schema" in tool for tool in tools):

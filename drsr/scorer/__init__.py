@@ -1,4 +1,4 @@
-"""The set-risk scorer: what a deletion set is predicted to cost. The same code trains it and decides with it.
+"""The set-risk scorer, which predicts the harm of a deletion set. The same code trains it and decides with it.
 
     set_representation   candidate embeddings -> 451 numbers for every deletion set
     network              encoder, representation, trunk and heads, for all members of an ensemble at once

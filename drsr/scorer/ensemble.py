@@ -41,7 +41,7 @@ def fit_normaliser(candidates: NDArray[np.float32], used: NDArray[np.bool_] | No
 
 
 class HarmScale(NamedTuple):
-    """How the harm heads' outputs become nats per token: output * scale + mean, of the training labels."""
+    """The scale from the harm heads' outputs to nats per token: output * scale + mean, of the training labels."""
 
     mean: float
     scale: float

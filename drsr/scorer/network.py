@@ -34,7 +34,7 @@ _LAYERS: dict[str, tuple[int | None, int]] = {
 
 
 class Outputs(NamedTuple):
-    """What the heads say, before any rescaling: shape (members, states, 2^n - 1), the set with mask m at m - 1."""
+    """The outputs of the heads before rescaling: shape (members, states, 2^n - 1), the set with mask m at m - 1."""
 
     harm: Array
     """Standardised harm: (H - mean) / scale of the training labels."""

@@ -29,7 +29,7 @@ DIMENSION = 7 * EMBEDDING + 3
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Which parts of the representation carry information. A part that does not is zero; the dimension stays 451."""
+    """The parts of the representation that carry information. The others are zero; the dimension stays 451."""
 
     retained_context: bool = True
     """Mean and maximum of what stays, and the two comparisons with it."""

@@ -1,1 +1,1 @@
-"""Runs that grow: one agent's calls with a policy, at the prices of a provider that caches prefixes."""
+"""Sessions: the calls of one growing run with a policy, at the prices of a provider that caches prefixes."""

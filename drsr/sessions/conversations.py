@@ -1,4 +1,4 @@
-"""Which requests belong to one conversation: each repeats the messages of the one before and adds some at its end.
+"""Conversations: requests that each repeat the messages of the one before and add some at the end.
 
 A conversation keeps a `PruningSession`, so that what was removed from it stays removed and the provider's prompt cache
 stays of use. Only hashes are kept of the messages, and of the keys that callers send only a keyed hash.

@@ -1,4 +1,4 @@
-"""What a call costs where the provider caches prefixes, and when deleting old history is worth re-writing its cache.
+"""Prices of a provider that caches prefixes, and when a deletion is worth writing its cache again.
 
 A provider that has seen the beginning of a request reads it from its cache at a fraction of the price. Deleting
 something old changes everything behind it, which must then be written to the cache again:
@@ -22,7 +22,7 @@ MILLION = 1_000_000
 
 
 class Weighed(NamedTuple):
-    """What a deletion would change in money."""
+    """The costs and savings of a deletion, in money."""
 
     extra_now: float
     """What this call costs more for it; negative where it is cheaper at once."""
@@ -73,14 +73,14 @@ class Prices:
         return cls(given[0], given[1], given[2], given[3])
 
     def input_cost(self, tokens: int, cached: int) -> float:
-        """What a request of so many tokens costs of which the provider has the first `cached` in its cache."""
+        """Return the cost of a request of `tokens` tokens of which the provider has the first `cached` in its cache."""
         return self._input_millionths(tokens, cached) / MILLION
 
     def output_cost(self, tokens: int) -> float:
         return tokens * self.output / MILLION
 
     def readable(self, cached: int) -> int:
-        """How much of a common prefix is read from the cache."""
+        """Return how much of a common prefix is read from the cache."""
         return cached if cached >= self.cache_minimum else 0
 
     def _input_millionths(self, tokens: int, cached: int) -> float:

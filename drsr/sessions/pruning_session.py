@@ -174,7 +174,7 @@ class PruningSession:
         return tuple(found)
 
     def _cached(self, base: _Base) -> int:
-        """How much of a request the provider should have in its cache.
+        """Return how much of a request the provider should have in its cache.
 
         A run that is joined in its middle (this process was started anew, or had forgotten it) was sent before by
         somebody: all in front of its last answer counts as cached.
@@ -197,7 +197,7 @@ class PruningSession:
     def _verdict(
         self, base: _Base, state: DecisionState, found: DeletionSet, cached: int, weighed: dict[int, Weighed]
     ) -> Verdict | None:
-        """Why a set may not be taken now, or None."""
+        """Return why a set may not be taken now, or None."""
         if base.saving() + found.direct_saving > self.policy.numbers.removal_cap * len(base.rendering):
             return Verdict.OVER_REMOVAL_CAP
         spans = state.rendering.removed_spans(found.removal)
@@ -255,7 +255,7 @@ class PruningSession:
         weighed: Mapping[int, Weighed] | None = None,
         outcome: Outcome | None = None,
     ) -> dict[str, Any]:
-        """What a receipt says about the session."""
+        """Return the receipt's record of the session."""
         weighed = weighed or {}
         best = max(weighed.values(), key=lambda each: each.saved_later - each.extra_now, default=None)
         said = zip(outcome.sets, outcome.verdicts, strict=True) if outcome else ()

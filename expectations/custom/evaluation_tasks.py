@@ -1,4 +1,4 @@
-"""What the scorer learns from is not what it is evaluated on."""
+"""The expectation that no evaluation task was learned from."""
 
 from __future__ import annotations
 

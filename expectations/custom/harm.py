@@ -1,4 +1,4 @@
-"""What a label means: harm is measured against the intact history, unsafe is what exceeds the tolerance."""
+"""Expectations of labels: harm is measured against the intact history, unsafe is what exceeds the tolerance."""
 
 from __future__ import annotations
 

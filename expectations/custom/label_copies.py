@@ -30,7 +30,7 @@ class ExpectNoCopyOfALabel(OffendingRows):
 
 
 def compared(frame: pd.DataFrame) -> str:
-    """What the columns were compared with, for the verdict."""
+    """Return what the columns were compared with, for the verdict."""
     if frame.empty:
         return ""
     labels, rows = int(frame["compared_labels"].max()), int(frame["compared_rows"].max())

@@ -1,4 +1,4 @@
-"""What is left out is left out for a reason that the stage knows, and that the numbers beside it bear out."""
+"""Expectations of exclusions: each has a reason that the stage knows and that the numbers beside it confirm."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ExpectReasonToFitTheOutput(OffendingRows):
 
 
 def left_out(frame: pd.DataFrame) -> str:
-    """How many states were left out for which reason, for the verdict."""
+    """Return how many states were left out for which reason, for the verdict."""
     counts = frame["reason"].dropna().value_counts().sort_index()
     said = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
     return f"left out: {said}" if said else "none left out"

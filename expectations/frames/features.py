@@ -144,7 +144,7 @@ def _states(connection: Connection, view: RegisteredView) -> pd.DataFrame:
 
 
 def _outcomes(connection: Connection, view: RegisteredView) -> pd.DataFrame:
-    """What came of every state of a current trajectory that the view has looked at."""
+    """Return what came of every state of a current trajectory that the view has looked at."""
     query = (
         select(
             *TRAJECTORY,

@@ -1,4 +1,4 @@
-"""What freezing recorded of a view's candidates, as the features of these very candidates must say it.
+"""The frozen candidates of a view, as the features of these very candidates must repeat them.
 
 Freezing is an earlier stage than featurizing, which tokenizes the run again: place, size and saving of a candidate are
 known twice. A file with the rows of another state, of other candidates or of other tokens does not get past all three.

@@ -1,4 +1,4 @@
-"""What a feature must not be: everything that measuring left for a candidate, as columns beside a sample's rows."""
+"""Label columns: everything that measuring left for a candidate, which no feature may copy."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _exclusions(connection: Connection) -> pd.DataFrame:
 
 
 def _frozen_savings(connection: Connection) -> pd.Series:
-    """What deleting a candidate saves, by state and position, as it was recorded before anything was measured."""
+    """Return the saving of each candidate, by state and position, as recorded before anything was measured."""
     query = _current(select(Candidate.state_id, Candidate.position, Candidate.direct_saving), Candidate)
     return read_frame(connection, query).set_index(["state_id", "position"])["direct_saving"]
 

@@ -1,4 +1,4 @@
-"""Where Recent2 begins before a decision, counted from the recorded run itself and not from what freezing said."""
+"""The start of Recent2 before a decision, counted from the recorded run itself and not from frozen rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a calibration's search table says of its choice, in one row."""
+"""Search tables of calibrations: what each says of its choice, in one row."""
 
 from __future__ import annotations
 

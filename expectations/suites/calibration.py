@@ -1,4 +1,4 @@
-"""What is expected of a calibration: the operating point keeps to its limits, and is the best that does."""
+"""Expectations of a calibration: the operating point keeps to its limits, and is the best that does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected of features: the layout's columns, all online, finite, of the frozen candidates, no label."""
+"""Expectations of features: the layout's columns, all online, finite, of the frozen candidates, no label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected of labels: every set of a state measured or excluded, on one next output, after it was frozen."""
+"""Expectations of labels: every set of a state measured or excluded, on one next output, after it was frozen."""
 
 from __future__ import annotations
 

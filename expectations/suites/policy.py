@@ -1,4 +1,4 @@
-"""What is expected of a released policy: it freezes its calibration's numbers, and was made of train and validation."""
+"""Expectations of a released policy: it freezes its calibration's numbers, and was made of train and validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected of splits: nothing on two sides, shares as asked, and a test split that nothing was fitted on."""
+"""Expectations of splits: nothing on two sides, shares as asked, and a test split that nothing was fitted on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected of states and candidates: few, complete, older than Recent2, frozen before all measuring."""
+"""Expectations of states and candidates: few, complete, older than Recent2, frozen before all measuring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected of trajectories: read once, whole, and no two of different splits that say nearly the same."""
+"""Expectations of trajectories: read once, whole, and no two of different splits that say nearly the same."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Step(StrEnum):
 
 
 class Sight(NamedTuple):
-    """What is known of a shard's flow run at a moment."""
+    """The state of a shard's flow run at one moment."""
 
     state: str
     """Prefect's type of its state: SCHEDULED, PENDING, RUNNING, COMPLETED, FAILED, CRASHED, CANCELLED, ..."""
@@ -38,13 +38,13 @@ class Sight(NamedTuple):
 
 
 def shards_for(states: int, states_per_shard: int, most: int) -> list[Shard]:
-    """So many that each has about that many states."""
+    """Return shards of about `states_per_shard` states each, but at most `most` shards."""
     count = max(1, min(most, -(-states // states_per_shard)))
     return [Shard(number, count) for number in range(count)]
 
 
 def next_step(sight: Sight) -> Step:
-    """What to do about a shard.
+    """Return what to do about a shard.
 
     A worker that is killed alone takes its flow run along: CRASHED. A machine that is lost leaves it RUNNING for ever;
     then the claim that the flow run renewed every few seconds tells.

@@ -55,7 +55,7 @@ def publish(index: Name = "var/index", calibration: Name | None = None, certifie
 
 
 def held_back(refusal: ReleaseRefused) -> dict[str, Any]:
-    """What became of a policy that is not to be published; the refusal itself where something is wrong with it."""
+    """Return the outcome of a policy that is held back; raise the refusal if something is wrong with it."""
     gates = [{"check": check, "passed": passed, "detail": detail} for check, passed, detail in refusal.gates]
     failed = {str(gate["check"]) for gate in gates if not gate["passed"]}
     if not failed or not failed <= HELD_BACK:
@@ -64,7 +64,7 @@ def held_back(refusal: ReleaseRefused) -> dict[str, Any]:
 
 
 def superseded(version: str, newest: str) -> dict[str, Any]:
-    """What became of a policy that had been published before another one."""
+    """Return the outcome for a policy that was published before a newer one."""
     reason = (
         f"this one was published as {version} and followed by {newest}; pip install drsr-policy=={version} goes back"
     )

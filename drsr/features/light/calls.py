@@ -1,4 +1,4 @@
-"""What a call does and on which object, and which error its result reports: from their text alone."""
+"""The action and object of a call, and the error that its result reports: from their text alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 
 
 class Doing(Flag):
-    """What a call does; a command line that runs `cat` both runs and reads."""
+    """The actions of a call; a command line that runs `cat` both runs and reads."""
 
     NOTHING_KNOWN = 0
     READ = auto()

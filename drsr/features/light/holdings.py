@@ -207,7 +207,7 @@ def _age(index: RequestIndex, block: Block) -> dict[str, float]:
 
 
 def _taken(holdings: Holdings, block: Block) -> dict[str, float]:
-    """What the agent's next Step and its last call have from the Block."""
+    """Return what the agent's next Step and its last call have from the Block."""
     index, words = holdings.index, holdings.words.occurrences
     parts = index.parts_of(block)
     own, _ = words.distinct(parts)

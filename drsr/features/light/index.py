@@ -121,7 +121,7 @@ class RequestIndex:
         return list(range(self.first_part(message), self.first_part(message + 1)))
 
     def said_in(self, step: int) -> list[int]:
-        """What the agent wrote in a Step."""
+        """Return what the agent wrote in a Step."""
         parts = self.parts_in(self.state.history.steps[step].message)
         return [part for part in parts if self.agent[part]]
 

@@ -1,1 +1,1 @@
-"""Audits: each a function with a verdict, shown by behaviour and not by reading the code."""
+"""The audit: checks that compute again what a policy rests on, each with a verdict."""

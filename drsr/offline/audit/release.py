@@ -1,4 +1,4 @@
-"""What somebody who trusts nobody demands before a policy is published: the data keeps its rules, and an audit passes.
+"""The demands of an auditor before a policy is published: the data keeps its rules, and an audit passes.
 
 Both look before anything is written: the rules at the catalog as it is, the audit at the wheel's own bytes.
 """

@@ -228,7 +228,7 @@ def _files(compared: Sequence[Mapping[str, str]]) -> str:
 
 
 def _power(audit: Audit) -> Iterator[str]:
-    """What share of wrong states a sample would have found for sure enough: the probability that it hits one."""
+    """Yield how likely a sample of this size is to find wrong states, by their share."""
     rows = []
     for section in audit.sections:
         evidence = section.verdicts[0].evidence

@@ -51,7 +51,7 @@ def harms(evidence: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def feature_differences(evidence: Mapping[str, Any], allowed: float) -> tuple[str, str]:
-    """How far stored features are from those computed again, by state."""
+    """Return how far stored features are from those computed again, by state."""
     differences = [min(max(difference, 1e-9), 1e3) for difference in evidence["differences"]]
 
     def draw(axes: Sequence[Axes]) -> None:

@@ -64,7 +64,7 @@ class Section(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """What came of all checks."""
+    """The results of all checks."""
 
     about: dict[str, str]
     """What was audited: names, places, hashes."""
@@ -159,13 +159,13 @@ def _run(check: Check, subject: AuditSubject, progress: Progress) -> tuple[Seque
 
 
 def _without_words(error: Exception) -> str:
-    """Which error, and where it happened. Not what it says: that may quote a recorded run."""
+    """Return the error's class and place, not its text, which may quote a recorded run."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {last.name}"
 
 
 def describe(subject: AuditSubject) -> dict[str, str]:
-    """What is audited, as far as it can be read."""
+    """Return what is audited, as far as it can be read."""
     about = {"audited": subject.named}
     try:
         if subject.wheel_sha256 is not None:

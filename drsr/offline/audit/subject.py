@@ -1,4 +1,4 @@
-"""What is audited: a policy, the calibration that it came from, and everything behind that, each read once.
+"""The subject of an audit: a policy, its calibration, and everything behind that, each read once.
 
 Nothing here judges. Where something cannot be read, every check that needs it fails with that reason, and the others
 still run.
@@ -48,7 +48,7 @@ Value = TypeVar("Value")
 
 
 class Order(NamedTuple):
-    """How to audit."""
+    """The options of an audit."""
 
     policy: str | None = None
     """A wheel, a folder or an installed package; by default the latest release of the catalog."""
@@ -70,7 +70,7 @@ class Order(NamedTuple):
 
 
 class ShippedLineage(NamedTuple):
-    """What a policy says it was made from."""
+    """The lineage that a policy claims."""
 
     links: tuple[Link, ...]
     states: str
@@ -205,7 +205,7 @@ class AuditSubject:
         return self.policy.scorer if self.has_policy else load_trained(self.artifacts, self.run)
 
     def light_reader(self, name: str, identity: str) -> LightReader:
-        """What computes the view `light`; BackboneError where the language model on this machine is another."""
+        """Return what computes the view `light`; BackboneError where the language model on this machine is another."""
         reader = self._once(f"light reader {name}", lambda: load_light_reader(self.order.backbone or name))
         self._refuse_other(reader.name, reader.identity, identity)
         return reader

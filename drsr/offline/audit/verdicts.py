@@ -1,4 +1,4 @@
-"""What an audit finds: a verdict per question, how bad it would be, and what the checks are made of."""
+"""Verdicts of an audit: one per question, with its severity, and the checks that give them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 20
 
 
 class Severity(StrEnum):
-    """What it means when a check fails. The order is that of the table."""
+    """The severity of a failed check, in the order of the table."""
 
     CRITICAL = "critical"
     """Information may have leaked, or a number is not what it is said to be: do not use the policy."""

@@ -1,4 +1,4 @@
-"""What a researcher runs: every method on recorded decisions and on whole tasks, analyses, and the report.
+"""Experiments for researchers: every method on recorded decisions and whole tasks, analyses, and the report.
 
 No stage imports it.
 """

@@ -1,4 +1,4 @@
-"""What recorded runs would have cost: without pruning, pruned request by request, and in sessions that mind the cache.
+"""The price report: costs of recorded runs without pruning, pruned request by request, and in sessions.
 
 Every recorded call is made again on paper: its request is the recorded history up to it, its output the recorded one,
 whatever a mode would have sent. Tokens are those of the policy's backbone. The provider is assumed to keep every prefix
@@ -64,7 +64,7 @@ class PrefixCache:
     seen: list[TokenIds] = field(default_factory=list)
 
     def read(self, token_ids: TokenIds) -> int:
-        """How much of a request is in the cache; afterwards all of it is."""
+        """Return how much of a request is in the cache; afterwards all of it is."""
         cached = max((common_prefix(earlier, token_ids) for earlier in self.seen), default=0)
         # What another one begins with is remembered by the other.
         self.seen = [earlier for earlier in self.seen if common_prefix(earlier, token_ids) < len(earlier)]
@@ -112,7 +112,7 @@ def _bill(whole: Request, decide: Callable[[Any], Decision | None], tokenizer: T
 
 
 def _sent(request: Request, decision: Decision | None) -> tuple[Request, bool]:
-    """What goes out. A report must not take a fault of ours for an abstention: such a fault is raised."""
+    """Return what goes out. A report must not take a fault of ours for an abstention: such a fault is raised."""
     if decision is None:
         return request, False
     if decision.error is not None and decision.reason is Reason.INTERNAL_FAILURE:

@@ -8,7 +8,7 @@ from drsr.offline.bench.replay.file import MethodNote
 
 
 def different_trainings(notes: Iterable[MethodNote]) -> str:
-    """Where they come from several: which of them from which, and what to do, in sentences. Else nothing."""
+    """Return, if results come from several trainings, sentences on which come from which and what to do."""
     titles: dict[str, list[str]] = {}
     for note in notes:
         if note.training:

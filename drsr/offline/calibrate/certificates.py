@@ -84,7 +84,7 @@ class CertifiedCalibration(NamedTuple):
 
 
 def evidence_against(rate: float, counts: GroupCounts, most_states: int) -> float:
-    """How much the counts speak against a true unsafe rate of `rate` or more: a value of mean at most 1 if it is so."""
+    """Return the evidence against a true unsafe rate of `rate` or more: a value of mean at most 1 if it is so."""
     win = (rate * counts.selected - counts.unsafe) / (most_states * (1 - rate))
     logarithms = np.log1p(BETS[:, None] * win).sum(axis=1)
     return float(np.exp(np.minimum(logarithms, 700.0)).mean())

@@ -1,4 +1,4 @@
-"""What a calibration leaves for people: search table, operating curve and beta sensitivity, as CSV and as plots.
+"""The files of a calibration for people: search table, operating curve and beta sensitivity, as CSV and plots.
 
 Numbers in CSV are written so that reading them gives the same bits; empty is "not a number": nothing was selected.
 """

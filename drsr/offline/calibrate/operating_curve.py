@@ -1,4 +1,4 @@
-"""How removal and safety trade off: the calibration's search table as curves, for plots and tables."""
+"""The trade-off of removal and safety: the calibration's search table as curves, for plots and tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def without_abstention(table: SearchTable, max_cardinality: int) -> OperatingPoi
 
 
 def uncertainty_sensitivity(table: SearchTable, params: CalibrateParams) -> list[Sensitivity]:
-    """What each K and beta alone would have given."""
+    """Return the best result for each K and beta."""
     preferred = table.preference()
     preferred = preferred[table.admissible(params.max_unsafe_rate, params.max_mean_harm)[preferred]]
     found = []

@@ -71,7 +71,7 @@ class SearchTable:
         return self.selected / self.states
 
     def admissible(self, max_unsafe_rate: float, max_mean_harm: float) -> NDArray[np.bool_]:
-        """Which policies select something and keep to both limits."""
+        """Return the policies that select something and keep to both limits."""
         some = self.selected > 0
         rate, harm = self.unsafe_rate, self.mean_harm
         return (
@@ -144,7 +144,7 @@ class Calibration(NamedTuple):
         return self.chosen is None
 
     def rule(self, params: CalibrateParams) -> SelectionRule:
-        """The rule to freeze; without an admissible policy one that no set passes."""
+        """Return the rule to freeze. If no policy is admissible, its threshold is so low that every set is refused."""
         if self.chosen is None:
             return SelectionRule(max(params.max_cardinalities), params.removal_cap, -np.inf)
         return self.chosen.rule(params.removal_cap)

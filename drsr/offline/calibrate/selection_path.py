@@ -1,4 +1,4 @@
-"""What the selection rule picks in every state, for all risk thresholds at once.
+"""The selection path: the set chosen in every state, for all risk thresholds at once.
 
 As the threshold rises, a state's choice changes only when a set becomes feasible that saves more than the choice so
 far. These moments are found by sorting once; any threshold is then answered without scoring or selecting again.

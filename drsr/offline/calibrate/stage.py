@@ -75,7 +75,7 @@ def calibrate(
 def calibration_of(
     catalog: Catalog, inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool = False
 ) -> CalibrationRecord | None:
-    """What was chosen for this scorer on these inputs, if it was."""
+    """Return the calibration of this scorer on these inputs, or None."""
     with catalog.reading() as connection:
         return find_calibration(connection, _identity(inputs, params, run, certified=certified).key)
 
@@ -162,7 +162,7 @@ def operating_point(record: CalibrationRecord) -> calibration.OperatingPoint | N
 
 
 def frozen_rule(record: CalibrationRecord) -> SelectionRule:
-    """The rule that a policy made from this calibration selects by; without an admissible one no set passes it."""
+    """Return the rule of a policy made from this calibration; it refuses every set if nothing was admissible."""
     threshold = float("-inf") if record.risk_threshold is None else record.risk_threshold
     return SelectionRule(record.max_cardinality, record.removal_cap, threshold)
 

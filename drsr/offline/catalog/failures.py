@@ -1,4 +1,4 @@
-"""What a database driver complains about, as the errors of DRSR: what is wrong, where, what to do. Never a password."""
+"""Failures of a database driver as errors of DRSR: what is wrong, where, what to do. Never a password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What featurizing leaves in the catalog: views, files, which state's features lie where, and who read which split."""
+"""The tables of featurizing: views, files, the features of each state, and who read which split."""
 
 from __future__ import annotations
 

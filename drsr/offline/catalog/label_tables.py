@@ -1,4 +1,4 @@
-"""What measuring leaves in the catalog: labelers, labels, what could not be measured, and who is at work on what."""
+"""The tables of measuring: labelers, labels, exclusions, and the claims of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a catalog says, without how it came to say it: two catalogs with one content hash hold the same facts.
+"""The logical content of a catalog: two catalogs with one content hash hold the same facts.
 
 Row numbers, moments and places in the artifact store depend on when and in which order workers ran; they are left out.
 A reference to another row counts as that row's own content.

@@ -31,14 +31,14 @@ VERSION_TABLE = "drsr_revision"
 
 
 class RevisionChange(NamedTuple):
-    """What an upgrade or downgrade did. None is a database without our tables."""
+    """The result of an upgrade or downgrade. None is a database without our tables."""
 
     before: str | None
     after: str | None
 
 
 class CatalogCheck(NamedTuple):
-    """How a database compares with this code."""
+    """The comparison of a database with this code."""
 
     revision: str | None
     expected: str

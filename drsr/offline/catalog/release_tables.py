@@ -1,4 +1,4 @@
-"""What publishing leaves in the catalog: released policies."""
+"""The table of publishing: released policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training and calibrating leave in the catalog: trained scorers, and the operating points chosen for them."""
+"""The tables of training and calibrating: trained scorers, and the operating points chosen for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the catalog knows, table by table. Every docstring starts with the grain: what one row is.
+"""The tables of the catalog. Every docstring starts with the grain: what one row is.
 
 Column.info["physical"] and Table.info["journal"] mark what depends on when and where a stage ran and not on what it
 found: two catalogs with the same contents may differ there. Table.info["evaluation_only"] marks what no stage before
@@ -222,12 +222,12 @@ class Trajectory(Table):
 
     @classmethod
     def is_current(cls) -> ColumnElement[bool]:
-        """Whether a row takes part in what is made now: nothing took its place, and its run is not withdrawn."""
+        """Return whether a row takes part in what is made now: nothing took its place, and its run is not withdrawn."""
         return and_(cls.superseded_by.is_(None), ~cls.is_withdrawn())
 
     @classmethod
     def is_withdrawn(cls) -> ColumnElement[bool]:
-        """Whether a row's run is taken out now."""
+        """Return whether a row's run is taken out now."""
         mine = (Withdrawal.source_id == cls.source_id, Withdrawal.external_id == cls.external_id)
         return exists().where(*mine, Withdrawal.taken_back_at.is_(None))
 

@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def text(audit: Audit, report: Path | None) -> str:
-    """What was audited, the severity table, and of all that failed the first items and what to do."""
+    """Return what was audited, the severity table, and of all that failed the first items and what to do."""
     from drsr.tables import table
 
     about = [f"  {name}: {value}" for name, value in audit.about.items()]

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rule(backbone: str) -> FreezingRule | None:
-    """What freezing would go by now; None while the backbone's tokenizer is not on this machine."""
+    """Return what freezing would go by now; None while the backbone's tokenizer is not on this machine."""
     from drsr.backbone.catalogue import load_tokenizer
     from drsr.errors import BackboneNotFetched
     from drsr.offline.freeze.stage import freezing_rule
@@ -121,7 +121,7 @@ def _text(status: Status, backbone: str) -> str:
 
 
 def _labels(found: LabelStatus) -> list[str]:
-    """What one labeler has measured, in lines."""
+    """Return what one labeler has measured, in lines."""
     whose = "labels" if found.labeler == "default" else f"labels by {found.labeler}"
     states = f"{found.labelled:,} states labelled, {found.excluded:,} excluded, {found.waiting:,} waiting"
     sets = f"{found.sets:,} sets measured, {found.excluded_sets:,} excluded"

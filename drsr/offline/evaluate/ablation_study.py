@@ -1,4 +1,4 @@
-"""What each part of the scorer is worth: every configuration, control and singleton rule judged on the same examples.
+"""The ablation study: every configuration, control and singleton rule judged on the same examples.
 
 Four tables. How well each configuration orders harms and tells unsafe sets (with what it gains on the full scorer, both
 drawn together). What singleton rules make of sets of two or more, from measured and from predicted singleton harms,
@@ -97,7 +97,7 @@ class PolicyMetrics(NamedTuple):
 
 
 class PolicyRow(NamedTuple):
-    """What a configuration's calibrated policy does on these examples."""
+    """The results of a configuration's calibrated policy on these examples."""
 
     name: str
     rule: SelectionRule

@@ -1,4 +1,4 @@
-"""How numbers with intervals stand in a table."""
+"""Table cells for numbers with intervals."""
 
 from __future__ import annotations
 

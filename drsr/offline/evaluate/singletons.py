@@ -35,7 +35,7 @@ RULES: dict[str, Callable[[Floats], Floats]] = {
 
 
 class JointMetrics(NamedTuple):
-    """How guesses for sets of two or more do."""
+    """The metrics of predictions for sets of two or more."""
 
     any_cardinality: Metric
     """Pairs of one state."""

@@ -143,7 +143,7 @@ def evaluate_ablations(
 
 
 def latest_evaluation(catalog: Catalog, artifacts: ArtifactStore) -> bytes | None:
-    """What the latest finished evaluation kept, as JSON; None where none has finished."""
+    """Return the latest finished evaluation as JSON, or None."""
     query = select(Run.counts).where(Run.stage == "evaluate", Run.finished_at.is_not(None)).order_by(Run.id.desc())
     with catalog.reading() as connection:
         for counts in connection.execute(query).scalars():

@@ -1,4 +1,4 @@
-"""What the columns of a feature view look like: missing, constant, range, and drift between splits. No label is read.
+"""Statistics of a feature view's columns: missing, constant, range, drift between splits. No label is read.
 
 One pass over the view's files, file by file: memory does not grow with the number of states. Sums are taken around the
 first row seen, so that a column of large numbers with small differences does not drown in rounding.
@@ -68,7 +68,7 @@ class ColumnStatistics(NamedTuple):
     splits: tuple[SplitStatistics, ...]
 
     def drift(self, split: SplitStatistics) -> NDArray[np.float64]:
-        """How far a split's mean is from that of `train`, in standard deviations of `train`.
+        """Return how far a split's mean is from that of `train`, in standard deviations of `train`.
 
         Infinite where `train` is constant and the split's mean is another; NaN without anything in `train`.
         """
@@ -107,7 +107,7 @@ class ColumnStatistics(NamedTuple):
 
 
 class _Sums:
-    """What is kept of the rows of one split."""
+    """The running sums over the rows of one split."""
 
     def __init__(self, columns: int) -> None:
         self.rows = 0

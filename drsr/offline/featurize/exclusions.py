@@ -10,7 +10,7 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory",
 
 
 class ExclusionReason(StrEnum):
-    """Why there is no NLL."""
+    """The reason why there is no NLL."""
 
     EMPTY_TARGET = "empty_target"
     TARGET_TOO_LONG = "target_too_long"
@@ -27,6 +27,6 @@ class Exclusion(NamedTuple):
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether the memory of a device, or of the machine, did not suffice."""
+    """Return whether the memory of a device, or of the machine, did not suffice."""
     said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
     return said or isinstance(error, MemoryError)

@@ -100,7 +100,7 @@ def import_features(
 
 
 def about_features(identity: ViewIdentity, columns: Sequence[Column]) -> About:
-    """What exported features depend on. The backbone's name is a name only: its identity counts."""
+    """Return what exported features depend on. The backbone's name is a name only: its identity counts."""
     facts = identity._asdict()
     del facts["backbone"]
     return {"format": FORMAT, "columns": len(columns), **facts}

@@ -46,7 +46,7 @@ class FeatureBlock(NamedTuple):
 
 
 class FeatureRows(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     state_keys: list[str]
     """One per row; rows of a state stand together, in the order of its candidates."""
@@ -147,7 +147,7 @@ _REPAIR = (
 
 
 def _described(view: RegisteredView) -> dict[bytes, bytes]:
-    """What a file says about itself."""
+    """Return what a file says about itself."""
     facts = {"format": FORMAT, "view": view.name, "version": str(view.version), **view.identity._asdict()}
     return {name.encode(): value.encode() for name, value in facts.items()}
 

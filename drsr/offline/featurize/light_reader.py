@@ -1,4 +1,4 @@
-"""What stands in for a language model where none is read: its name and identity, its tokenizer, its window.
+"""The light reader, which replaces a language model: name and identity, tokenizer, window.
 
 The view `light` is computed with it, and light policies are published with its tokenizer's file.
 """
@@ -41,7 +41,7 @@ def layout_read_by(backbone: Backbone | LightReader) -> Layout | LightLayout:
 
 
 def tokenizer_files(name: str, tokenizer_file: str) -> dict[str, bytes]:
-    """What a light policy ships: the language model's tokenizer under that name, and its licence."""
+    """Return what a light policy ships: the language model's tokenizer under that name, and its licence."""
     return {tokenizer_file: read_tokenizer_file(name), LICENCE_FILE: _licence(name, tokenizer_file).encode()}
 
 

@@ -38,7 +38,7 @@ REASONS: dict[type[FeatureError], str] = {
 
 
 class FeatureExclusion(NamedTuple):
-    """Why a state has no features. An expected outcome, not an error."""
+    """The reason why a state has no features. An expected outcome, not an error."""
 
     reason: str
     detail: str
@@ -53,7 +53,7 @@ class FeatureExclusion(NamedTuple):
 
 
 class FeaturizedState(NamedTuple):
-    """What came of one state."""
+    """The result for one state."""
 
     state_id: int
     state_key: str

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class FeaturizeSummary:
-    """What one worker did."""
+    """The summary of one worker."""
 
     trajectories: int = 0
     featurized: int = 0

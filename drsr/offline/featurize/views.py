@@ -60,12 +60,12 @@ class RegisteredView(NamedTuple):
         return are_light(self.columns)
 
     def is_read_from(self, identity: ViewIdentity) -> bool:
-        """Whether it is of the same language model in the same precision; columns and states may differ."""
+        """Return whether it is of the same language model in the same precision; columns and states may differ."""
         return (self.identity.backbone_identity, self.identity.dtype) == (identity.backbone_identity, identity.dtype)
 
 
 def are_light(columns: Sequence[Column]) -> bool:
-    """Whether these are the columns of the view `light`: no other has those of the text."""
+    """Return whether these are the columns of the view `light`: no other has those of the text."""
     return any(column.group is Group.TEXT for column in columns)
 
 

@@ -1,4 +1,4 @@
-"""What one process of the featurize stage does: it loads the language model once and computes until nothing is left."""
+"""A process of the featurize stage: it loads the language model once and computes until nothing is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FeaturizeOrder(NamedTuple):
-    """What a worker process is told: plain values only, so that they can be sent to it."""
+    """The order to a worker process: plain values only, so that they can be sent to it."""
 
     settings: Settings
     view: str

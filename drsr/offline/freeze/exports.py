@@ -1,4 +1,4 @@
-"""Which runs were ingested and which states of them frozen, as exported parts: identities and hashes, no text.
+"""Exports of ingested runs and frozen states: identities and hashes, no text.
 
 The runs themselves stay where they are, in the artifact store, under the hash that stands here. A row is never taken
 back: a run that was recorded anew has a row of its own, with the next version.
@@ -80,7 +80,7 @@ def export_trajectories(catalog: Catalog, folder: Path) -> Exported:
 
 
 def current_trajectories(catalog: Catalog) -> tuple[dict[str, int], str]:
-    """How many runs each split has now, and one SHA-256 over all of them: it changes when a run goes back, too."""
+    """Return the number of current runs per split, and one SHA-256 over them, which changes if a run goes back."""
     counts: dict[str, int] = {}
     keys = []
     with catalog.reading() as connection:
@@ -91,7 +91,7 @@ def current_trajectories(catalog: Catalog) -> tuple[dict[str, int], str]:
 
 
 def about_states(connection: Connection) -> About:
-    """What frozen states depend on besides their run: the rule under which was frozen last."""
+    """Return what frozen states depend on besides their run: the rule under which was frozen last."""
     return {"format": "drsr states/1", **latest_rule(connection)._asdict()}
 
 

@@ -110,7 +110,7 @@ def _stored(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem) ->
 
 
 def all_damaged(complaints: Sequence[ArtifactCorrupt]) -> ArtifactCorrupt:
-    """What `load_states` complained of at some runs, as one error, for the end of a run that left them out."""
+    """Return what `load_states` complained of at some runs, as one error, for the end of a run that left them out."""
     first = complaints[0]
     if len(complaints) == 1:
         return first

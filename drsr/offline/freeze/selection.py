@@ -22,7 +22,7 @@ class Shard(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which part of the states a run works on."""
+    """The part of the states that a stage works on."""
 
     source: str | None = None
     split: str | None = None

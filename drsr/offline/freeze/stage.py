@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 
 class FreezeSummary(NamedTuple):
-    """What one run of the stage did."""
+    """The summary of one run of the stage."""
 
     frozen: int
     """Trajectories worked on."""

@@ -1,4 +1,4 @@
-"""Which decisions of a trajectory become states: up to three, chosen without looking at any outcome.
+"""The states of a trajectory: up to three decisions, chosen without looking at any outcome.
 
 A decision is the moment before an assistant message that a model said there (`is_decision`). It is eligible when
 freezing its request gives three or four candidates. The states are the eligible decisions at the quantiles 1/3, 2/3 and
@@ -55,7 +55,7 @@ class FrozenState(NamedTuple):
 
 
 class FrozenTrajectory(NamedTuple):
-    """What freezing found in one trajectory."""
+    """The result of freezing one trajectory."""
 
     eligible: int
     """How many decisions are eligible."""
@@ -138,7 +138,7 @@ def _answered_in_place(history: History, step: Step) -> bool:
 
 
 def _valid_decisions(request: Request, decisions: list[int]) -> int:
-    """How many of the decisions have a valid request. Once broken, a request stays broken as it grows."""
+    """Return how many of the decisions have a valid request. Once broken, a request stays broken as it grows."""
     return bisect_left(decisions, True, key=lambda index: _is_invalid(request.with_messages(request.messages[:index])))
 
 

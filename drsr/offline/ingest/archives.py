@@ -45,7 +45,7 @@ class _Readable(Protocol):
 
 
 def packing(stream: BinaryIO) -> Packing | None:
-    """How the bytes ahead are packed, or None; nothing is consumed."""
+    """Return how the bytes ahead are packed, or None; nothing is consumed."""
     head = cast(io.BufferedReader, stream).peek(6)[:6]
     if head.startswith((b"{", b"[")):  # as nearly always
         return None

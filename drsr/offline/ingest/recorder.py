@@ -24,7 +24,7 @@ BATCH_TRAJECTORIES, BATCH_BYTES, BATCH_FILES = 500, 8_000_000, 1_000
 
 @dataclass(slots=True)
 class IngestSummary:
-    """What an ingest did, as far as it is recorded."""
+    """The summary of an ingest, as far as it is recorded."""
 
     files: int = 0
     """Files looked at."""
@@ -61,7 +61,7 @@ class _Storing(NamedTuple):
 
 
 class _Batch:
-    """What is read but not yet recorded."""
+    """Runs that were read but not yet recorded."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []

@@ -55,7 +55,7 @@ class ReadFile:
 
 
 class Part(NamedTuple):
-    """What one batch has of one file."""
+    """The part of one file in one batch."""
 
     file: ReadFile
     trajectories: list[ReadTrajectory]
@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What a batch changed: numbers of runs."""
+    """The changes of a batch, as numbers of runs."""
 
     added: int = 0
     superseded: int = 0

@@ -48,7 +48,7 @@ _WORD = re.compile(r"\w+")
 
 
 class Subject(NamedTuple):
-    """What a run is about, as far as its texts show it."""
+    """The subject of a run, as far as its texts show it."""
 
     identifiers: frozenset[str]
     opening: str

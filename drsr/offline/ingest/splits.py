@@ -1,4 +1,4 @@
-"""Which split a trajectory belongs to: 80:10:10 by a salted stable hash of its group.
+"""Splits of trajectories: 80:10:10 by a salted stable hash of their group.
 
 A group is a task, where it is known: trials of one task never stand on both sides. A corpus may say that several tasks
 are about the same thing and form one group (`task_names.py`). The assignment depends on the group's key alone, so it is
@@ -20,7 +20,7 @@ _TRAIN, _VALIDATION = 0.8, 0.1
 
 
 def group_key(source: str, external_id: str, task: str | None) -> str:
-    """What must stay together: all trajectories of a task, else the one trajectory."""
+    """Return the key of what must stay together: all trajectories of a task, else the one trajectory."""
     return f"task:{task}" if task is not None else f"trajectory:{source}/{external_id}"
 
 

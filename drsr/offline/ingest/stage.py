@@ -128,8 +128,8 @@ def ingest(
     """Read everything at a location that is new or changed.
 
     `source` names the origin; by default it is the first folder below the location, or the location's own folder.
-    `reader` names the format; by default it is detected. `day` is the part of the location that other locations of the
-    same source have another one for: a file of the same name holds other runs there. `admit` leaves runs out, or takes
+    `reader` names the format; by default it is detected. `day` tells apart locations of one source
+    that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or takes
     them under another task, domain or split; `admitted_by` names its tables, so that files are read again when these
     change. `look` is shown what was understood.
     """
@@ -177,7 +177,7 @@ def _older_objects_kept() -> Iterator[None]:
 
 
 def _own_places(catalog: Catalog, artifacts: ArtifactStore) -> tuple[str, ...]:
-    """What the names of our own files start with, on this machine: `drsr ingest .` must not read what it writes."""
+    """Return the prefixes of drsr's own files on this machine: `drsr ingest .` must not read what it writes."""
     places = [] if artifacts.local_root is None else [f"{artifacts.local_root}{os.sep}"]
     database = sqlite_path(catalog.engine.url)
     if database is not None:
@@ -286,7 +286,7 @@ def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArti
 
 
 def sizes(trajectory: Trajectory) -> dict[str, int]:
-    """How many messages, assistant messages and tool calls a trajectory has."""
+    """Return how many messages, assistant messages and tool calls a trajectory has."""
     messages = trajectory.request["messages"]
     outputs = [message for message in messages if message["role"] == "assistant"]
     if trajectory.protocol == "openai":

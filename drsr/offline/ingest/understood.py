@@ -1,4 +1,4 @@
-"""What an ingest understood of a run, short enough for a person to see at a glance that a result answers its call."""
+"""A short account of a run as it was read, so that a person sees at a glance that a result answers its call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which content of a recorded run is the current one.
+"""Versions of a recorded run, and which of them is current.
 
 What a file says about a run is compared with the run's current row:
 

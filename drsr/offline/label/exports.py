@@ -92,7 +92,7 @@ def import_labels(catalog: Catalog, folder: Path, identity: LabelerIdentity, lab
 
 
 def about_labels(identity: LabelerIdentity) -> About:
-    """What exported labels depend on. The backbone's name is a name only: its identity counts."""
+    """Return what exported labels depend on. The backbone's name is a name only: its identity counts."""
     facts = identity._asdict()
     del facts["backbone"]
     return {"format": FORMAT, **facts}

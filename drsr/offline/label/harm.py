@@ -35,7 +35,7 @@ HARM_TOLERANCE = 0.020
 
 
 class MeasuredHarm(NamedTuple):
-    """How much less likely the same recorded output became."""
+    """The harm of one deletion set: how much less likely the recorded output became."""
 
     deletion_set: DeletionSet
     intact_nll: float
@@ -53,7 +53,7 @@ class MeasuredHarm(NamedTuple):
 
 
 class StateHarms(NamedTuple):
-    """What was measured at one state: every set is either among the harms or excluded with a reason."""
+    """The measurements of one state: every set is either among the harms or excluded with a reason."""
 
     intact_nll: float
     harms: tuple[MeasuredHarm, ...]
@@ -62,7 +62,7 @@ class StateHarms(NamedTuple):
 
 
 class MeasuredStates(NamedTuple):
-    """What was measured at some states of one trajectory."""
+    """The measurements of some states of one trajectory."""
 
     results: tuple[StateHarms | Exclusion, ...]
     """One for each state; an Exclusion where nothing of it could be measured."""

@@ -66,7 +66,7 @@ def in_turn(trajectories: Sequence[tuple[int, int, int]]) -> list[int]:
 
 
 def _reach(connection: Connection, states: Collection[int]) -> dict[int, int]:
-    """Where the last candidate of each state ends, in tokens: how long its request is but for the latest Steps."""
+    """Return where the last candidate of each state ends, in tokens: its request's length without the latest Steps."""
     reach: dict[int, int] = {}
     for state, spans in connection.execute(select(Candidate.state_id, Candidate.token_spans)):
         if state in states:

@@ -58,7 +58,7 @@ def total_tokens(root: Node[Key]) -> int:
 
 
 def branch_depth(root: Node[Key]) -> int:
-    """How many branches are open at a time on the way to the deepest node."""
+    """Return how many branches are open at a time on the way to the deepest node."""
     deepest, open_nodes = 0, [(root, 0)]
     while open_nodes:
         node, above = open_nodes.pop()
@@ -102,7 +102,7 @@ def _split(node: Node[Key], length: int) -> None:
 
 
 def common_prefix(one: TokenIds, other: TokenIds) -> int:
-    """How many first tokens are the same."""
+    """Return the length of the common prefix."""
     length = min(len(one), len(other))
     differing = np.flatnonzero(one[:length] != other[:length])
     return int(differing[0]) if len(differing) else length

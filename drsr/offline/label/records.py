@@ -39,12 +39,12 @@ class LabelerIdentity(NamedTuple):
 
 
 def configured_identity(backbone: str, dtype: str, caps: Caps) -> LabelerIdentity:
-    """How labels are measured with the language model of this name; quick, its weights are not loaded."""
+    """Return how labels are measured with the language model of this name; quick, its weights are not loaded."""
     return LabelerIdentity(backbone, identity_of(backbone), dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
 
 
 class MeasuredState(NamedTuple):
-    """What came of one state."""
+    """The result for one state."""
 
     state_id: int
     target: TokenIds

@@ -39,7 +39,7 @@ class ComparedSet(NamedTuple):
 
 
 class Remeasured(NamedTuple):
-    """How a sample of labels compares with the direct computation."""
+    """The comparison of a sample of labels with the direct computation."""
 
     states: int
     sets: int

@@ -52,7 +52,7 @@ DEFAULT_LABELER = "default"
 
 @dataclass(slots=True)
 class LabelSummary:
-    """What one worker did."""
+    """The summary of one worker."""
 
     trajectories: int = 0
     labelled: int = 0

@@ -1,4 +1,4 @@
-"""What each labeler has measured: states and deletion sets, why some could not be, and what waits."""
+"""The status of each labeler: measured states and deletion sets, exclusions, and what waits."""
 
 from __future__ import annotations
 

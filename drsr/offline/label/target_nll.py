@@ -44,7 +44,7 @@ class Pair(NamedTuple):
 
 
 class Method(StrEnum):
-    """How NLLs are computed."""
+    """The way NLLs are computed."""
 
     SHARED_PREFIX = "shared_prefix"
     DIRECT = "direct"
@@ -55,7 +55,7 @@ Outcome = float | Exclusion
 
 
 class Scores(NamedTuple):
-    """What scoring some pairs gave."""
+    """The scores of some pairs."""
 
     nlls: tuple[Outcome, ...]
     """One for each pair."""
@@ -130,7 +130,7 @@ class TargetNll:
     def _differences(
         self, pairs: Sequence[Pair], *, query_chunk: int | None, compared: int | None = None
     ) -> list[float | None]:
-        """How far the two ways are apart for each pair, or for the last so many of them."""
+        """Return how far the two ways are apart for each pair, or for the last so many of them."""
         shared, _ = self._walk(dict(enumerate(pairs)), {}, query_chunk=query_chunk)
         chosen = range(len(pairs))[-(compared or len(pairs)) :]
         return [_difference(shared[index], _direct_outcome(self.backbone, pairs[index])) for index in chosen]
@@ -220,7 +220,7 @@ def _why_not_shared(backbone: Backbone) -> str | None:
 
 
 def agreement_of(backbone: Backbone) -> float:
-    """How far two computations with this backbone may be apart. Others than language models compute exactly."""
+    """Return how far two computations with this backbone may be apart. Others than language models compute exactly."""
     dtype = str(backbone.model.dtype).removeprefix("torch.") if isinstance(backbone, FrozenLM) else "float32"
     return AGREEMENT[dtype]
 

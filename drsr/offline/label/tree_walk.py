@@ -101,7 +101,7 @@ class TreeWalk:
         return self._targets.outcomes()
 
     def _next_step(self) -> _Step:
-        """What fills the next forward, in the order of the walk."""
+        """Return what fills the next forward, in the order of the walk."""
         node, offset = self._todo[-1]
         if self._state.length < node.start + offset:
             return _Step([self._lost_piece(node)], self._todo, is_again=True)
@@ -117,7 +117,7 @@ class TreeWalk:
         return _Step(pieces, todo)
 
     def _lost_piece(self, node: Node[_Key]) -> Piece:
-        """What must be read again of the way to a node: a forward that failed had written over it."""
+        """Return what must be read again of the way to a node: a forward that failed had written over it."""
         sequence = self._sequences[next(key for below in node.walk() for key in below.keys)]
         lost = next(found for found in path_of(self._root, sequence) if found.stop > self._state.length)
         offset = self._state.length - lost.start
@@ -175,7 +175,7 @@ class TreeWalk:
 
 
 class _Step(NamedTuple):
-    """What goes through the model next."""
+    """The next input of the model."""
 
     pieces: list[Piece]
     then: list[tuple[Node[_Key], int]]

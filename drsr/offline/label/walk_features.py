@@ -49,7 +49,7 @@ class CollectingWatch:
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
-        """What a watch cannot do, or has no memory for, is its own affair: the forward goes on."""
+        """Let the forward go on if a watch fails or runs out of memory."""
         try:
             yield
         except FeatureError:
@@ -60,7 +60,7 @@ class CollectingWatch:
             self._watch = None
 
     def collected(self) -> FeaturizedState | None:
-        """What came of the state; None where the walk did not show all of it."""
+        """Return what came of the state; None where the walk did not show all of it."""
         result = self._result or self._features()
         if result is None:
             return None

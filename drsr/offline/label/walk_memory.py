@@ -1,4 +1,4 @@
-"""What a walk may take of the memory, and how it is divided: keys and values, one forward's activations, logits.
+"""The memory of a walk and its division: keys and values, one forward's activations, logits.
 
 The keys and values of the longest path must fit, or its pair is excluded with the reason; forwards and logits are made
 as small as the rest demands. The model itself is not counted, nor what features keep of each state (a few MB). In
@@ -20,7 +20,7 @@ SMALLEST_CHUNK = 16
 
 
 class Room(NamedTuple):
-    """What a walk over one tree may take, in bytes."""
+    """The memory that a walk over one tree may take, in bytes."""
 
     total: int
     per_token: int
@@ -35,7 +35,7 @@ class Room(NamedTuple):
         return tokens * self.per_token + marks * self.per_mark
 
     def holds(self, tokens: int, marks: int) -> bool:
-        """Whether that state leaves enough to compute with."""
+        """Return whether that state leaves enough to compute with."""
         return self.state(tokens, marks) + SMALLEST_CHUNK * self.per_query <= self.total
 
     def query_chunk(self, tokens: int, marks: int, suits: int) -> int:
@@ -49,7 +49,7 @@ class Room(NamedTuple):
 
 
 def room_for(backbone: FrozenLM, megabytes: int = DEFAULT_MEGABYTES) -> Room:
-    """How far a number of megabytes reaches with this model."""
+    """Return how far a number of megabytes reaches with this model."""
     from drsr.backbone.continuation import layer_types
 
     config = backbone.model.config.get_text_config()

@@ -1,4 +1,4 @@
-"""What one process of the label stage does: it loads the language model once and measures until nothing is left."""
+"""A process of the label stage: it loads the language model once and measures until nothing is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drsr.settings import Settings
 
 
 class LabelOrder(NamedTuple):
-    """What a worker process is told: plain values only, so that they can be sent to it."""
+    """The order to a worker process: plain values only, so that they can be sent to it."""
 
     settings: Settings
     labeler: str

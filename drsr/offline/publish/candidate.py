@@ -61,7 +61,7 @@ class Built(NamedTuple):
 
 
 def representation_of(backbone: Backbone | LightReader) -> FrozenRepresentation | LightRepresentation:
-    """What the policy will read with."""
+    """Return what the policy will read with."""
     if isinstance(backbone, LightReader):
         return LightRepresentation(read_tokenizer_file(backbone.name), name=backbone.name, identity=backbone.identity)
     assert isinstance(backbone, FrozenLM)  # others have no layers, and their features no view
@@ -125,7 +125,7 @@ def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone |
 
 
 def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
-    """What a policy makes of a request; None where rounding could turn it."""
+    """Return what a policy makes of a request; None where rounding could turn it."""
     with nullcontext() if policy.numbers.light else one_thread():
         decision = policy.prune(request=request)
     if decision.reason is Reason.INTERNAL_FAILURE:

@@ -72,7 +72,7 @@ def export_calibration(
 
 
 def export_evaluation(catalog: Catalog, artifacts: ArtifactStore, folder: Path) -> Summary:
-    """What the latest evaluation found."""
+    """Return the results of the latest evaluation."""
     found = latest_evaluation(catalog, artifacts)
     if found is None:
         raise InputError("nothing is evaluated yet", hint="drsr evaluate")

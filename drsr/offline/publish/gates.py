@@ -1,4 +1,4 @@
-"""What must hold before a policy is published: a list of checks, each with a verdict. One that fails stops it.
+"""The gates before a policy is published: a list of checks, each with a verdict. One that fails stops it.
 
 `DATA_CHECKS` look at what the policy was made from; `agreement` and `golden` at the policy itself; `release_judges.py`
 has the expectations and the audit. Whoever demands more hands further checks to `publish`; they are run and recorded
@@ -48,7 +48,7 @@ class Gate(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What the checks of the data look at."""
+    """The data that the checks look at."""
 
     catalog: Catalog
     artifacts: ArtifactStore

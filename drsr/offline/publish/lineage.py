@@ -58,7 +58,7 @@ class Link(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """What a calibrated scorer rests on, read again from the catalog and the artifact store."""
+    """The origins of a calibrated scorer, read again from the catalog and the artifact store."""
 
     calibration: CalibrationRecord
     run: TrainingRecord

@@ -50,7 +50,7 @@ def read_lineage(data: bytes, where: str | None = None) -> tuple[tuple[Link, ...
 
 
 def _wrong_with(link: Any) -> str:
-    """What is wrong with a link; nothing if it is one."""
+    """Return what is wrong with a link, or nothing."""
     if not isinstance(link, dict) or set(link) != _FIELDS:
         return f"does not have the fields {', '.join(Link._fields)}"
     if not isinstance(link["link"], str):

@@ -1,4 +1,4 @@
-"""What a scorer rests on, read state by state: trajectory, frozen state, labels, features.
+"""The origins of a scorer, read state by state: trajectory, frozen state, labels, features.
 
 The plain way, one row after another, and independent of how training frames are read: both must give the same frame.
 A state is named by its key, so what a release was made from can be read again after the data has grown.

@@ -127,7 +127,7 @@ def build_package(
 
 
 def requirement(numbers: PolicyNumbers) -> str:
-    """Which drsr can run a policy that this one made: up to the next version that may compute otherwise.
+    """Return which drsr can run a policy that this one made: up to the next version that may compute otherwise.
 
     Versions follow Semantic Versioning: before 1.0 a minor version may break, afterwards a major one.
     """

@@ -26,7 +26,7 @@ from drsr.request.view import Caps
 
 
 class PrunedExample(NamedTuple):
-    """What a policy does at one state."""
+    """The decision of a policy at one state."""
 
     run: str
     """Source and name of the recorded run."""

@@ -43,7 +43,7 @@ def find_release(connection: Connection, version: str) -> ReleaseRecord | None:
 
 
 def releases_of(connection: Connection, calibration_run_id: int) -> list[ReleaseRecord]:
-    """What a calibration was published as, the newest first."""
+    """Return the releases of a calibration, newest first."""
     query = _releases().where(PolicyRelease.calibration_run_id == calibration_run_id)
     return [ReleaseRecord(*row) for row in connection.execute(query.order_by(PolicyRelease.id.desc()))]
 

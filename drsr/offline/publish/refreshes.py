@@ -35,7 +35,7 @@ from drsr.settings import Settings
 
 
 class Refreshed(NamedTuple):
-    """What a refresh refreshes: the policies of one view and one labeler, calibrated in one mode."""
+    """The subject of a refresh: the policies of one view and one labeler, calibrated in one mode."""
 
     view: str
     labeler: str
@@ -48,7 +48,7 @@ class Refreshed(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """What the stages up to featurize have still to do."""
+    """The work that the stages up to featurize still have to do."""
 
     unfrozen: int
     """Trajectories."""

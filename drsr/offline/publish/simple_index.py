@@ -62,22 +62,22 @@ class WheelFile(NamedTuple):
 
 
 def install_command(index: Path, project: str = "drsr-policy") -> str:
-    """What a consumer types. `--extra-index-url`, because what drsr needs (numpy, torch, ...) is elsewhere."""
+    """Return the command to install. `--extra-index-url`, because what drsr needs (numpy, torch, ...) is elsewhere."""
     return f"pip install --extra-index-url {index.absolute().as_uri()} {project}"
 
 
 def holds_drsr(index: Path) -> bool:
-    """Whether drsr itself lies beside the policies."""
+    """Return whether drsr itself lies beside the policies."""
     return any((index / "drsr").glob("drsr-*.whl"))
 
 
 def place_of(index: Path, wheel: WheelFile) -> Path:
-    """Where a wheel belongs."""
+    """Return the path of a wheel in the index."""
     return index / wheel.project / wheel.file_name
 
 
 def is_there(index: Path, wheel: WheelFile) -> bool:
-    """Whether the index has this very wheel; VersionTaken if it has another one of that name."""
+    """Return whether the index has this very wheel; VersionTaken if it has another one of that name."""
     try:
         there = place_of(index, wheel).read_bytes()
     except FileNotFoundError:

@@ -57,7 +57,7 @@ WheelCheck = Callable[[Subject, Built], Verdict]
 
 
 class Published(NamedTuple):
-    """What was published, or had been."""
+    """The policy that was published, now or before."""
 
     record: ReleaseRecord
     wheel: Path
@@ -68,7 +68,7 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class PublishOrder:
-    """What to publish, and how."""
+    """The order to publish a policy, with its options."""
 
     index: Path
     """The folder that pip installs from."""

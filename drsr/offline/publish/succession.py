@@ -34,7 +34,7 @@ _MOST_RELEASES = 1_000
 
 
 class Performance(NamedTuple):
-    """What a policy does on a split."""
+    """The performance of a policy on a split."""
 
     mean_removal: float
     """Part of the full request, over all states; abstention counts 0."""
@@ -75,7 +75,7 @@ def compare(new: Performance, released: Performance, max_unsafe_rate: float, max
 
 
 def performance(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coefficient: float) -> Performance:
-    """What a scorer with an operating point does on these examples."""
+    """Return the performance of a scorer at an operating point on these examples."""
     scored = score_frame(scorer, frame)
     chosen = selection_path(scored, rule.max_cardinality, coefficient, rule.removal_cap).at(rule.risk_threshold)
     pruned = chosen >= 0

@@ -1,4 +1,4 @@
-"""Bundled data, all of our own making: recorded by `drsr sandbox record` from scripted agents with real tools."""
+"""Bundled sample data, recorded by `drsr sandbox record` from scripted agents with real tools."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small real trajectories of our own: scripted agents that work with real tools in a temporary folder.
+"""Small real trajectories: scripted agents that work with real tools in a temporary folder.
 
 Read `recorder.py` first: it runs one agent on one task. Then:
 

@@ -142,7 +142,7 @@ class Mind:
         return None
 
     def output(self, source: str) -> str | None:
-        """What a call returned, if that is visible: `name` is a move's first call, `name.1` its second.
+        """Return what a call returned, if that is visible: `name` is a move's first call, `name.1` its second.
 
         None also for a move that this task's plan leaves out.
         """
@@ -150,7 +150,7 @@ class Mind:
         return self._outputs.get((self._plan.get(name, -1), int(slot or 0)))
 
     def mentions(self, made: Call) -> bool:
-        """Whether a visible text repeats a call word for word, as a summary may."""
+        """Return whether a visible text repeats a call word for word, as a summary may."""
         words = f"{made.tool}: {json.dumps(made.arguments, sort_keys=True, ensure_ascii=False)}"
         return any(words in text for text in self._texts)
 
@@ -234,7 +234,7 @@ def _moves_done(messages: Sequence[Json], plan: Sequence[Move]) -> int:
 
 
 def _moves_mentioned(mind: Mind, plan: Sequence[Move]) -> int:
-    """How many moves lie behind by what texts say: up to the latest one whose calls are all repeated in them."""
+    """Return how many moves lie behind by what texts say: up to the latest one whose calls are all repeated in them."""
     for number in reversed(range(len(plan))):
         try:
             made = mind.made(plan[number])

@@ -24,7 +24,7 @@ def prompt_of(messages: Sequence[Json]) -> str:
 
 
 def user_replies(messages: Sequence[Json]) -> list[str]:
-    """What the user said after the task."""
+    """Return what the user said after the task."""
     return [str(message["content"]) for message in messages if message["role"] == "user"][1:]
 
 

@@ -1,4 +1,4 @@
-"""Bytes and who works on them: artifacts, locations, exported parts, claims, worker processes, progress.
+"""Storage and shared work: artifacts, locations, exported parts, claims, worker processes, progress.
 
 Nothing here knows what a trajectory or a label is.
 """

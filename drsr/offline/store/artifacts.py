@@ -139,7 +139,7 @@ class ArtifactStore:
         return data
 
     def exists(self, key: str) -> bool:
-        """Whether there is a file for this key; `get` tells whether it is sound."""
+        """Return whether there is a file for this key; `get` tells whether it is sound."""
         path = self._path(self._place(key).name)
         with self._reaching():
             return bool(self._filesystem.exists(path))
@@ -224,7 +224,7 @@ class ArtifactStore:
 
 
 def _advice(error: Exception) -> str | None:
-    """What a person has to do about a failure of storage; None for one that may pass by itself."""
+    """Return what a person has to do about a failure of storage; None for one that may pass by itself."""
     number = getattr(error, "errno", None)
     if number in _FULL:
         return "make room there"

@@ -1,4 +1,4 @@
-"""Who is at work on what, so that several workers share a stage and the items of a dead one are taken over.
+"""Claims of workers on items, so that several share a stage and the items of a dead one are taken over.
 
 A claim is a courtesy, not a lock: two workers on one item would write the same rows once. A worker renews its claims
 every few seconds; one that has not for a minute, or whose process is gone from this host, has lost them.
@@ -65,7 +65,7 @@ def is_gone(worker: str) -> bool:
 
 
 def _this_host() -> str:
-    """Where a process id means one process: containers may share a host's name and still count their own."""
+    """Return the host within which a process id is unique: containers may share a name and still count their own."""
     try:
         return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}"
     except OSError:  # without /proc
@@ -73,7 +73,7 @@ def _this_host() -> str:
 
 
 def holder_lives(connection: Connection, stage: str, item: str, *, by_age: bool = True) -> bool | None:
-    """Whether the worker that has claimed an item is alive as far as one can tell; None where nobody has claimed it.
+    """Return whether the worker that claimed an item seems to be alive; None if nobody claimed it.
 
     Without `by_age` an old claim is no sign of death: nobody can renew one while the catalog is away.
     """
@@ -95,7 +95,7 @@ def _lives(worker: str, heartbeat_at: datetime.datetime) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's own unit; `gone` when there is none, `unknown` without /proc."""
+    """Return when a process started, in the kernel's own unit; `gone` when there is none, `unknown` without /proc."""
     if not Path("/proc/self/stat").exists():
         return "unknown"
     try:

@@ -36,7 +36,7 @@ Summary = dict[str, Any]
 
 
 class Exported(NamedTuple):
-    """What an export did."""
+    """The result of an export."""
 
     part: str | None
     """Name of the part that was added; None where nothing was new."""
@@ -66,7 +66,7 @@ def add_part(folder: Path, about: About, table: pyarrow.Table, there: int, key: 
 
 
 def exported_keys(folder: Path, about: About, key: str = KEY) -> set[str]:
-    """What the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
+    """Return what the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
     keys: set[str] = set()
     for path in _paths(folder):
         require_same(about, _about(_schema(path), path), path)
@@ -157,7 +157,7 @@ BATCH = 500
 
 
 class Imported(NamedTuple):
-    """What an import did."""
+    """The result of an import."""
 
     taken: int
     """States whose numbers are new in this catalog."""
@@ -172,5 +172,5 @@ CONTENTS = {stage.name: stage.folder for stage in STAGES}
 
 
 def place_of(root: Path, stage: str) -> Path:
-    """Where a stage's export lies below a folder of exports."""
+    """Return where a stage's export lies below a folder of exports."""
     return root / stage / CONTENTS[stage]

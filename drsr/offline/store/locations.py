@@ -1,4 +1,4 @@
-"""Where recorded runs lie: any fsspec URI becomes a sorted stream of files that can be opened.
+"""Locations of recorded runs: any fsspec URI becomes a sorted stream of files that can be opened.
 
     for file in open_location("s3://bucket/nightly/"):
         file.source, file.fingerprint, file.open()
@@ -86,7 +86,7 @@ def _local(path: str, uri: str) -> Iterator[SourceFile]:
 
 
 def _status(path: str, uri: str) -> os.stat_result:
-    """What is known of the place that was given. Raises InputError where it is a link that leads nowhere."""
+    """Return what is known of the place that was given. Raises InputError where it is a link that leads nowhere."""
     try:
         return os.stat(path)
     except OSError as error:
@@ -170,7 +170,7 @@ def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, bool, OSEr
 
 
 def _covered(real: str, walked: set[str]) -> bool:
-    """Whether a real path lies in a folder that was walked, and not in a hidden corner of it."""
+    """Return whether a real path lies in a folder that was walked, and not in a hidden corner of it."""
     while real not in walked:
         parent, name = os.path.split(real)
         if name.startswith(".") or parent == real:
@@ -249,7 +249,7 @@ def _remote(filesystem: Any, path: str, uri: str) -> Iterator[SourceFile]:
 
 
 def _info(filesystem: Any, path: str) -> dict[str, Any] | None:
-    """What a filesystem knows of a path, or None where nothing is there.
+    """Return what a filesystem knows of a path, or None where nothing is there.
 
     The one for HTTP says FileNotFoundError whatever went wrong; only the cause tells a refused connection apart.
     """
@@ -274,7 +274,7 @@ def _info(filesystem: Any, path: str) -> dict[str, Any] | None:
 
 
 def _expand_folders(filesystem: Any, matches: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What a glob matched, with matching folders replaced by the files below them."""
+    """Return what a glob matched, with matching folders replaced by the files below them."""
     files = dict(matches)
     for name, entry in matches.items():
         if entry.get("type") == "directory":

@@ -15,7 +15,7 @@ __all__ = ["Limits", "Refusal", "SourceFile", "Unreadable", "redact", "storage_e
 
 
 class Refusal(NamedTuple):
-    """Why a file is not opened."""
+    """The reason why a file is not opened."""
 
     reason: str
     detail: str
@@ -77,7 +77,7 @@ def storage_errors(uri: str) -> Iterator[None]:
 
 
 def _safe_text(error: Exception, uri: str) -> str:
-    """What a filesystem says, without anything that the URI keeps secret, whole or in pieces."""
+    """Return what a filesystem says, without anything that the URI keeps secret, whole or in pieces."""
     text = str(error).replace(uri, redact(uri))
     text = re.sub(r"\b[a-z][a-z0-9+.-]*://\S+", lambda match: redact(match.group()), text)
     for part in filter(None, map(take_apart, links(uri))):
@@ -98,7 +98,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a file is taken in. The defaults suit a laptop; what exceeds them is quarantined, never cut off."""
+    """The limits on reading a file. The defaults suit a laptop; what exceeds them is quarantined, never cut off."""
 
     document: int = 256 << 20
     """Bytes of one JSON document, one line, or one session: what must be in memory at once."""

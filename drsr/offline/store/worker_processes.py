@@ -35,7 +35,7 @@ class WorkerFailed(DrsrError):
 
 
 class _Failure(NamedTuple):
-    """What a worker says of the error that ended it."""
+    """The error that ended a worker, as the worker reports it."""
 
     what: str
     passing: bool
@@ -51,7 +51,7 @@ class _TracebackOfWorker(Exception):
 
 
 def share(limit: int | None, workers: int) -> int | None:
-    """What each of some workers is to do of a limit that is for all of them."""
+    """Return each worker's share of a limit that holds for all of them together."""
     return None if limit is None else -(-limit // workers)
 
 
@@ -148,7 +148,7 @@ def _cause(failures: Mapping[int, _Failure]) -> _TracebackOfWorker | None:
 
 
 def _ending(exit_code: int | None) -> str:
-    """How a process ended that did not say it."""
+    """Return how a process ended that left no message."""
     if exit_code is not None and exit_code < 0:
         try:
             return f"was killed by {signal.Signals(-exit_code).name}"

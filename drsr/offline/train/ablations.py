@@ -73,7 +73,7 @@ def find_ablation(name: str) -> Ablation:
 
 
 def method_name(ablation: str) -> str:
-    """What it is called among the methods of an evaluation: `drsr_no_abstention`."""
+    """Return its name among the methods of an evaluation: `drsr_no_abstention`."""
     return f"drsr_{ablation.replace('-', '_')}"
 
 
@@ -93,7 +93,7 @@ def column_group(column: Column) -> str:
 
 
 def used_columns(ablation: Ablation, column_groups: Sequence[str]) -> NDArray[np.bool_]:
-    """Which feature columns the configuration uses; `column_groups` names the group of each, in layout order."""
+    """Return the feature columns that the configuration uses; `column_groups` has each one's group, in layout order."""
     if ablation.feature_groups is None:
         return np.ones(len(column_groups), dtype=np.bool_)
     used = np.isin([group.partition(".")[0] for group in column_groups], ablation.feature_groups)

@@ -141,7 +141,7 @@ class ExampleFrame:
         return np.arange(MAX_CANDIDATES) < self.candidate_counts[:, None]
 
     def __len__(self) -> int:
-        """How many labelled sets."""
+        """Return the number of labelled sets."""
         return len(self.mask)
 
 

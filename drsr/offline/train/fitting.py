@@ -33,7 +33,7 @@ from drsr.scorer.network import initial_parameters
 
 
 class Quality(NamedTuple):
-    """What a checkpoint is chosen by, on validation: larger is better, the first difference decides."""
+    """The quality of a checkpoint on validation: larger is better, the first difference decides."""
 
     unsafe_auroc: float
     pair_accuracy: float
@@ -72,7 +72,7 @@ class TrainedScorer(NamedTuple):
 
 @dataclass
 class _Member:
-    """What early stopping remembers."""
+    """The memory of early stopping."""
 
     best: Evaluation | None = None
     waited: int = 0

@@ -212,7 +212,7 @@ def _states(connection: Connection, view: RegisteredView, labeler: _Labeler, spl
 def _savings(
     connection: Connection, view: RegisteredView, labeler: _Labeler, split: Split, states: list[_State]
 ) -> NDArray[np.int64]:
-    """What deleting each candidate alone saves: (states, 4), zero beyond the state's candidates."""
+    """Return the saving of each candidate alone: (states, 4), zero beyond the state's candidates."""
     columns = [Candidate.state_id, Candidate.position, Candidate.direct_saving]
     query = _labelled(columns, view, labeler, split).join(Candidate, Candidate.state_id == DecisionState.id)
     table, place = _with_places(connection, query, states)

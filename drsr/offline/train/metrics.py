@@ -1,4 +1,4 @@
-"""How well harms and unsafe scores are predicted (paper, appendix "Offline Prediction Metrics").
+"""Metrics of predicted harms and unsafe scores (paper, appendix "Offline Prediction Metrics").
 
 Each number says what it groups by and what a tie counts. Sets of one trajectory are dependent, and so are trials of one
 task; intervals come from resampling whole tasks, or trajectories where no task is known, with replacement (percentile
@@ -130,7 +130,7 @@ def brier(score: Floats, unsafe: NDArray[np.bool_]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """How intervals are made."""
+    """The settings of bootstrap intervals."""
 
     replicates: int = 2_000
     confidence: float = 0.95
@@ -138,7 +138,7 @@ class Bootstrap:
 
 
 def draw_trajectories(groups: Ints, bootstrap: Bootstrap) -> Floats:
-    """How often each trajectory is drawn in each replicate: (replicates, trajectories).
+    """Return how often each trajectory is drawn in each replicate: (replicates, trajectories).
 
     `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together. One
     group alone says nothing about others: no replicates, and so no interval.
@@ -253,7 +253,7 @@ def pair_metrics(counts: PairCounts, pairs: str, draws: Floats, bootstrap: Boots
 
 
 def pair_gain(counts: PairCounts, baseline: PairCounts, pairs: str, draws: Floats, bootstrap: Bootstrap) -> Metric:
-    """How much more often the pairs are ordered rightly than by a baseline; both on the same drawn trajectories."""
+    """Return how much more often pairs are ordered rightly than by a baseline, on the same drawn trajectories."""
     credit = counts.credit - baseline.credit
     return ratio_metric("gain in pair accuracy", f"{pairs}, pooled", HALF, credit, counts.pairs, draws, bootstrap)
 
@@ -276,7 +276,7 @@ def auroc_gain(
     draws: Floats,
     bootstrap: Bootstrap,
 ) -> Metric:
-    """How much larger the area is than a baseline's; both on the same drawn trajectories."""
+    """Return how much larger the area is than a baseline's; both on the same drawn trajectories."""
     gain = float(auroc(score, unsafe) - auroc(baseline, unsafe))
     gains = np.subtract(*(_auroc_replicates(each, unsafe, trajectory, draws) for each in (score, baseline)))
     present = len(np.unique(trajectory))

@@ -1,4 +1,4 @@
-"""What training minimises (paper, Eq. loss): ranking + 0.30 SmoothL1 + 0.40 weighted BCE + 0.10 Brier.
+"""The training objective (paper, Eq. loss): ranking + 0.30 SmoothL1 + 0.40 weighted BCE + 0.10 Brier.
 
 The losses are sums over some of the examples, divided by the counts of all of them: added over the parts of an epoch
 they give the loss of the whole. Predicted harms stay standardised here: a softplus of raw harms, which differ by
@@ -33,7 +33,7 @@ def positive_weight(unsafe: NDArray[np.bool_], limit: float) -> float:
 
 
 class Targets(NamedTuple):
-    """What some examples should come out as. Rows are the examples', pairs point to rows."""
+    """The targets of some examples. Rows are the examples', pairs point to rows."""
 
     harm: Tensor
     """(rows) standardised."""

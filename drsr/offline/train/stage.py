@@ -43,7 +43,7 @@ Progress = Callable[[Ablation, list[Evaluation]], None]
 
 @dataclass(frozen=True, eq=False)
 class TrainingInputs:
-    """What scorers are fitted on and chosen by, and where it comes from."""
+    """The data that scorers are fitted on and chosen by, and its origin."""
 
     train: TrainingFrame
     validation: TrainingFrame
@@ -254,7 +254,7 @@ def _train_one(
 
 
 def _metrics(trained: TrainedScorer, inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> dict[str, Any]:
-    """How the ensemble and each member do on validation."""
+    """Return how the ensemble and each member do on validation."""
     frame = prepare_frame(inputs.validation, ablation, inputs.column_groups)
     scored = score_frame(trained.ensemble, frame)
     judged = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, params.meaningful_gap, Bootstrap())

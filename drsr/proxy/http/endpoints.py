@@ -8,7 +8,7 @@ from drsr.request.request import Protocol
 
 
 class Endpoint(Enum):
-    """Where a request is addressed. The value is the label in metrics, logs and receipts."""
+    """The endpoint of a request. The value is the label in metrics, logs and receipts."""
 
     CHAT_COMPLETIONS = "chat_completions"
     """OpenAI's, and of the many servers that speak like it."""

@@ -12,7 +12,7 @@ from drsr.tables import excerpt
 
 
 class Ending(StrEnum):
-    """How an exchange ended."""
+    """The end of an exchange."""
 
     COMPLETED = "completed"
     """The upstream's answer was passed on to its end, whatever its status."""
@@ -53,7 +53,7 @@ class Exchange:
     total_milliseconds: float = 0.0
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
-        """What the client is told."""
+        """Return the headers that tell the client what was decided."""
         found = {
             "x-drsr-reason": self.reason,
             "x-drsr-decision": self.decision,

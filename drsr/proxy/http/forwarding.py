@@ -26,7 +26,7 @@ _log = logging.getLogger("drsr.proxy")
 
 
 class Parts(NamedTuple):
-    """What a request passes on its way."""
+    """The parts of the proxy that a request passes through."""
 
     settings: ProxySettings
     admission: Admission
@@ -158,5 +158,5 @@ def _is_path(incoming: Incoming) -> bool:
 
 
 def _stays_below_upstream(incoming: Incoming) -> bool:
-    """Whether the target leads nowhere but below the upstream's path."""
+    """Return whether the target stays below the upstream's path."""
     return _is_path(incoming) and ".." not in incoming.path.split("/")

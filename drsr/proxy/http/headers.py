@@ -1,4 +1,4 @@
-"""Which headers pass the proxy, in either direction.
+"""The headers that pass the proxy, in either direction.
 
 Everything passes, authentication above all, but for what concerns one connection only (RFC 9110, 7.6.1), what the
 forwarded message says anew (host, length), and what is said to the proxy itself (`x-drsr-...`).
@@ -47,17 +47,17 @@ def values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
 
 
 def asks_for_bypass(headers: RawHeaders) -> bool:
-    """By `x-drsr-bypass: 1`. Whoever writes `true` means it too, so only a plain no is none."""
+    """Return whether `x-drsr-bypass` asks for a bypass: any value does but an empty one, `0`, `false` or `no`."""
     return any(value.strip().lower() not in (b"", b"0", b"false", b"no") for value in values(headers, BYPASS))
 
 
 def is_encoded(headers: RawHeaders) -> bool:
-    """Whether the body is compressed or the like."""
+    """Return whether the body is compressed or the like."""
     return any(value.strip().lower() not in (b"", b"identity") for value in values(headers, b"content-encoding"))
 
 
 def credentials(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
-    """What tells one caller from another. A secret: to be hashed at once."""
+    """Return the headers that identify a caller. They are secrets: hash them at once."""
     return [(name, value) for name, value in headers if name in _AUTHENTICATION]
 
 

@@ -1,4 +1,4 @@
-"""What the proxy answers itself when there is nothing to forward: an error in the protocol's own shape."""
+"""Refusals: errors that the proxy answers itself, in the protocol's own shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drsr.request.request import Protocol
 
 
 class RefusalKind(Enum):
-    """What went wrong. The value is the label in metrics and the header `x-drsr-error`."""
+    """The kind of error. The value is the label in metrics and the header `x-drsr-error`."""
 
     BAD_TARGET = "bad_target"
     NOT_JSON = "not_json"

@@ -56,7 +56,7 @@ def check_calibration(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
 
 
 def different(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Which claimed numbers are not the ones that were found."""
+    """Return the claimed numbers that differ from those found."""
     return [
         f"{name} is {value}, searched again it is {found[name]}"
         for name, value in claimed.items()

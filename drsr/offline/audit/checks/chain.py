@@ -47,7 +47,7 @@ def _broken(claimed: tuple[Link, ...], links: tuple[Link, ...]) -> Iterator[str]
 
 
 def _released(subject: AuditSubject, last: Link) -> Iterator[str]:
-    """What the catalog wrote down when the policy was published; nothing yet about one that is about to be."""
+    """Yield what the catalog wrote down when the policy was published; nothing yet about one that is about to be."""
     if subject.candidate is not None:
         return
     version = subject.policy.numbers.version

@@ -46,7 +46,7 @@ def check_judged_scorer(subject: AuditSubject, told: Told) -> list[AuditVerdict]
 
 
 def _ensemble(scorer: Ensemble, frame: TrainingFrame, run: TrainingRecord) -> Iterator[str]:
-    """What the whole ensemble does otherwise than recorded."""
+    """Yield each difference between the ensemble's results and the recorded ones."""
     scored = score_frame(scorer, frame)
     gap = train_params(run.params).meaningful_gap
     found = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, gap, Bootstrap())

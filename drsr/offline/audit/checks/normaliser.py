@@ -1,4 +1,4 @@
-"""What turns features into z-scores was fitted on the training split alone: fitted again, it is the shipped one."""
+"""The check that the shipped normaliser was fitted on the training split alone, by fitting it again."""
 
 from __future__ import annotations
 

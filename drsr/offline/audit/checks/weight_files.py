@@ -49,7 +49,7 @@ def check_weight_files(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
 
 
 def _models(subject: AuditSubject) -> list[tuple[str, str, str]]:
-    """What is read with which language model, of which identity."""
+    """Return, for features, labels and policy, the name and the identity of the language model behind them."""
     view, labeler = subject.view.identity, subject.labeler.identity
     found = [
         ("features", view.backbone, view.backbone_identity),

@@ -43,7 +43,7 @@ def check_withdrawals(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
 
 
 def said(runs: Sequence[WithdrawnRun]) -> str:
-    """How many, those of the test split apart, and the reasons."""
+    """Return how many runs are withdrawn, those of the test split counted separately, and the reasons."""
     if not runs:
         return "no run is withdrawn"
     sides = {

@@ -1,4 +1,4 @@
-"""What an analysis gives: a table, a figure, and words that say how to read both."""
+"""The result of an analysis: a table, a figure, and words that say how to read both."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def shown(value: Cell) -> str:
 
 
 def _values(value: Cell, with_interval: bool) -> list[str | int | float]:
-    """What stands in the columns of one cell; nothing for nothing."""
+    """Return what stands in the columns of one cell; nothing for nothing."""
     if isinstance(value, Metric):
         numbers = (none_if_nan(number) for number in (value.value, value.low, value.high))
         return ["" if number is None else number for number in numbers]

@@ -46,7 +46,7 @@ class GroupedMeans:
         return pair_metrics(counts, "pairs", self._counted(counts), self._bootstrap)[0]
 
     def gain(self, counts: PairCounts, baseline: PairCounts) -> Metric:
-        """How much more often the same pairs are ordered rightly than by a baseline, drawn together."""
+        """Return how much more often the same pairs are ordered rightly than by a baseline, drawn together."""
         return pair_gain(counts, baseline, "pairs", self._counted(counts), self._bootstrap)
 
     def _counted(self, counts: PairCounts) -> Floats:

@@ -82,5 +82,5 @@ def reconstruction(frame: ExampleFrame, bootstrap: Bootstrap) -> Analysis:
 
 
 def _reduction(singles: Metric, pairs: Metric) -> str:
-    """How much of the error the pair terms take away."""
+    """Return how much of the error the pair terms take away."""
     return f"{1 - pairs.value / singles.value:.1%}" if singles.value > 0 else "-"

@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
 def summariser_of(
     options: argparse.Namespace, tokenizer: Tokenizer, load_backbone: Callable[[], Backbone]
 ) -> Summariser:
-    """Who writes summaries. The language model is loaded only where it is the one."""
+    """Return the summariser. The language model is loaded only if it is the one."""
     import os
 
     from drsr.errors import SettingsError

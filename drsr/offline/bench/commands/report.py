@@ -99,7 +99,7 @@ def _files(options: argparse.Namespace) -> _Files:
 
 
 def _called(options: argparse.Namespace, files: _Files) -> tuple[str, ...]:
-    """What would make this report again."""
+    """Return what would make this report again."""
     said = {
         "split": options.split,
         "replicates": options.replicates,

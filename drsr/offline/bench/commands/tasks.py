@@ -124,7 +124,7 @@ SAID = (
 
 
 def told(options: argparse.Namespace) -> list[str]:
-    """What this run was asked for, as options that ask for it again; credentials of URLs are not among them."""
+    """Return what this run was asked for, as options that ask for it again; credentials of URLs are not among them."""
     from drsr.redaction import redact
 
     said = ["--tasks", options.tasks]

@@ -6,7 +6,7 @@ from drsr.request.history import History
 
 
 def steps_before_recent(history: History) -> int:
-    """How many Steps, complete or not, lie before the two latest complete ones."""
+    """Return how many Steps, complete or not, lie before the two latest complete ones."""
     return history.recent[0].index if history.recent else 0
 
 

@@ -1,4 +1,4 @@
-"""What a comparator is: a rewriter of requests that says what it assumes, what it claims to keep, and what it costs.
+"""The contract of a comparator: a rewriter of requests that states its assumptions, what it keeps, and what it costs.
 
     state = comparator.begin()                                  # once per trajectory
     rewrite = comparator.rewrite(request, state, summariser)    # before each decision, in order
@@ -83,7 +83,7 @@ class Comparator(Protocol):
         """What it claims to keep, whatever the request."""
 
     def begin(self) -> Any:
-        """What it remembers along one trajectory, at its start. None where it remembers nothing."""
+        """Return what it remembers along one trajectory, at its start. None where it remembers nothing."""
 
     def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
         """The request as this method would send it. `request` stays as it is; `state` may change."""

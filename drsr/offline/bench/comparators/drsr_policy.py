@@ -66,5 +66,5 @@ class DrsrPolicy:
 
 
 def training_of(scorer: SetScorer) -> str:
-    """Which training a full scorer came from: the hash of its weights; empty of a double, which has none."""
+    """Return which training a full scorer came from: the hash of its weights; empty of a double, which has none."""
     return hashlib.sha256(scorer_bytes(scorer)).hexdigest() if isinstance(scorer, Ensemble) else ""

@@ -105,7 +105,7 @@ class OpenHandsCondenser:
         return ledger.rewrite(shown)
 
     def _condensed(self, sdk: Sdk, events: Events, state: Condensations, asked: _Asked, ledger: Ledger) -> Any:
-        """What the package would send, after as many condensations as it wants."""
+        """Return what the package would send, after as many condensations as it wants."""
         model = _model_class(sdk)(model="summariser")
         model._asked = asked
         condenser = sdk.condenser.LLMSummarizingCondenser(

@@ -93,7 +93,7 @@ def _id(ref: PartRef) -> str:
 
 
 def from_events(sdk: Sdk, request: Request, told: Sequence[Told], events: Sequence[Any]) -> Request:
-    """What is left of the request, with the summaries where the package has them."""
+    """Return what is left of the request, with the summaries where the package has them."""
     left: dict[int, Left] = {}
     summaries: list[tuple[int, str]] = []
     for event in events:

@@ -132,7 +132,7 @@ def weights(texts: list[str]) -> NDArray[np.float64]:
 
 
 def _places(history: History, step: Step) -> list[PartRef]:
-    """Where a Step's form can be written: its results, or its one text where it calls nothing."""
+    """Return where a Step's form can be written: its results, or its one text where it calls nothing."""
     if not step.complete or any(block.opaque for block in step.blocks):
         return []
     exchanges = [block for block in step.blocks if block.component > 0]

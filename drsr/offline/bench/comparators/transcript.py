@@ -16,7 +16,7 @@ def transcript(messages: Iterable[Message]) -> str:
 
 
 def task_of(history: History) -> str:
-    """What the user said first."""
+    """Return what the user said first."""
     prefix = history.request.messages[: history.prefix_length]
     return transcript(message for message in prefix if message.role == "user" and not message.demonstration)
 

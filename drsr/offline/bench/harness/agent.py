@@ -1,4 +1,4 @@
-"""What an agent is to the harness: something that answers a request, and says what that took."""
+"""The contract of an agent: it answers a request, and reports what that took."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class ScriptedConversation:
 
 
 def visible_messages(request: Request, task: str) -> list[Json]:
-    """What the double reads of a request, in the form it reads; nothing where the user's task is not in it."""
+    """Return what the double reads of a request, in the form it reads; nothing where the user's task is not in it."""
     found: list[Json] = []
     task_seen = False
     for message in request.messages:

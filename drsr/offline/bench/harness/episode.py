@@ -46,7 +46,7 @@ class Sent(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """What became of one task."""
+    """The outcome of one task."""
 
     task: str
     domain: str

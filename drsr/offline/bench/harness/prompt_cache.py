@@ -26,7 +26,7 @@ class PromptCache:
         self._before: TokenIds = np.empty(0, dtype=np.int32)
 
     def usage(self, request: TokenIds, output_tokens: int) -> Usage:
-        """What a request and its answer took. The request is what the next one is compared with."""
+        """Return what a request and its answer took. The request is what the next one is compared with."""
         read = self._whole(common_prefix(self._before, request))
         self._before = request
         return Usage(len(request), output_tokens, read, self._whole(len(request)) - read)

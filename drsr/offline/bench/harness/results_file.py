@@ -1,4 +1,4 @@
-"""What every task took, on disk: one line per task, method and seed.
+"""The results file of whole tasks: one line per task, method and seed.
 
 {"format": "drsr tasks results/3", "manifest": ..., "agent": ..., ...}
 {"told": ["--tasks", "sandbox", ...], "versions": {"drsr": ...}}    one per command that asked for something else
@@ -91,7 +91,7 @@ class TaskResults(NamedTuple):
 
 
 def read_results(path: Path) -> TaskResults:
-    """What a file has, in the order in which it was run."""
+    """Return what a file has, in the order in which it was run."""
     return _results(*read_journal(path, RESULTS))
 
 

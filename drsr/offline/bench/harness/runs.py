@@ -17,7 +17,7 @@ BASELINE = "baseline"
 
 
 def about_run(manifest: Manifest, setting: Setting, tokenizer: str) -> dict[str, Any]:
-    """What all results of a file depend on."""
+    """Return what all results of a file depend on."""
     return {
         "drsr": drsr.__version__,
         "manifest": manifest.name,

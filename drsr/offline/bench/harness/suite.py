@@ -1,4 +1,4 @@
-"""What a suite of tasks is, so that any benchmark can be run: it opens a task's environment by its id.
+"""The contract of a suite, so that any benchmark can be run: it opens a task's environment by its id.
 
 A benchmark of yours joins through the entry-point group `drsr.suites`, under the name that manifests call it by:
 
@@ -32,7 +32,7 @@ class Environment(Protocol):
         the task is over."""
 
     def reward(self) -> float:
-        """How well the task was done, from 0 to 1, as things stand now."""
+        """Return how well the task was done, from 0 to 1, as things stand now."""
 
 
 class Suite(Protocol):

@@ -63,7 +63,7 @@ def task_section(results: TaskResults | None, bootstrap: Bootstrap) -> Section:
 
 
 def notice(about: Mapping[str, Any]) -> str:
-    """What the numbers are of, and what they are not."""
+    """Return what the numbers are of, and what they are not."""
     who = NOTICE.get(about["agent"], f"The agent is {about['agent']}.")
     return (
         f"Tasks of {about['manifest']}, at most {about['step_limit']} requests each; a window of {about['window']:,} "
@@ -90,7 +90,7 @@ def references(manifest: str) -> dict[str, Reference]:
 
 
 def _words(shared: Shared) -> str:
-    """What of a file is not in its table; nothing where all of it is."""
+    """Return the part of a file that is missing from its table; nothing if all of it is there."""
     runs = f" {shared.runs_left_out:,} runs that not all of them have are left out." if shared.runs_left_out else ""
     few = f" Left out, as they have too few runs: {', '.join(shared.left_out)}." if shared.left_out else ""
     return runs + few

@@ -84,7 +84,7 @@ def checked_rewrite(comparator: Comparator, request: Request, state: Any, summar
 
 
 def added_violations(before: Request, after: Request) -> tuple[Violation, ...]:
-    """What `after` breaks beyond `before`. Messages may have moved, so violations are matched by kind and id."""
+    """Return what `after` breaks beyond `before`. Messages may have moved, so violations are matched by kind and id."""
     if after is before:
         return ()
     left = Counter(_comparable(violation) for violation in violations(before))
@@ -98,7 +98,7 @@ def added_violations(before: Request, after: Request) -> tuple[Violation, ...]:
 
 
 def lost_by(before: Request, after: Request, added: Sequence[Violation]) -> frozenset[Keep]:
-    """What of `before` is not in `after` as it was."""
+    """Return the parts of `before` that are not unchanged in `after`."""
     if after is before:
         return frozenset()
     history = read_history(before)
@@ -130,7 +130,7 @@ def _same(some: Sequence[Message], others: Sequence[Message]) -> bool:
 
 
 def _in_order(wanted: Sequence[Message], after: Request) -> bool:
-    """Whether what these messages of the user say begins messages of the user in `after`, in the same order."""
+    """Return whether what these messages of the user say begins messages of the user in `after`, in the same order."""
     remaining = iter(after.messages)
     return all(
         any(other.role == "user" and _begins(_words(other), words) for other in remaining)
@@ -140,12 +140,12 @@ def _in_order(wanted: Sequence[Message], after: Request) -> bool:
 
 
 def _words(message: Message) -> list[str]:
-    """What the user said in it. Results, which Anthropic's user carries, are a tool's words."""
+    """Return what the user said in it. Results, which Anthropic's user carries, are a tool's words."""
     said = [part.text if isinstance(part, Text) else "" for part in message.parts]
     return [text for text in said if text]
 
 
 def _begins(longer: Sequence[str], shorter: Sequence[str]) -> bool:
-    """Whether all but the last text is the same, and the last begins the same. `shorter` is not empty."""
+    """Return whether all but the last text is the same, and the last begins the same. `shorter` is not empty."""
     head, last = shorter[:-1], shorter[-1]
     return list(longer[: len(head)]) == list(head) and len(longer) > len(head) and longer[len(head)].startswith(last)

@@ -20,7 +20,7 @@ def wanted_names(option: str | None) -> list[str] | None:
 
 
 def ablations_wanted(wanted: Collection[str] | None) -> bool:
-    """Whether one of DRSR's ablations is asked for: training them takes long."""
+    """Return whether one of DRSR's ablations is asked for: training them takes long."""
     names = {method_name(name) for name in ABLATIONS if name != FULL.name}
     return wanted is None or not names.isdisjoint(wanted)
 

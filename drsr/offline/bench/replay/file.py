@@ -70,7 +70,7 @@ Line = MethodNote | Decisions | Replayed
 
 
 class Replay(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     about: About
     notes: dict[str, MethodNote]

@@ -41,7 +41,7 @@ class Kind(NamedTuple, Generic[Row]):
 
 
 class Found(NamedTuple, Generic[Row]):
-    """What a file holds."""
+    """The contents of a file."""
 
     about: Json
     rows: list[Row]
@@ -101,7 +101,7 @@ class Journal(Generic[Row]):
 
 
 def read_journal(path: Path, kind: Kind[Row]) -> Found[Row]:
-    """What a file holds, in the order in which it was written; a line without an end does not count."""
+    """Return what a file holds, in the order in which it was written; a line without an end does not count."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def _taken(path: Path) -> InputError:
 
 
 def _parsed(data: bytes, kind: Kind[Row], path: Path) -> tuple[Found[Row], int]:
-    """What the complete lines hold, and how many bytes these are."""
+    """Return what the complete lines hold, and how many bytes these are."""
     complete = data.rfind(b"\n") + 1
     lines = data[:complete].splitlines()
     try:
@@ -156,6 +156,6 @@ def _parsed(data: bytes, kind: Kind[Row], path: Path) -> tuple[Found[Row], int]:
 
 
 def _begins_header(data: bytes, form: str) -> bool:
-    """Whether these bytes are a header that was not written to its end."""
+    """Return whether these bytes are a header that was not written to its end."""
     start = json.dumps({"format": form}).encode()[:-1]
     return b"\n" not in data and (data.startswith(start) or start.startswith(data))

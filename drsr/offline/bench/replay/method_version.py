@@ -13,7 +13,7 @@ from drsr.request.json_values import canonical_json
 
 
 def version_of(method: Comparator) -> str:
-    """Which policy, which fit, or which package; empty where the method is the code of this project alone."""
+    """Return which policy, which fit, or which package; empty where the method is the code of this project alone."""
     if isinstance(method, DrsrPolicy):
         return method.identity
     if isinstance(method, Lre):

@@ -235,7 +235,7 @@ class _Decisions:
 
 
 def _not_measured(decisions: Sequence[Sequence[Replayed]]) -> dict[str, int]:
-    """Whether the request itself could not be read or a rewrite of it, and why."""
+    """Return whether the request itself could not be read or a rewrite of it, and why."""
     found: Counter[str] = Counter()
     for rows in decisions:
         whole = next((row for row in rows if row.intact_nll is None), None)

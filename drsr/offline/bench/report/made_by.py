@@ -36,7 +36,7 @@ class Recorded(NamedTuple):
     """The newest first."""
 
     def wheel(self, identity: str) -> str:
-        """Where the policy of this identity was published; its identity where it was published elsewhere."""
+        """Return where the policy of this identity was published; its identity where it was published elsewhere."""
         for release in self.releases:
             if release.identity == identity:
                 return str(Path(release.index_location, "drsr-policy", release.file_name))
@@ -94,7 +94,7 @@ def _ingested(connection: Connection) -> list[tuple[str, ...]]:
 
 
 def _start(place: str) -> str:
-    """How the locations of a place's files begin: up to the first wildcard, from the root where it is a path."""
+    """Return how the locations of a place's files begin: up to the first wildcard, from the root where it is a path."""
     fixed = place.partition("*")[0]
     return fixed if "://" in fixed else str(Path(fixed).absolute())
 
@@ -115,7 +115,7 @@ def _replays(recorded: Recorded, replay: Replay) -> list[list[str]]:
 
 
 def _which_runs(replayed: Collection[str], judged: Collection[str]) -> list[str]:
-    """What chooses these runs of all: nothing, their source, a number of them, or both."""
+    """Return what chooses these runs of all: nothing, their source, a number of them, or both."""
     sources = {run.partition("/")[0] for run in replayed}
     words, rest = [], set(judged)
     if len(sources) == 1 and len({run.partition("/")[0] for run in judged}) > 1:

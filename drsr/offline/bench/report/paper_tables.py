@@ -157,7 +157,7 @@ def calibration() -> dict[str, CalibrationRow]:
 
 @cache
 def supervision() -> Supervision:
-    """What the paper's scorer was trained, calibrated and judged on."""
+    """Return what the paper's scorer was trained, calibrated and judged on."""
     found = {name: one.value for name, one in analyses().items()}
     labels = {size: int(found[f"supervision.labels_cardinality_{size}"]) for size in (1, 2, 3, 4)}
     return Supervision(int(found["supervision.trajectories"]), int(found["supervision.states"]), labels)

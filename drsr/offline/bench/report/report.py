@@ -61,7 +61,7 @@ def build_report(
 
 
 def _notice(measured: Measured) -> str:
-    """What stands at the head of the page."""
+    """Return what stands at the head of the page."""
     if measured.replay is not None and measured.replay.current:
         return NOTICE
     return "No method was replayed: what follows judges how well harms are predicted, and is not task reward."

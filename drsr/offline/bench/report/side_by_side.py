@@ -70,7 +70,7 @@ def data(frames: Mapping[str, ExampleFrame]) -> Analysis:
 
 
 def chosen_values(record: CalibrationRecord, params: CalibrateParams) -> Analysis:
-    """What calibration tried and chose."""
+    """Return what calibration tried and chose."""
     theirs = calibration()
 
     def joined(values: tuple[float, ...]) -> str:

@@ -1,1 +1,1 @@
-"""Who writes summaries for methods that need one, and what that costs in tokens."""
+"""Summarisers for methods that need one, and what they cost in tokens."""

@@ -39,13 +39,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def add_frame_options(parser: argparse.ArgumentParser) -> None:
-    """Which examples."""
+    """Add the options that choose the examples."""
     parser.add_argument("--view", default="default", metavar="NAME", help="feature view (default: default)")
     parser.add_argument("--labeler", default="default", metavar="NAME", help="whose labels (default: default)")
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:
-    """How to compute. Neither changes a bit of the result."""
+    """Add the options that say how to compute. None of them changes a bit of the result."""
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
 
 

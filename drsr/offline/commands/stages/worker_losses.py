@@ -1,4 +1,4 @@
-"""What a command says when some of its workers ended before they were done, and whether that left work undone."""
+"""The message of a command whose workers ended too early, and whether that left work undone."""
 
 from __future__ import annotations
 

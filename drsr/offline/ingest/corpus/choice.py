@@ -87,7 +87,7 @@ def choose(runs: Iterable[RunFacts], rule: Rule = Rule()) -> list[RunFacts]:  # 
 
 
 def is_held_out(group: str, rule: Rule = Rule()) -> bool:  # noqa: B008  # immutable
-    """Whether a group belongs to the test corpus: `tasks.csv` places such a group in the test split."""
+    """Return whether a group belongs to the test corpus: `tasks.csv` places such a group in the test split."""
     return group.startswith(rule.test_groups) or _draw("use", group) < rule.test_share
 
 

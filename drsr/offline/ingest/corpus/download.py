@@ -35,7 +35,7 @@ _GLANCE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a host that does not answer well is asked again."""
+    """The limits on asking a failing host again."""
 
     attempts: int = 5
     """Times that one file is asked for."""
@@ -79,7 +79,7 @@ class Published:
 
 
 class _Host:
-    """What the downloads from one host tell each other."""
+    """The state that all downloads from one host share."""
 
     def __init__(self) -> None:
         self.resume_at = 0.0

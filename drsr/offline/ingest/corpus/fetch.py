@@ -40,7 +40,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a fetch came to."""
+    """The result of a fetch."""
 
     corpus: str
     folder: Path
@@ -69,7 +69,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check came to: of the table, and of the files below a folder if there is one."""
+    """The result of a check of the table, and of the files below a folder if there is one."""
 
     table: Path
     rows: int

@@ -1,4 +1,4 @@
-"""Where the files of a corpus are taken from, a local mirror among it, and the check of every byte that arrives."""
+"""Origins of a corpus's files, including a local mirror, and the check of every byte that arrives."""
 
 from __future__ import annotations
 

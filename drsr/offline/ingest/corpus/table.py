@@ -68,7 +68,7 @@ class CorpusFile:
         return f"{self.repository} at {self.commit}: {self.path}" if self.commit else f"{self.repository}: {self.path}"
 
     def url(self, github: str = GITHUB) -> str:
-        """Where to download it; `github` serves the files of repositories."""
+        """Return where to download it; `github` serves the files of repositories."""
         below = f"{github.rstrip('/')}/{self.repository}/{self.commit}" if self.commit else self.repository.rstrip("/")
         return f"{below}/{quote(self.path)}"
 

@@ -95,7 +95,7 @@ def _add_events(chat: Chat, events: list[Json]) -> None:
 
 
 def _is_agents(event: Json) -> bool:
-    """Whether an event shows its source to be an agent that asks a model."""
+    """Return whether an event shows its source to be an agent that asks a model."""
     if event.get("type") in _CALLING or event.get("type") == "AssistantMessage":
         return True
     is_said = event.get("type") in _SAID

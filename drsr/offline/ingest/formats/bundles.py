@@ -55,7 +55,7 @@ def _are_alike(files: list[SourceFile]) -> bool:
 
 
 def _opens_event_folder(files: list[SourceFile]) -> bool:
-    """Whether a folder that starts with these two files is one of events, if the others are alike."""
+    """Return whether a folder that starts with these two files is one of events, if the others are alike."""
     if len(files) < 2 or not _are_alike(files):
         return False
     if files[0].size is not None and files[0].size > _LARGEST_EVENT:

@@ -126,7 +126,7 @@ class Chat:
         return isinstance(last, _Calling) and bool(last.open)
 
     def waits_for(self, call_id: str) -> bool:
-        """Whether a call of this id has no result yet."""
+        """Return whether a call of this id has no result yet."""
         return self._waiting(call_id) is not None
 
     def messages(self) -> list[Json]:

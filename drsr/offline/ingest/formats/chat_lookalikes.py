@@ -25,7 +25,7 @@ _AUTOGEN_TYPES = frozenset(
 
 
 def is_lookalike(value: Any) -> bool:
-    """Whether an object or a list of messages belongs to one of the formats below."""
+    """Return whether an object or a list of messages belongs to one of the formats below."""
     messages = value.get("messages") if isinstance(value, dict) else value
     if isinstance(value, dict) and (is_litellm_payload(value) or value.keys() >= _AGENTDOJO):
         return True
@@ -35,7 +35,7 @@ def is_lookalike(value: Any) -> bool:
 
 
 def is_litellm_payload(value: Json) -> bool:
-    """Whether an object with `messages` is LiteLLM's log of one call."""
+    """Return whether an object with `messages` is LiteLLM's log of one call."""
     if not isinstance(value.get("messages"), list | str):
         return False
     if isinstance(value.get("call_type"), str) and "response" in value:
@@ -44,7 +44,7 @@ def is_litellm_payload(value: Json) -> bool:
 
 
 def is_ui_message(value: Any) -> bool:
-    """Whether a value is a message of the Vercel AI SDK's user interface, with something in it that no chat has."""
+    """Return whether a value is a message of the Vercel AI SDK's user interface that no chat would have."""
     if not isinstance(value, dict) or value.get("role") not in ("system", "user", "assistant", "data"):
         return False
     if isinstance(value.get("toolInvocations"), list):
@@ -54,7 +54,7 @@ def is_ui_message(value: Any) -> bool:
 
 
 def are_ui_messages(messages: list[Any]) -> bool:
-    """Whether one of these messages is one of a user interface; those of users may look like any chat's."""
+    """Return whether one of these messages is one of a user interface; those of users may look like any chat's."""
     for message in messages:
         if type(message) is dict and ("parts" in message or "toolInvocations" in message) and is_ui_message(message):
             return True
@@ -62,7 +62,7 @@ def are_ui_messages(messages: list[Any]) -> bool:
 
 
 def is_autogen_message(value: Any) -> bool:
-    """Whether a value is a message or an event of AutoGen 0.4."""
+    """Return whether a value is a message or an event of AutoGen 0.4."""
     if not isinstance(value, dict) or "role" in value or "content" not in value:
         return False
     kind = value.get("type")
@@ -73,7 +73,7 @@ _WITHOUT_SOURCE = ("SystemMessage", "FunctionExecutionResultMessage")
 
 
 def are_autogen_messages(messages: list[Any]) -> bool:
-    """Whether these are messages of AutoGen: of 0.4, or a chat history of 0.2 (AG2) that is no plain chat."""
+    """Return whether these are messages of AutoGen: of 0.4, or a chat history of 0.2 (AG2) that is no plain chat."""
     if not messages:
         return False
     if is_autogen_message(messages[0]):
@@ -87,7 +87,7 @@ def are_autogen_messages(messages: list[Any]) -> bool:
 
 
 def is_inverted(messages: list[Any]) -> bool:
-    """Whether roles are those that AG2's initiator of a chat sees: what it says itself is the `assistant`'s.
+    """Return whether roles are those that AG2's initiator of a chat sees: what it says itself is the `assistant`'s.
 
     All speakers are named, the one who begins counts as assistant, and another one answers as user.
     """
@@ -100,7 +100,7 @@ def is_inverted(messages: list[Any]) -> bool:
 
 
 def are_converse_messages(messages: list[Any]) -> bool:
-    """Whether these are messages of Bedrock's Converse: content blocks with a key in place of a type."""
+    """Return whether these are messages of Bedrock's Converse: content blocks with a key in place of a type."""
     for message in messages:
         content = message.get("content") if type(message) is dict else None
         if type(content) is not list:  # a text as a rule

@@ -67,7 +67,7 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
 
 
 def _chain_name(line: Json) -> str:
-    """Which conversation of the file a line belongs to: "" for the main one, else the sub-agent's name."""
+    """Return which conversation of the file a line belongs to: "" for the main one, else the sub-agent's name."""
     caller = line.get("parent_tool_use_id")
     if line.get("isSidechain") is True or isinstance(caller, str):
         return f"agent-{identity(line.get('agentId')) or identity(caller) or 'sidechain'}"

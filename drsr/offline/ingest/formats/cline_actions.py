@@ -23,7 +23,7 @@ REPLY = re.compile(r"\s*\[\w[^\n]*\] Result:")
 
 
 def parse(text: str) -> tuple[str, str, dict[str, str]] | None:
-    """What a text says before its tool, the tool's name and its parameters; None where it uses none."""
+    """Return what a text says before its tool, the tool's name and its parameters; None where it uses none."""
     start = _OPENING.search(text)
     if start is None:
         return None

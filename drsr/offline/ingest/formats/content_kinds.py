@@ -68,7 +68,7 @@ def _wide_encoding(head: bytes) -> str | None:
 
 
 def text_advice(head: bytes) -> str | None:
-    """What a text file is that holds no JSON, and what to do, where its first bytes tell."""
+    """Return what a text file is that holds no JSON, and what to do, where its first bytes tell."""
     if head.lstrip().startswith(b"# aider chat started"):
         return "Aider's chat history in Markdown; log its model calls through a LiteLLM callback and read that log"
     first = head.partition(b"\n")[0]

@@ -26,7 +26,7 @@ def field(value: Any, name: str) -> Any:
 
 
 def is_content(value: Any) -> bool:
-    """Whether a value is one content: a role, and parts that are told by their key and not by a type."""
+    """Return whether a value is one content: a role, and parts that are told by their key and not by a type."""
     if not isinstance(value, dict) or not isinstance(value.get("parts"), list) or "content" in value:
         return False
     if value.get("role", "user") not in ROLES:

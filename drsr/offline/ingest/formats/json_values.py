@@ -38,7 +38,7 @@ def dumps(value: Any) -> str:
 
 
 def not_encodable(error: TypeError) -> Unreadable:
-    """Why orjson will not write a value that came from JSON."""
+    """Return why orjson will not write a value that came from JSON."""
     text = str(error)
     if "surrogates" in text:
         return Unreadable(

@@ -49,7 +49,7 @@ def _is_trace(value: Any) -> bool:
 
 
 def _is_page(value: Json) -> bool:
-    """Whether this is a page of the public API: `data` with `meta`."""
+    """Return whether this is a page of the public API: `data` with `meta`."""
     data = value.get("data")
     if not isinstance(data, list) or not data or not isinstance(value.get("meta"), dict):
         return False

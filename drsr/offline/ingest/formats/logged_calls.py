@@ -91,7 +91,7 @@ def _message(value: Json, speaker: str) -> list[Json]:
 
 
 def _is_item(value: Any) -> bool:
-    """Whether this is an item of the Responses form that no chat has."""
+    """Return whether this is an item of the Responses form that no chat has."""
     kind = dig(value, "type")
     if isinstance(kind, str) and kind in ITEM_TYPES:
         return "role" not in value and kind not in ("reasoning", "function_call") or "call_id" in value or "id" in value

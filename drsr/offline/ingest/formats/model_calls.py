@@ -25,7 +25,7 @@ from drsr.offline.store.source_files import Unreadable
 
 
 class Exchange(NamedTuple):
-    """What one model call sent and received."""
+    """The request and the answer of one model call."""
 
     sent: list[Json]
     received: list[Json]
@@ -182,7 +182,7 @@ def _value(arguments: Any) -> Any:
 
 
 def _blocks(message: Json) -> list[tuple[Any, ...]]:
-    """What an Anthropic message calls and answers."""
+    """Return what an Anthropic message calls and answers."""
     content = message.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     return [

@@ -29,7 +29,7 @@ _REWARD_KEYS = ("reward", "score", "resolved")
 
 
 def is_message(value: Any) -> bool:
-    """Whether a value is one chat message, in OpenAI's form or in Anthropic's."""
+    """Return whether a value is one chat message, in OpenAI's form or in Anthropic's."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("role"), str)
@@ -40,7 +40,7 @@ def is_message(value: Any) -> bool:
 
 
 def is_anthropic(messages: list[Any]) -> bool:
-    """Whether a message has content blocks that only Anthropic's form has."""
+    """Return whether a message has content blocks that only Anthropic's form has."""
     for message in messages:
         content = message.get("content") if type(message) is dict else None
         if type(content) is list:  # seldom: a text as a rule
@@ -102,7 +102,7 @@ def conversation(messages: list[Any]) -> list[Json]:
 
 
 def is_mini_swe_agent(value: Any) -> bool:
-    """Whether a list of messages, or an object with one, was written by mini-swe-agent."""
+    """Return whether a list of messages, or an object with one, was written by mini-swe-agent."""
     messages = value
     if isinstance(value, dict):
         mark = value.get("trajectory_format")
@@ -115,7 +115,7 @@ def is_mini_swe_agent(value: Any) -> bool:
 
 
 def is_inspect_sample(value: Json) -> bool:
-    """Whether an object with `messages` is a sample of an Inspect log."""
+    """Return whether an object with `messages` is a sample of an Inspect log."""
     return "epoch" in value and not value.keys().isdisjoint(("scores", "target"))
 
 
@@ -132,7 +132,7 @@ def _recognises(value: Any) -> bool:
 
 
 def _is_item(message: Json) -> bool:
-    """Whether this is an item of OpenAI's Responses form, which the reader for Codex knows."""
+    """Return whether this is an item of OpenAI's Responses form, which the reader for Codex knows."""
     content = message.get("content")
     if not isinstance(content, list):
         return False

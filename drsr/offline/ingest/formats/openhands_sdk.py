@@ -28,7 +28,7 @@ _KINDS = frozenset(
 
 
 def is_event(value: Any) -> bool:
-    """Whether a value is one event of an SDK conversation."""
+    """Return whether a value is one event of an SDK conversation."""
     if not isinstance(value, dict) or not {"id", "kind", "source"} <= value.keys():
         return False
     kind = value["kind"]
@@ -122,7 +122,7 @@ class _Conversation:
 
 
 def _observed(observation: Any) -> Any:
-    """What the model saw of an observation: `content`; before that field existed, `output` or `error`."""
+    """Return what the model saw of an observation: `content`; before that field existed, `output` or `error`."""
     for key in ("content", "output", "error"):
         found = dig(observation, key)
         if isinstance(found, str) and found:

@@ -28,7 +28,7 @@ _BOOKKEEPING = frozenset(
 
 
 def is_event(value: Any) -> bool:
-    """Whether a value is one event of a V0 event stream."""
+    """Return whether a value is one event of a V0 event stream."""
     if not isinstance(value, dict) or not {"source", "timestamp"} <= value.keys() or "kind" in value:
         return False
     return _is_action(value) or _is_observation(value)

@@ -13,7 +13,7 @@ from drsr.offline.store.source_files import SourceFile
 
 
 def is_message(value: Any) -> bool:
-    """Whether a value is one message of a history."""
+    """Return whether a value is one message of a history."""
     if dig(value, "kind") not in ("request", "response") or not isinstance(value.get("parts"), list):
         return False
     return all(isinstance(dig(part, "part_kind"), str) for part in value["parts"]) and "role" not in value

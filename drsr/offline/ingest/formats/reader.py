@@ -1,4 +1,4 @@
-"""What a reader is: how it recognises a format, and the runs it makes of it.
+"""The contract of a reader: how it recognises a format, and the runs it makes of it.
 
 A format is one module with its `READERS`, and one line in `formats.py`. It sees parsed JSON
 only, never a file's name, and it raises Unreadable for a run that it cannot make sense of.

@@ -48,7 +48,7 @@ def read(
 
 
 def _contents(file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, packed: bool) -> Iterator[Item]:
-    """What a file holds, whatever it is packed in. `packed`: it lies in an archive already."""
+    """Yield what a file holds, whatever it is packed in. `packed`: it lies in an archive already."""
     if file.refused:
         yield Quarantined(file.location, file.refused.reason, file.refused.detail)
         return
@@ -295,7 +295,7 @@ def _two_formats(place: str, known: tuple[Reader, ...]) -> Quarantined:
 
 
 def _unknown(value: Any, readers: tuple[Reader, ...]) -> str:
-    """What was seen, and what would have been known; for a format that is known but not read, what to do."""
+    """Return what was seen, and what would have been known; for a format that is known but not read, what to do."""
     if told := unread_formats.advice(value):
         return told
     if isinstance(value, dict):

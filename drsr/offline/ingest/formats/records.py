@@ -295,7 +295,7 @@ def _until_lines_show(stream: BinaryIO, head: bytes, limit: int) -> tuple[bytes,
 
 
 def _starts_with_document(data: bytes) -> bool:
-    """Whether the first line and others behind it make a document."""
+    """Return whether the first line and others behind it make a document."""
     try:
         text = data.decode()
         start = cast(re.Match[str], _NOT_BLANK.search(text)).start()

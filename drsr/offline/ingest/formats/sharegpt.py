@@ -125,7 +125,7 @@ def _calls(content: Any) -> list[Json]:
 
 
 def _results(content: Any, waiting: int) -> list[Any]:
-    """What answers each open call: the elements of a list that has as many, else the whole."""
+    """Return what answers each open call: the elements of a list that has as many, else the whole."""
     value = spelled_out(content)
     if waiting > 1 and isinstance(value, list) and len(value) == waiting:
         return [result if isinstance(result, str | dict | list | None) else str(result) for result in value]

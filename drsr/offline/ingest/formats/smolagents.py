@@ -23,7 +23,7 @@ _LEADS = ("<code>", "```py", "```python", "```", "Code:")
 
 
 def is_step(value: Any) -> bool:
-    """Whether a value is one step of a memory."""
+    """Return whether a value is one step of a memory."""
     if not isinstance(value, dict) or "messages" in value:
         return False
     if value.keys() >= _ACTION or {"task", "task_images"} == value.keys():
@@ -95,7 +95,7 @@ def _call(call: Json) -> Json:
 
 
 def _thought(said: str, code: Any) -> str:
-    """What was said before the code that it called; all of it where the code does not stand in it."""
+    """Return what was said before the code that it called; all of it where the code does not stand in it."""
     before, found, _ = said.partition(code.strip()) if isinstance(code, str) and code.strip() else (said, "", "")
     if not found:
         return said.strip()

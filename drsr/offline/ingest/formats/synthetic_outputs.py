@@ -20,7 +20,7 @@ _LONGEST = 300
 
 
 def is_synthetic(text: Any) -> bool:
-    """Whether a text is a known one of a framework, said in full and nothing else."""
+    """Return whether a text is a known one of a framework, said in full and nothing else."""
     if type(text) is not str or len(text) > _LONGEST:
         return False
     said = text.strip()

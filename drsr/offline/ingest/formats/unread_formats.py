@@ -11,7 +11,7 @@ _BATCH = "OpenAI batch files keep requests and responses apart; join them by cus
 
 
 def advice(value: Any) -> str | None:
-    """What this is and what to export instead, where it is known."""
+    """Return what this is and what to export instead, where it is known."""
     if not isinstance(value, dict):
         return None
     return next((told for keys, told in _KNOWN if _has(value, keys)), None)

@@ -142,7 +142,7 @@ def _invocation(part: Json, kind: str) -> Json | None:
 
 
 def _said(parts: list[Any]) -> list[Json] | None:
-    """What parts say to the model, in the wire form's spelling."""
+    """Return what parts say to the model, in the wire form's spelling."""
     said: list[Json] = []
     for part in parts:
         if dig(part, "type") == "text":

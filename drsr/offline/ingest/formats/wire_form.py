@@ -51,7 +51,7 @@ def kind_of(message: Json) -> Literal["text", "calls", "result"] | None:
 
 
 def is_call(call: Any) -> bool:
-    """Whether this is a function call with nothing else in it."""
+    """Return whether this is a function call with nothing else in it."""
     if type(call) is not dict or len(call) != 3 or call.get("type") != "function":
         return False
     function = call.get("function")

@@ -88,7 +88,7 @@ def _is_older(version: str, than: str) -> bool:
 
 
 def _finding(mind: Mind) -> Finding | None:
-    """What is open, worked out from the three lists; or as the upgrade that was made since shows it."""
+    """Return what is open, worked out from the three lists; or as the upgrade that was made since shows it."""
     lists = [mind.output(name) for name in _LISTS]
     if None not in lists:
         pins, advisories, exceptions = (text or "" for text in lists)

@@ -1,1 +1,1 @@
-"""Where tasks happen: a temporary folder, a shell, a small web site, and the tools that reach them."""
+"""The workshop of tasks: a temporary folder, a shell, a small web site, and the tools that reach them."""

@@ -57,6 +57,6 @@ def accepts(label: str, prefix: str, **fields: Sequence[str]) -> Json:
 
 
 def submissions(root: Path) -> list[Json]:
-    """What the site accepted, in order."""
+    """Return what the site accepted, in order."""
     file = root / SITE / SUBMISSIONS
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
