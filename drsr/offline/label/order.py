@@ -1,12 +1,12 @@
-"""The order in which trajectories are labelled: all sources side by side, of each its shortest first.
+"""The order in which trajectories are labelled: all sources and domains side by side, of each its shortest first.
 
-Labels are expensive, and labelling may end early: what is there then is balanced over the sources and has as many
+Labels are expensive, and labelling may end early: what is there then is balanced over them and has as many
 states as the time allowed. The order decides nothing else, for every trajectory is measured on its own.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy import Connection, select
@@ -18,6 +18,8 @@ from drsr.offline.freeze.selection import Selection
 from drsr.offline.label.records import pending_states
 
 Following = Callable[[Connection, int], TrajectoryItem | None]
+Kind = tuple[int, str]
+"""Source and domain of a trajectory: one source may hold several kinds of work."""
 
 
 def shortest_first(
@@ -45,23 +47,26 @@ def shortest_first(
 
 
 def _order(connection: Connection, freezing: FreezingRule, labeler_id: int, part: Selection) -> list[int]:
-    columns = [DecisionState.id, DecisionState.trajectory_id, Trajectory.source_id]
+    columns = [DecisionState.id, DecisionState.trajectory_id, Trajectory.source_id, Trajectory.domain]
     pending = pending_states(columns, freezing, labeler_id, part)
-    states = {state: (number, source) for state, number, source in connection.execute(pending)}
-    lengths: defaultdict[tuple[int, int], int] = defaultdict(int)
-    for state, stop in _reach(connection, states).items():
-        lengths[states[state]] += stop
-    return in_turn([(source, length, number) for (number, source), length in lengths.items()])
+    kinds: dict[int, Kind] = {}
+    owners: dict[int, int] = {}
+    for state, number, source, domain in connection.execute(pending):
+        owners[state], kinds[number] = number, (source, domain or "")
+    lengths: Counter[int] = Counter()
+    for state, stop in _reach(connection, owners).items():
+        lengths[owners[state]] += stop
+    return in_turn([(kinds[number], length, number) for number, length in lengths.items()])
 
 
-def in_turn(trajectories: Sequence[tuple[int, int, int]]) -> list[int]:
-    """Order `(source, length, number)`: the shortest of a source first, its time in proportion to its trajectories."""
-    sizes = Counter(source for source, _, _ in trajectories)
-    spent: Counter[int] = Counter()
+def in_turn(trajectories: Sequence[tuple[Kind, int, int]]) -> list[int]:
+    """Order `(kind, length, number)`: the shortest of a kind first, its time in proportion to its trajectories."""
+    sizes = Counter(kind for kind, _, _ in trajectories)
+    spent: Counter[Kind] = Counter()
     ranked = []
-    for source, length, number in sorted(trajectories):
-        spent[source] += length
-        ranked.append((spent[source] / sizes[source], number))
+    for kind, length, number in sorted(trajectories):
+        spent[kind] += length
+        ranked.append((spent[kind] / sizes[kind], number))
     return [number for _, number in sorted(ranked)]
 
 

@@ -1,8 +1,8 @@
 """The gates before a policy is published: a list of checks, each with a verdict. One that fails stops it.
 
-`DATA_CHECKS` look at what the policy was made from; `agreement` and `golden` at the policy itself; `audit/release.py` has
-the expectations and the audit. Whoever demands more hands further checks to `publish`; they are run and recorded like
-these.
+`DATA_CHECKS` look at what the policy was made from, `agreement` and `golden` at the policy itself; `audit/release.py`
+has the expectations and the audit. Whoever demands more hands further checks to `publish`; they are run and recorded
+like these.
 """
 
 from __future__ import annotations
