@@ -8,11 +8,12 @@ For `subjects` every stored trajectory is read once, one at a time, which takes 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
 from drsr.expectations.rules import Frames
@@ -20,6 +21,7 @@ from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead, StateFea
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.tables import DecisionState, Source, SplitGroup, Trajectory
+from drsr.offline.ingest.corpus.task_names import all_task_names
 from drsr.offline.ingest.shared_subjects import SharedSubject, subjects_on_two_sides
 
 if TYPE_CHECKING:
@@ -44,8 +46,10 @@ def splits_frames(catalog: Catalog, artifacts: ArtifactStore, parts: Container[s
 
 
 def _shares(connection: Connection) -> pd.DataFrame:
-    groups = select(SplitGroup.split, func.count()).group_by(SplitGroup.split)
-    return shares_frame(dict(connection.execute(groups).tuples().all()))
+    """Groups that a corpus places, such as those of its test corpus, say nothing about how the hash shares out."""
+    placed = all_task_names().placed_groups
+    groups = connection.execute(select(SplitGroup.group_key, SplitGroup.split)).tuples()
+    return shares_frame(Counter(split for group, split in groups if group not in placed))
 
 
 def shares_frame(counts: Mapping[str, int]) -> pd.DataFrame:

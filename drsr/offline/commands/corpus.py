@@ -54,6 +54,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     for action in (fetch, check, choose):
         action.add_argument("name", metavar="NAME", help="drsr corpus list shows the names")
         action.add_argument("--to", type=Path, metavar="FOLDER", help="where the files are (default: var/corpora/NAME)")
+    for action in (fetch, check):
         action.add_argument("--source", nargs="+", default=(), metavar="S", help="only these sources (default: all)")
     for action in (listing, fetch, check, choose):
         action.add_argument("--json", action="store_true", help="print JSON")
@@ -196,12 +197,14 @@ def _megabytes(size: int) -> str:
 
 def run_choose(options: argparse.Namespace) -> int:
     from drsr.offline.ingest.corpus.choice import CHOSEN, candidates, choose, load_chosen, write_chosen
-    from drsr.offline.ingest.corpus.fetch import default_folder
+    from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
     from drsr.offline.ingest.corpus.task_names import load_task_names
 
     corpus = load_corpus(options.name)
-    chosen = choose(candidates(corpus, load_task_names(options.name), options.to or default_folder(options.name)))
+    folder = options.to or default_folder(options.name)
+    require_whole(corpus, folder)
+    chosen = choose(candidates(corpus, load_task_names(options.name), folder))
     same = options.check and list(load_chosen(corpus).values()) == chosen
     if not options.check:
         write_chosen(corpus.folder / CHOSEN, chosen)

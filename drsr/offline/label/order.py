@@ -60,13 +60,15 @@ def _order(connection: Connection, freezing: FreezingRule, labeler_id: int, part
 
 
 def in_turn(trajectories: Sequence[tuple[Kind, int, int]]) -> list[int]:
-    """Order `(kind, length, number)`: the shortest of a kind first, its time in proportion to its trajectories."""
-    sizes = Counter(kind for kind, _, _ in trajectories)
+    """Order `(kind, length, number)`: the shortest of a kind first, and all kinds equally far through their lengths."""
+    totals: Counter[Kind] = Counter()
+    for kind, length, _ in trajectories:
+        totals[kind] += length
     spent: Counter[Kind] = Counter()
     ranked = []
     for kind, length, number in sorted(trajectories):
         spent[kind] += length
-        ranked.append((spent[kind] / sizes[kind], number))
+        ranked.append((spent[kind] / totals[kind], number))
     return [number for _, number in sorted(ranked)]
 
 

@@ -22,9 +22,9 @@ def test_every_trajectory_once_and_the_shortest_of_a_kind_first(found: list[tupl
         assert lengths == sorted(lengths)
 
 
-def test_time_is_shared_in_proportion_to_how_much_there_is() -> None:
-    many = [((0, "data"), 100, number) for number in range(30)]
-    few = [((1, "code"), 100, number) for number in range(100, 110)]
-    order = in_turn([*many, *few])
+def test_long_kinds_do_not_wait_for_short_ones() -> None:
+    short = [((0, "data"), 100, number) for number in range(30)]
+    long = [((1, "code"), 1_000, number) for number in range(100, 110)]
+    order = in_turn([*short, *long])
     shares = list(accumulate(number >= 100 for number in order))
     assert shares[19] == 5  # of the first twenty a quarter, as of all of them

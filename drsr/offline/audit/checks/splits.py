@@ -116,10 +116,11 @@ def _misfiled(versions: list[Placed]) -> list[str]:
         if run.group not in (own.own_group, own.named_group):
             whose = "its own bytes" if own.version == run.version else f"the bytes of its version {own.version}"
             problems.append(f"trajectory {run.name} is filed as {run.group!r}; {whose} say {own.own_group!r}")
-        elif placed is not None and run.split != placed:
-            problems.append(f"trajectory {run.name} is in {run.split}; its corpus places it in {placed}")
-        elif placed is None and run.split != belongs:
-            problems.append(f"trajectory {run.name} is in {run.split}; the hash of its group assigns it to {belongs}")
+        elif run.split not in (belongs, placed):
+            corpus = "" if placed is None else f", and its corpus to {placed}"
+            problems.append(
+                f"trajectory {run.name} is in {run.split}; the hash of its group assigns it to {belongs}{corpus}"
+            )
     return problems
 
 

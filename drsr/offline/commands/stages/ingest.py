@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--corpus",
         metavar="NAME",
-        help="read the chosen runs of a fetched corpus, under its names for tasks and groups; URI defaults to the "
-        "folder that drsr corpus fetch NAME fills",
+        help="read the chosen runs of a fetched corpus, each file verified, under its names for tasks and groups; "
+        "URI is a folder, by default the one that drsr corpus fetch NAME fills",
     )
     parser.add_argument(
         "--tasks",
@@ -109,7 +110,8 @@ def _how_many(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.ingest.corpus.fetch import default_folder
+    from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
+    from drsr.offline.ingest.corpus.table import load_corpus
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
     from drsr.offline.store.artifacts import ArtifactStore
@@ -119,8 +121,10 @@ def run(options: argparse.Namespace) -> int:
     settings = load_settings()
     uri, source = options.uri, options.source
     admission = _admission(options)
-    if uri is None and options.corpus is not None:
-        uri = str(default_folder(options.corpus))
+    if options.corpus is not None:
+        folder = Path(uri) if uri else default_folder(options.corpus)
+        require_whole(load_corpus(options.corpus), folder)
+        uri = str(folder)
     elif uri is None:
         uri, source = str(samples.CORPUS), source or "sandbox"
     samples_of = Samples(1 if options.show is None else options.show)

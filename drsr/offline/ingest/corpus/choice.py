@@ -46,6 +46,8 @@ class Rule(NamedTuple):
     characters: tuple[int, int] = (4_000, 36_000)
     shorter: tuple[str, int] = ("intercode", 2_000)
     """A source whose runs may be shorter, and the fewest characters there."""
+    left_out: str = "/injection_task_"
+    """Tasks with this in their name: AgentDojo's injected goals also stand in the tool results of other tasks' runs."""
     runs_per_task: int = 3
     """Each by another agent."""
     runs_per_domain: int = 300
@@ -127,6 +129,8 @@ def _characters(message: dict[str, object]) -> int:
 def _fits(run: RunFacts, rule: Rule) -> bool:
     source, fewest = rule.shorter
     least, most = rule.characters
+    if rule.left_out in run.task:
+        return False
     return run.tool_steps >= rule.tool_steps and (fewest if run.source == source else least) <= run.characters <= most
 
 

@@ -164,6 +164,15 @@ def presence(file: CorpusFile, folder: Path) -> Presence:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
+def require_whole(corpus: Corpus, folder: Path) -> None:
+    """Refuse a folder in which a file of the corpus is missing or altered. Raises InputError that names the first."""
+    wrong = [(file, found) for file in corpus.files if (found := presence(file, folder)) != "here"]
+    if wrong:
+        (file, found), more = wrong[0], f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        hint = f"drsr corpus fetch {corpus.name} --to {folder}; drsr corpus check {corpus.name} lists them all"
+        raise InputError(f"{file.local} is {found}{more}: {file.origin}", where=str(folder), hint=hint)
+
+
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[Path]:
     """Give a folder for unfinished files. What a killed fetch left there is removed; a second fetch is refused."""

@@ -56,6 +56,11 @@ class TaskNames:
         return len(self._rows)
 
     @property
+    def placed_groups(self) -> frozenset[str]:
+        """Return the keys of the groups whose split a corpus gives, whatever their hash says."""
+        return frozenset(group_key("", "", group) for group, split in self._splits.items() if split is not None)
+
+    @property
     def stamp(self) -> list[list[str | None]]:
         """Every row in order: what changes when the tables do."""
         return [list(self._rows[key]) for key in sorted(self._rows)]
