@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+import pandas as pd
 import pytest
 
 from drsr.expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
@@ -15,8 +16,11 @@ EXPECTED = ExpectSplitSharesWithinTolerance(count="groups", total="all_groups", 
 
 
 def wrong(counts: Mapping[str, int]) -> list[str]:
+    return wrong_shares(shares_frame(counts))
+
+
+def wrong_shares(frame: pd.DataFrame) -> list[str]:
     """The splits that are too large or too small."""
-    frame = shares_frame(counts)
     found: list[str] = frame["split"][EXPECTED.offending(frame)].tolist()
     return found
 

@@ -8,6 +8,7 @@ import pyarrow
 import pytest
 
 from drsr.backbone.catalogue import load_tokenizer
+from drsr.expectations.frames.splits import splits_frames
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.corpus.choice import load_chosen
@@ -19,6 +20,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import KEY, place_of, read_parts
 from drsr.request.view import caps_for
 from drsr.settings import Settings
+from tests.expectations.custom.test_split_shares import wrong_shares
 from tests.trajectory_files import trajectories_folder
 
 MEASURED = Path(__file__).parents[3] / "corpora" / "measured"
@@ -62,5 +64,8 @@ def test_a_catalog_that_froze_the_corpus_takes_all_of_it(tmp_path: Path) -> None
         ingest(catalog, artifacts, str(folder), admit=admit)
         freeze(catalog, artifacts, tokenizer, caps_for(window))
         found = import_measured(catalog, artifacts, settings, MEASURED)
+        frames = splits_frames(catalog, artifacts, ("subjects", "shares"))
     assert (found.labels.taken, found.labels.unknown) == (len(keys("label")), 0)
     assert (found.features.taken, found.features.unknown) == (len(keys("featurize")), 0)
+    assert frames["subjects"].empty  # nothing that a run is about stands on two sides of a split
+    assert wrong_shares(frames["shares"]) == []
