@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
 from drsr.offline.freeze.records import FreezingRule
@@ -30,17 +30,17 @@ def shortest_first(
     The order is made at the start of every pass, so that a pass sees what came in during the one before.
     """
     order: list[int] = []
+    # Put together once: composing a statement takes longer than answering it, and every item asks.
+    pending = pending_states(ITEM_COLUMNS, freezing, labeler_id, part)
+    waiting = pending.where(Trajectory.id == bindparam("number")).limit(1)
 
     def following(connection: Connection, cursor: int) -> TrajectoryItem | None:
         if cursor == 0:
             order[:] = _order(connection, freezing, labeler_id, part)
-        for place, number in enumerate(order[cursor:], start=cursor + 1):
-            if number in without:
-                continue
-            waiting = pending_states(ITEM_COLUMNS, freezing, labeler_id, part).where(Trajectory.id == number).limit(1)
-            row = connection.execute(waiting).first()
+        for place in range(cursor, len(order)):
+            row = None if order[place] in without else connection.execute(waiting, {"number": order[place]}).first()
             if row is not None:
-                return TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}", place)
+                return TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}", place + 1)
         return None
 
     return following
