@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo report repro sample test fuzz lint format benchmarks clean
+.PHONY: help install demo report repro sample quick test fuzz lint format benchmarks clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -45,6 +45,9 @@ sample: .venv/installed  ## measure the sample corpus anew and bundle its labels
 	$(BIN)/drsr backbone fetch smollm2-135m
 	$(BIN)/drsr run --until featurize --workers 2
 	$(BIN)/python -m drsr.flows.sample --make
+
+quick: .venv/installed   ## lint and unit tests of what changed, within a minute
+	$(BIN)/python -m scripts.quick
 
 test: .venv/installed    ## all tests, as CI runs them
 	$(BIN)/drsr backbone fetch smollm2-135m
