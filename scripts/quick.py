@@ -135,7 +135,9 @@ def main() -> int:
         print("no Python file changed since the last commit but one")
         return 0
     ruff = [sys.executable, "-m", "ruff"]
-    lint = [subprocess.run([*ruff, *mode, *changed], cwd=ROOT).returncode for mode in (["check"], ["format", "--check"])]
+    lint = [
+        subprocess.run([*ruff, *mode, *changed], cwd=ROOT).returncode for mode in (["check"], ["format", "--check"])
+    ]
     imports = imports_of_tests(ROOT)
     tests = concerned(changed, imports)
     quick = [test for test in tests if not starts_processes(test, imports)]
@@ -146,7 +148,9 @@ def main() -> int:
     code = int(pytest.main([*options, *quick], plugins=[minute])) if quick else 0
     stopped = code == pytest.ExitCode.INTERRUPTED and minute.waiting > 0 and time.monotonic() > minute.until
     nothing = code == pytest.ExitCode.NO_TESTS_COLLECTED
-    print(f"left to `make test`: {minute.left_out} tests with servers, {minute.waiting} that the minute had no time for")
+    print(
+        f"left to `make test`: {minute.left_out} tests with servers, {minute.waiting} that the minute had no time for"
+    )
     return 1 if any(lint) or not (code == 0 or stopped or nothing) else 0
 
 
