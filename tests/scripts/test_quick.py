@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.quick import ROOT, Minute, changed_files, concerned, module_name, starts_processes, imports_of_tests
+from scripts.quick import ROOT, Minute, changed_files, concerned, imports_of_tests, module_name, starts_processes
 
 IMPORTS = imports_of_tests(ROOT)
 
