@@ -27,7 +27,8 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.decide.representation import FrozenRepresentation
 from drsr.features.geometry import geometry_of
-from drsr.features.vectors import FeatureWatch, layout_of
+from drsr.features.vectors import FeatureWatch
+from drsr.features.view_layouts import layout_of
 from drsr.offline import samples
 from drsr.offline.freeze.states import eligible_decisions
 from drsr.offline.ingest.formats import read_runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,8 @@ from drsr.decide.deletion_sets import deletion_sets
 from drsr.features.geometry import geometry_of
 from drsr.features.spans import prefix_hash
 from drsr.features.structural import structural_features
-from drsr.features.vectors import CandidateFeatures, layout_of
+from drsr.features.vectors import CandidateFeatures
+from drsr.features.view_layouts import Kind, scored_layout
 from drsr.offline.featurize import stage as featurize
 from drsr.offline.featurize.records import FeaturizedState, featurized
 from drsr.offline.freeze.rows import StateRow
@@ -84,32 +86,36 @@ class StubOfFeaturizeStates:
 
     def __init__(self) -> None:
         self.real = featurize.featurize_states
-        self.known: list[FloatMatrix] = []
+        self.known: defaultdict[Kind, list[FloatMatrix]] = defaultdict(list)
 
-    def watch(self, backbone: Any, row: StateRow) -> StubOfCollectingWatch:
+    def watch(self, backbone: Any, row: StateRow, kinds: Sequence[Kind]) -> StubOfCollectingWatch:
         return StubOfCollectingWatch(self, backbone, row)
 
-    def __call__(self, backbone: Any, rows: Sequence[StateRow]) -> list[FeaturizedState]:
-        if len(self.known) < KNOWN_STATES:
+    def __call__(self, backbone: Any, rows: Sequence[StateRow], kind: Kind = Kind.FULL) -> list[FeaturizedState]:
+        known = self.known[kind]
+        if len(known) < KNOWN_STATES:
             with CLOCK.stopped():
-                found = self.real(backbone, rows)
-            self.known += [state.result.matrix for state in found if isinstance(state.result, CandidateFeatures)]
+                found = self.real(backbone, rows, kind)
+            known += [state.result.matrix for state in found if isinstance(state.result, CandidateFeatures)]
             return found
-        layout = layout_of(geometry_of(backbone))
+        layout = scored_layout(kind, geometry_of(backbone))
         results = []
         for row in rows:
             state = row.frozen.state
             with CLOCK.stopped():
-                matrix = self._drawn(row.id, structural_features(state))
+                structural = structural_features(state)
+                if kind is Kind.WINDOW:  # which has no such columns
+                    structural = structural[:, :0]
+                matrix = self._drawn(row.id, structural, known)
             features = CandidateFeatures(matrix, layout.hash, prefix_hash(state))
             sets = deletion_sets(state, len(state.candidates))
             results.append(featurized(row.id, row.state_key, state, sets, features))
         return results
 
-    def _drawn(self, seed: int, structural: NDArray[np.float64]) -> FloatMatrix:
+    def _drawn(self, seed: int, structural: NDArray[np.float64], known: Sequence[FloatMatrix]) -> FloatMatrix:
         """What needs no language model is real: the expectations compare it with what was frozen."""
         draw = np.random.default_rng(seed)
-        like = self.known[seed % len(self.known)]
+        like = known[seed % len(known)]
         like = like[draw.integers(0, len(like), size=len(structural))]
         drawn = like * draw.normal(1.0, 0.2, size=like.shape)
         return np.hstack([structural, drawn[:, structural.shape[1] :]]).astype(np.float32)
@@ -121,6 +127,6 @@ class StubOfCollectingWatch:
     def __init__(self, features: StubOfFeaturizeStates, backbone: Any, row: StateRow) -> None:
         self.features, self.backbone, self.row = features, backbone, row
 
-    def collected(self) -> FeaturizedState:
-        (found,) = self.features(self.backbone, [self.row])
+    def collected(self, kind: Kind) -> FeaturizedState:
+        (found,) = self.features(self.backbone, [self.row], kind)
         return found

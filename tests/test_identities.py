@@ -15,7 +15,7 @@ import pytest
 from drsr.backbone.catalogue import identity_of, load_config, load_tokenizer
 from drsr.features.geometry import geometry_from
 from drsr.features.spans import prefix_hash
-from drsr.features.vectors import layout_of
+from drsr.features.view_layouts import layout_of
 from drsr.offline import samples
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.freeze.records import UnfrozenTrajectory, state_key

@@ -4,8 +4,8 @@ It is registered with transformers under the name "drsr" and differs from its SD
 - fewer queries than keys are aligned at the lower right, as a continuation needs it (SDPA's own `is_causal` aligns at
   the upper left and would silently drop keys);
 - grouped key/value heads are used as they are, never repeated;
-- it can report the last query and all keys of a layer, from which the attention of that position follows at the price
-  of one row instead of the whole matrix;
+- it can report the new queries and all keys of a layer, from which the attention of a few positions follows at the
+  price of as many rows instead of the whole matrix;
 - the new tokens may be those of several branches, which attend one after another, each over its own beginning.
 
 What belongs to one forward (masks, branches, who watches) travels in a context variable: two threads never meet.
@@ -29,7 +29,7 @@ IMPLEMENTATION = "drsr"
 """The name under which transformers finds it."""
 
 Report = Callable[[int, torch.Tensor, torch.Tensor], None]
-"""Takes a layer (from 1), its last query [heads, head_dim] and its keys [kv_heads, length, head_dim]."""
+"""Takes a layer (from 1), its new queries [heads, new, head_dim] and its keys [kv_heads, length, head_dim]."""
 
 
 Write = Callable[[int, int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
@@ -80,7 +80,7 @@ _forward: ContextVar[_Forward | None] = ContextVar("drsr_attention_forward", def
 
 @contextmanager
 def one_forward(layers: frozenset[int] = frozenset(), report: Report | None = None) -> Iterator[None]:
-    """Around each forward of the model: the last query and the keys of these layers (from 1) are reported."""
+    """Around each forward of the model: the queries and the keys of these layers (from 1) are reported."""
     yield from _around(_Forward(layers, report))
 
 
@@ -146,7 +146,7 @@ def _reported(
     layers, report = wanted
     query, key, value = tensors
     if report is not None and layer in layers:
-        report(layer, query[0, :, -1], key[0])
+        report(layer, query[0], key[0])
     return _attend(forward, query, key, value, scale)
 
 

@@ -52,7 +52,7 @@ class Watch(Protocol):
 
     @property
     def attention_layers(self) -> frozenset[int]:
-        """The full-attention layers (from 1) whose last query and keys it wants."""
+        """The full-attention layers (from 1) whose queries and keys it wants."""
 
     def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
         """Hidden states [n, d] of the positions from `start` after `layer` (from 1); after the last, with final norm.
@@ -60,8 +60,10 @@ class Watch(Protocol):
         Called for every layer and for consecutive runs of new tokens, in order.
         """
 
-    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
-        """The query [heads, head_dim] of the last new position, and all keys [kv_heads, length, head_dim] up to it."""
+    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        """The queries [heads, n, head_dim] of consecutive new positions, and all keys [kv_heads, length, head_dim] up
+        to the last of them. A run that failed for want of memory may be shown again, in smaller ones.
+        """
 
 
 class Segment(NamedTuple):
@@ -131,14 +133,14 @@ class Continuation:
         ids = torch.as_tensor(np.asarray(token_ids, dtype=np.int64), device=self._model.device)
         pieces = torch.split(ids, self.query_chunk)
         try:
-            hidden = [self._forward(piece, watch, last=piece is pieces[-1]) for piece in pieces]
+            hidden = [self._forward(piece, watch) for piece in pieces]
             return hidden[0] if len(hidden) == 1 else torch.cat(hidden)
         except BaseException:
             self.rewind(before)
             raise
 
-    def _forward(self, piece: torch.Tensor, watch: Watch | None, *, last: bool) -> torch.Tensor:
-        with _reports(watch if last else None):
+    def _forward(self, piece: torch.Tensor, watch: Watch | None) -> torch.Tensor:
+        with _reports(watch):
             output = self._model.get_decoder()(
                 input_ids=piece[None],
                 past_key_values=self._cache,

@@ -20,7 +20,8 @@ from drsr.features.geometry import geometry_of
 from drsr.features.layout import STRUCTURAL
 from drsr.features.spans import prefix_hash
 from drsr.features.structural import structural_features
-from drsr.features.vectors import CandidateFeatures, candidate_features, layout_of
+from drsr.features.vectors import CandidateFeatures, candidate_features
+from drsr.features.view_layouts import Kind, kind_with, scored_layout
 from drsr.request.contracts import Backbone, Tokenizer
 
 if TYPE_CHECKING:
@@ -70,11 +71,12 @@ class Representation(FeatureSource, Protocol):
 
 
 class FrozenRepresentation:
-    """Reads with a language model that transformers loaded."""
+    """Reads with a language model that transformers loaded; `kind` says which of the columns that it gives."""
 
-    def __init__(self, backbone: FrozenLM) -> None:
+    def __init__(self, backbone: FrozenLM, kind: Kind = Kind.FULL) -> None:
         self.backbone = backbone
-        self.layout_hash = layout_of(geometry_of(backbone)).hash
+        self.kind = kind
+        self.layout_hash = scored_layout(kind, geometry_of(backbone)).hash
         self._sessions: SessionCache | None = None
         self._lock = threading.Lock()
 
@@ -95,7 +97,7 @@ class FrozenRepresentation:
         return self.backbone.window
 
     def features(self, state: DecisionState) -> CandidateFeatures:
-        return candidate_features(self.backbone, state)
+        return candidate_features(self.backbone, state, kind=self.kind)
 
     def session(self) -> FeatureSource:
         """All sessions share one bounded store, which finds a run's state by its tokens."""
@@ -103,7 +105,7 @@ class FrozenRepresentation:
 
         with self._lock:
             if self._sessions is None:
-                self._sessions = SessionCache(self.backbone, SESSION_BYTES)
+                self._sessions = SessionCache(self.backbone, SESSION_BYTES, kind=self.kind)
             return self._sessions
 
 
@@ -213,14 +215,16 @@ def checked(backbone: Backbone, identity: str, layout_hash: str) -> FrozenRepres
         raise _other_backbone(backbone.name, backbone.identity, identity)
     if not isinstance(backbone, FrozenLM):
         raise PolicyMismatch("it has no layers to read features from", where=backbone.name)
-    representation = FrozenRepresentation(backbone)
-    if representation.layout_hash != layout_hash:
+    geometry = geometry_of(backbone)
+    kind = kind_with(layout_hash, geometry)
+    if kind is None:
+        here = scored_layout(Kind.FULL, geometry).hash
         raise PolicyMismatch(
-            f"the backbone gives features of layout {representation.layout_hash}, the policy reads {layout_hash}",
+            f"the backbone gives features of layout {here}, the policy reads {layout_hash}",
             where=backbone.name,
             hint="install the drsr version that the policy was made with",
         )
-    return representation
+    return FrozenRepresentation(backbone, kind)
 
 
 def _other_backbone(name: str, found: str, expected: str) -> PolicyMismatch:

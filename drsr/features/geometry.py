@@ -20,7 +20,7 @@ class Geometry(NamedTuple):
 
 def geometry_of(backbone: Backbone) -> Geometry:
     """The geometry of a transformers model, from its settings."""
-    return geometry_from(_model(backbone).config, backbone.name)
+    return geometry_from(model_of(backbone).config, backbone.name)
 
 
 def geometry_from(config: Any, name: str) -> Geometry:
@@ -43,11 +43,11 @@ def geometry_from(config: Any, name: str) -> Geometry:
 
 def attention_scales(backbone: Backbone) -> dict[int, float]:
     """For each layer what its attention scores are multiplied by before the softmax, where the model says so itself."""
-    modules = (module for module in _model(backbone).get_decoder().modules() if hasattr(module, "layer_idx"))
+    modules = (module for module in model_of(backbone).get_decoder().modules() if hasattr(module, "layer_idx"))
     return {module.layer_idx + 1: float(module.scaling) for module in modules if getattr(module, "scaling", None)}
 
 
-def _model(backbone: Backbone) -> Any:
+def model_of(backbone: Backbone) -> Any:
     """The transformers model; a backbone without layers, such as the scripted double, has none."""
     model = getattr(backbone, "model", None)
     if model is None:

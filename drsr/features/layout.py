@@ -52,6 +52,10 @@ class Group(StrEnum):
     PROJECTION = "projection"
     TEXT = "text"
     """Of the view `light` alone: what the request's text tells without a language model."""
+    WINDOW = "window"
+    """Of the views `window` and `wide`: attention from the last positions, not from the last one alone."""
+    SEMANTIC = "semantic"
+    """Of the view `semantic` alone: whole directions, for analyses."""
 
 
 class Unit(StrEnum):
@@ -174,9 +178,20 @@ HIDDEN_RELATIONS: tuple[tuple[str, Unit], ...] = (
 )
 
 
+class ViewLayout(NamedTuple):
+    """The columns of a view in order, and a hash over everything that says what they are."""
+
+    columns: tuple[Column, ...]
+    hash: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
 @dataclass(frozen=True)
 class Layout:
-    """The columns of one backbone geometry, in order."""
+    """The paper's columns for one backbone geometry, in order."""
 
     geometry: Geometry
 

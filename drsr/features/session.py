@@ -25,6 +25,7 @@ from drsr.features.geometry import geometry_of
 from drsr.features.hidden import SpanSummary
 from drsr.features.spans import block_spans, candidate_spans
 from drsr.features.vectors import CandidateFeatures, FeatureWatch
+from drsr.features.view_layouts import WINDOW_POSITIONS, Kind
 from drsr.request.contracts import TokenIds
 from drsr.request.rendering import common_prefix
 
@@ -45,9 +46,13 @@ system prompt of all agents, say) it is probably another run's, and going back w
 class Session:
     """The state of one run. Safe to use from several threads, one decision at a time."""
 
-    def __init__(self, backbone: FrozenLM, *, capacity: int = 0) -> None:
-        """`capacity` is how many tokens will come in all, where that is known: then there is room from the start."""
+    def __init__(self, backbone: FrozenLM, *, capacity: int = 0, kind: Kind = Kind.FULL) -> None:
+        """`capacity` is how many tokens will come in all, where that is known: then there is room from the start.
+        `kind` says which columns are wanted."""
         self._backbone = backbone
+        self._kind = kind
+        self._queried = WINDOW_POSITIONS if kind in (Kind.WINDOW, Kind.WIDE) else 1
+        """Positions at the end of the view whose queries are needed, and which are therefore run again."""
         self._foreseen = capacity
         self._lock = threading.Lock()
         self._continuation: Continuation | None = None
@@ -92,16 +97,18 @@ class Session:
             self._marks = [self._continuation.mark()]
         continuation = self._continuation
         spans = [span for spans in block_spans(state) for span in spans]
-        common = min(common_prefix(self._token_ids, token_ids), len(token_ids) - 1)  # the last token's query is needed
+        common = min(common_prefix(self._token_ids, token_ids), max(0, len(token_ids) - self._queried))
         self._summaries = {span: kept for span, kept in self._summaries.items() if span.stop <= common}
         # A Block of which only a part was seen, or that was cut otherwise before, is seen again from its first token.
         missing = [span.start for span in spans if span not in self._summaries]
         self._go_back(continuation, min([common, *missing]))
-        watch = FeatureWatch(self._backbone, state, start=continuation.length, known=self._summaries, extra=spans)
+        watch = FeatureWatch(
+            self._backbone, state, [self._kind], start=continuation.length, known=self._summaries, extra=spans
+        )
         for piece in _pieces(state, continuation.length):
             continuation.extend(token_ids[piece.start : piece.stop], watch=watch)
             self._add_mark(continuation.mark())
-        features = watch.features()
+        features = watch.features(self._kind)
         self._summaries |= {span: summary.copied() for span, summary in watch.summaries().items()}
         self._token_ids = token_ids.copy()
         return features
@@ -142,9 +149,10 @@ class SessionCache:
     comes meanwhile gets a session of its own.
     """
 
-    def __init__(self, backbone: FrozenLM, max_bytes: int) -> None:
+    def __init__(self, backbone: FrozenLM, max_bytes: int, *, kind: Kind = Kind.FULL) -> None:
         """`max_bytes` bounds what is kept; one decision larger than that is still made, and nothing of it kept."""
         self._backbone = backbone
+        self._kind = kind
         self._max_bytes = max_bytes
         self._lock = threading.RLock()
         self._idle: list[Session] = []
@@ -188,7 +196,10 @@ class SessionCache:
         near = [
             number for number, session in enumerate(self._idle) if common[number] >= TAKEOVER * len(session.token_ids)
         ]
-        return self._idle.pop(max(near, key=lambda number: common[number])) if near else Session(self._backbone)
+        return self._idle.pop(max(near, key=lambda number: common[number])) if near else self._begun()
+
+    def _begun(self) -> Session:
+        return Session(self._backbone, kind=self._kind)
 
     def _evict(self) -> None:
         while self._idle and self.nbytes > self._max_bytes:

@@ -6,13 +6,13 @@
     continuation.extend(tokens_of_the_view, watch=watch)
     features = watch.features()
 
-Both give the columns in the layout's order, or a named error: a value that cannot be had is never made up.
+One watch can be asked for the columns of several views (`kinds`): they come out of the same forward. All of this gives
+the columns in the order of the view's layout, or a named error: a value that cannot be had is never made up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from drsr.decide.candidates import DecisionState
 from drsr.errors import FeatureError, MisalignedSpan, NonFiniteFeature
 from drsr.features.attention import head_statistics, with_summaries
-from drsr.features.geometry import Geometry, attention_scales, geometry_of
+from drsr.features.geometry import attention_scales, geometry_of
 from drsr.features.hidden import BlockStates, SpanStates, SpanSummary, hidden_relations, unit
-from drsr.features.layout import Layout
+from drsr.features.layout import Layout, ViewLayout
 from drsr.features.projection import projection_matrix
 from drsr.features.spans import candidate_spans, prefix_hash
 from drsr.features.structural import structural_features
+from drsr.features.view_layouts import Kind, layout_from, layout_of
+from drsr.features.window import WindowQueries, window_statistics
 
 if TYPE_CHECKING:
     import torch
@@ -47,14 +49,14 @@ class CandidateFeatures(NamedTuple):
 
 
 def candidate_features(
-    backbone: FrozenLM, state: DecisionState, continuation: Continuation | None = None
+    backbone: FrozenLM, state: DecisionState, continuation: Continuation | None = None, *, kind: Kind = Kind.FULL
 ) -> CandidateFeatures:
     """Features from one forward over the view's tokens.
 
     `continuation`, which must be empty and large enough, is where they are run; afterwards it stands at the pre-action
     position and can be extended further.
     """
-    watch = FeatureWatch(backbone, state)
+    watch = FeatureWatch(backbone, state, [kind])
     token_ids = state.view.token_ids(state.rendering.token_ids)
     if continuation is None:
         from drsr.backbone.continuation import Continuation
@@ -66,7 +68,7 @@ def candidate_features(
             hint="hand in an empty one; a Session is what goes on from an earlier decision",
         )
     continuation.extend(token_ids, watch=watch)
-    return watch.features()
+    return watch.features(kind)
 
 
 class FeatureWatch:
@@ -82,6 +84,7 @@ class FeatureWatch:
         self,
         backbone: FrozenLM,
         state: DecisionState,
+        kinds: Collection[Kind] = (Kind.FULL,),
         *,
         start: int = 0,
         known: Mapping[range, SpanSummary] | None = None,
@@ -89,6 +92,8 @@ class FeatureWatch:
     ) -> None:
         """A session goes on at `start`, `known` are the spans that it has seen before, `extra` those it wants kept."""
         self.layout = layout_of(geometry_of(backbone))
+        config = backbone.model.config
+        self._layouts = {kind: layout_from(kind, config, backbone.name) for kind in kinds}
         self.attention_layers = frozenset(self.layout.attention_layers)
         self._spans = candidate_spans(state)
         self._known = known or {}
@@ -99,6 +104,9 @@ class FeatureWatch:
         )
         self._scales = attention_scales(backbone)
         self._attention: dict[int, torch.Tensor] = {}
+        has_window = not {Kind.WINDOW, Kind.WIDE}.isdisjoint(kinds)
+        self._queries = {layer: WindowQueries(self._position) for layer in self.attention_layers if has_window}
+        self._window: dict[int, torch.Tensor] = {}
         self._structural = structural_features(state)
         self._prefix_hash = prefix_hash(state)
         self._names = [candidate.block.name for candidate in state.candidates]
@@ -107,46 +115,79 @@ class FeatureWatch:
         """Called by the continuation: hidden states of some positions."""
         self._states.add(layer, start, states)
 
-    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
-        """Called by the continuation: the last query of an extend. Only the pre-action position's counts."""
-        if keys.shape[1] != self._position + 1:
+    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        """Called by the continuation: the queries of some positions, and all keys up to the last of them."""
+        stop = keys.shape[1]
+        if stop > self._position + 1:
             return
-        if query.shape[0] != self.layout.geometry.heads:
-            raise FeatureError(f"layer {layer} has {query.shape[0]} heads, the layout {self.layout.geometry.heads}")
-        self._attention[layer] = head_statistics(query, keys, self._scales.get(layer), self._spans)
+        if layer in self._queries:
+            self._queries[layer].add(stop - queries.shape[1], queries)
+        if stop <= self._position:
+            return
+        if queries.shape[0] != self.layout.geometry.heads:
+            raise FeatureError(f"layer {layer} has {queries.shape[0]} heads, the layout {self.layout.geometry.heads}")
+        scale = self._scales.get(layer)
+        self._attention[layer] = head_statistics(queries[:, -1], keys, scale, self._spans)
+        if layer in self._queries and (window := self._queries[layer].gathered()) is not None:
+            self._window[layer] = window_statistics(window, keys, scale, self._spans)
 
     def summaries(self) -> dict[range, SpanSummary]:
         """Return what was kept of every span seen for the first time. They share memory: copy what is to stay."""
         return {span: self._states.summary(span) for span in self._states.ranges}
 
-    def features(self) -> CandidateFeatures:
-        """The features, once the whole view has been watched."""
-        return CandidateFeatures(self.matrix(), self.layout.hash, self._prefix_hash)
+    def features(self, kind: Kind = Kind.FULL) -> CandidateFeatures:
+        """The features of one of the views that were asked for, once the whole view of the request was watched."""
+        return CandidateFeatures(self.matrix(kind), self._layouts[kind].hash, self._prefix_hash)
 
     @property
     def is_complete(self) -> bool:
         """Whether the whole view has been watched, up to and with the pre-action position."""
-        return self._states.is_complete and self._attention.keys() == self.attention_layers
+        attended = self._attention.keys() == self.attention_layers and self._window.keys() == self._queries.keys()
+        return self._states.is_complete and attended
 
-    def matrix(self) -> NDArray[np.float32]:
-        """[candidates, columns] in the layout's order."""
+    def matrix(self, kind: Kind = Kind.FULL) -> NDArray[np.float32]:
+        """[candidates, columns] in the order of the view's layout."""
         if not self.is_complete:
             raise MisalignedSpan(
                 f"what was watched does not end at the pre-action position {self._position}",
                 hint="extend over all tokens of the view; the last extend must end with the view's last token",
             )
-        rows = len(self._names)
+        columns: dict[Kind, Callable[[], NDArray[np.float64]]] = {
+            Kind.FULL: self._full,
+            Kind.WINDOW: self._window_columns,
+            Kind.WIDE: lambda: np.concatenate([self._full(), self._window_columns()], axis=1),
+            Kind.SEMANTIC: self._semantic,
+        }
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is refused by name
-            states = self._block_states()
-            groups = (
-                self._structural,
-                self._attention_columns(),
-                hidden_relations(states).reshape(rows, -1),
-                self._projected(states).reshape(rows, -1),
-            )
-            matrix = np.concatenate(groups, axis=1).astype(np.float32)
-        self._refuse_non_finite(matrix)
+            matrix = columns[kind]().astype(np.float32)
+        self._refuse_non_finite(self._layouts[kind], matrix)
         return matrix
+
+    def _full(self) -> NDArray[np.float64]:
+        rows, states = len(self._names), self._block_states()
+        groups = (
+            self._structural,
+            self._attention_columns(),
+            hidden_relations(states).reshape(rows, -1),
+            self._projected(states).reshape(rows, -1),
+        )
+        return np.concatenate(groups, axis=1)
+
+    def _window_columns(self) -> NDArray[np.float64]:
+        by_layer = [_array(self._window[layer]) for layer in self.layout.attention_layers]
+        return np.concatenate(by_layer, axis=1)
+
+    def _semantic(self) -> NDArray[np.float64]:
+        """By semantic layer the direction of the Block, then of the pre-action state, rounded to 16 bits: that leaves
+        a cosine its first three decimals."""
+        states = self._block_states()
+        pairs = [
+            part
+            for layer in self.layout.semantic_layers
+            for block in [unit(states.mean[:, layer - 1])]
+            for part in (block, np.broadcast_to(unit(states.state[layer - 1]), block.shape))
+        ]
+        return np.concatenate(pairs, axis=1).astype(np.float16).astype(np.float64)
 
     def _block_states(self) -> BlockStates:
         summaries = {**self._known, **self.summaries()}
@@ -173,21 +214,15 @@ class FeatureWatch:
             pairs.append(np.concatenate([block, np.broadcast_to(state, block.shape)], axis=1))
         return np.stack(pairs, axis=1)
 
-    def _refuse_non_finite(self, matrix: NDArray[np.float32]) -> None:
+    def _refuse_non_finite(self, layout: Layout | ViewLayout, matrix: NDArray[np.float32]) -> None:
         wrong = np.argwhere(~np.isfinite(matrix))
         if len(wrong):
             row, column = wrong[0]
             raise NonFiniteFeature(
-                f"{self.layout.names[column]} is {matrix[row, column]}, as are {len(wrong) - 1} more values",
+                f"{layout.names[column]} is {matrix[row, column]}, as are {len(wrong) - 1} more values",
                 where=f"Block {self._names[row]}",
                 hint="a model in half precision can overflow: load it with dtype float32 or bfloat16",
             )
-
-
-@lru_cache(maxsize=8)
-def layout_of(geometry: Geometry) -> Layout:
-    """The layout of a geometry, built once: naming and hashing a thousand columns costs more than a short decision."""
-    return Layout(geometry)
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.float64]:

@@ -22,8 +22,8 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.featurize.exports import about_features, export_features
-from drsr.offline.featurize.views import DEFAULT_VIEW, get_view
+from drsr.offline.featurize.exports import FURTHER, about_features, export_features
+from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, find_view, get_view
 from drsr.offline.freeze.exports import (
     about_states,
     about_trajectories,
@@ -119,13 +119,21 @@ class Exporter:
         return added, {"states": states, "sets": total, "unsafe_share": share}
 
     def _features(self, folder: Path) -> tuple[Exported, Summary]:
+        """The view, and those that travel with it: what was read from the same states in the same forward."""
         with self.catalog.reading() as connection:
             view = get_view(connection, self.view)
-        self._make_room(folder, about_features(view.identity, view.columns))
-        added = export_features(self.catalog, self.artifacts, folder, self.view)
+            further = [found for name in FURTHER if (found := find_view(connection, name)) is not None]
+        added = self._view(folder, view)
+        for one in further:
+            if one.identity.freezing == view.identity.freezing and one.is_read_from(view.identity) and one != view:
+                self._view(folder / one.name, one)
         with self.catalog.reading() as connection:
             states = _counts(connection, StateFeatures.outcome, StateFeatures.view_id == view.id)
         return added, {"states": states, "columns": len(view.columns), "layout": view.identity.layout_hash}
+
+    def _view(self, folder: Path, view: RegisteredView) -> Exported:
+        self._make_room(folder, about_features(view.identity, view.columns))
+        return export_features(self.catalog, self.artifacts, folder, view.name)
 
     def _result(self, stage: str, folder: Path) -> Summary:
         from drsr.offline.publish import exports as result_exports

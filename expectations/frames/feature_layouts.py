@@ -6,14 +6,17 @@ import re
 from collections.abc import Sequence
 
 from drsr.features.geometry import Geometry
-from drsr.features.layout import Group, Layout
-from drsr.features.light import LightLayout, light_layout
+from drsr.features.layout import Group, Layout, ViewLayout
+from drsr.features.light import light_layout
+from drsr.features.view_layouts import layout_of, semantic_layout, wide_layout, window_layout
 
 _ATTENTION = re.compile(r"attention_l(\d+)_h(\d+)_")
 _HIDDEN = re.compile(r"hidden_l(\d+)_")
+_WINDOW = re.compile(r"window_l(\d+)_")
+_SEMANTIC = re.compile(r"semantic_l(\d+)_block_(\d+)")
 
 
-def layout_for(names: Sequence[str]) -> Layout | LightLayout | None:
+def layout_for(names: Sequence[str]) -> Layout | ViewLayout | None:
     """The layout of the geometry that these names speak of, or of the view `light`; None where they speak of neither.
 
     Attention columns exist for at most eight of the full-attention layers, and the layout depends on these alone.
@@ -22,7 +25,12 @@ def layout_for(names: Sequence[str]) -> Layout | LightLayout | None:
         return light_layout()
     heads = [(int(found[1]), int(found[2])) for name in names if (found := _ATTENTION.match(name))]
     layers = [int(found[1]) for name in names if (found := _HIDDEN.match(name))]
+    window = tuple(sorted({int(found[1]) for name in names if (found := _WINDOW.match(name))}))
+    semantic = [(int(found[1]), int(found[2])) for name in names if (found := _SEMANTIC.match(name))]
+    if semantic:
+        return semantic_layout(tuple(sorted({layer for layer, _ in semantic})), max(number for _, number in semantic))
     if not heads or not layers:
-        return None
+        return window_layout(window) if window else None
     attention = tuple(sorted({layer for layer, _ in heads}))
-    return Layout(Geometry(max(layers), max(head for _, head in heads), attention))
+    geometry = Geometry(max(layers), max(head for _, head in heads), attention)
+    return wide_layout(geometry) if window else layout_of(geometry)

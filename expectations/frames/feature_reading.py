@@ -77,7 +77,10 @@ class FeatureReading:
         return about
 
     def _as_frozen(self, matrix: NDArray[np.float32], owners: Sequence[tuple[str, int]]) -> NDArray[np.bool_]:
-        """For each row whether it says of its candidate what freezing said, to the rounding of 32 bits."""
+        """For each row whether it says of its candidate what freezing said, to the rounding of 32 bits. A view without
+        any such column says nothing."""
+        if not set(FROZEN_COLUMNS) & set(self._names):
+            return np.ones(len(owners), dtype=np.bool_)
         expected = np.full((len(owners), len(FROZEN_COLUMNS)), np.nan)
         for row, (key, candidate) in enumerate(owners):
             known = self._frozen.get(key)

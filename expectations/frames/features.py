@@ -5,7 +5,8 @@ The files are read one after another: memory holds one file, a hash per state, t
 candidate, and a sample of at most 4,096 rows of the
 labelled states of every split for the search for copies of labels. The time is that of reading the files, linear in
 their bytes.
-Of each view the latest version is judged; what older ones hold is stale and read by nobody.
+Of each view the latest version is judged; what older ones hold is stale and read by nobody. So is the view `semantic`
+by any scorer: its columns are whole vectors for analyses, and are not judged one by one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from drsr.expectations.frames.label_columns import label_columns
 from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
 from drsr.expectations.label_copies import split_agreement
 from drsr.expectations.rules import Frames
+from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
@@ -38,7 +40,11 @@ if TYPE_CHECKING:
 def features_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
     with catalog.reading() as connection:
         latest = select(FeatureView.name, func.max(FeatureView.version)).group_by(FeatureView.name)
-        views = [get_view(connection, name, version) for name, version in connection.execute(latest)]
+        views = [
+            get_view(connection, name, version)
+            for name, version in connection.execute(latest)
+            if kind_of(name) is not Kind.SEMANTIC
+        ]
     parts: dict[str, list[pd.DataFrame]] = {part: [] for part in _COLUMNS}
     for view in sorted(views):
         for part, frame in _view_frames(catalog, artifacts, view).items():

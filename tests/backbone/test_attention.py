@@ -102,15 +102,15 @@ def test_works_outside_of_any_forward() -> None:
     torch.testing.assert_close(result, written_out(query, key, value, 1.0), atol=2e-6, rtol=1e-5)
 
 
-def test_reports_the_last_query_and_all_keys_of_chosen_layers() -> None:
+def test_reports_the_queries_and_all_keys_of_chosen_layers() -> None:
     query, key, value = tensors(3, 8, 4, 2, 8, "cpu")
     reported: list[tuple[int, torch.Tensor, torch.Tensor]] = []
     with one_forward(frozenset({4}), lambda *report: reported.append(report)):
         causal_attention(LAYER, query, key, value, None)
         causal_attention(SimpleNamespace(layer_idx=4), query, key, value, None)  # layer 5: nobody asked
-    ((layer, last, keys),) = reported
+    ((layer, queries, keys),) = reported
     assert layer == 4
-    assert torch.equal(last, query[0, :, -1])
+    assert torch.equal(queries, query[0])
     assert torch.equal(keys, key[0])
     causal_attention(LAYER, query, key, value, None)  # and none after the forward
     assert len(reported) == 1

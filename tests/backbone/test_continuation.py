@@ -71,8 +71,8 @@ class Recorder:
     def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
         self.states.setdefault(layer, []).append((start, states.clone()))
 
-    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
-        self.rows.setdefault(layer, []).append((query.clone(), keys.clone()))
+    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        self.rows.setdefault(layer, []).append((queries.clone(), keys.clone()))
 
 
 @every_model
@@ -288,7 +288,7 @@ def test_a_watch_sees_every_layer_as_transformers_defines_it(architecture: Archi
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_watch_gets_what_attention_weights_follow_from(architecture: Architecture) -> None:
-    """Softmax of the reported query over the reported keys equals the last row of the eager attention matrix."""
+    """Softmax of the reported queries over the reported keys equals the rows of the eager attention matrix."""
     backbone = tiny_backbone(architecture)
     full = [n for n, kind in enumerate(continuation.layer_types(backbone.model), start=1) if kind == "full_attention"]
     sequence = tokens(90)
@@ -303,11 +303,15 @@ def test_a_watch_gets_what_attention_weights_follow_from(architecture: Architect
     state.extend(sequence[25:], watch)
     assert sorted(watch.rows) == [full[0], full[-1]]
     for layer, reports in watch.rows.items():
-        ((query, keys),) = reports  # once, though the extend took three forwards
-        assert keys.shape[1] == 90
-        grouped = keys.repeat_interleave(query.shape[0] // keys.shape[0], dim=0)
-        scores = torch.einsum("hd,hld->hl", query, grouped) * query.shape[-1] ** -0.5
-        torch.testing.assert_close(scores.softmax(-1), expected[full.index(layer)][0, :, -1], atol=2e-5, rtol=0)
+        assert [(queries.shape[1], keys.shape[1]) for queries, keys in reports] == [(32, 57), (32, 89), (1, 90)]
+        for queries, keys in reports:
+            heads, new, dim = queries.shape
+            grouped = keys.repeat_interleave(heads // keys.shape[0], dim=0)
+            scores = torch.einsum("hnd,hld->hnl", queries, grouped) * dim**-0.5
+            length = keys.shape[1]
+            causal = scores.masked_fill(torch.ones(new, length).triu(length - new + 1).bool(), float("-inf"))
+            rows = expected[full.index(layer)][0, :, length - new : length, :length]
+            torch.testing.assert_close(causal.softmax(-1), rows, atol=2e-5, rtol=0)
 
 
 def test_the_model_itself_is_left_alone() -> None:

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drsr.backbone import embedded, load_backbone
 from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
@@ -38,14 +37,6 @@ def tiny_state(backbone: FrozenLM, steps: int = 7, context_cap: int = 2048) -> D
 
 def tokens_of(state: DecisionState) -> Any:
     return state.view.token_ids(state.rendering.token_ids)
-
-
-@pytest.fixture(scope="module")
-def smollm2() -> FrozenLM:
-    embedded.fetch()
-    backbone = load_backbone("smollm2-135m")
-    assert isinstance(backbone, FrozenLM)
-    return backbone
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

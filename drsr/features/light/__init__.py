@@ -16,14 +16,13 @@ rows.py          one row per candidate
 """
 
 from drsr.features.light.as_read import as_read
-from drsr.features.light.columns import LIGHT_VERSION, LIGHT_VIEW, TEXT, LightLayout, TextColumn, light_layout
+from drsr.features.light.columns import LIGHT_VERSION, LIGHT_VIEW, TEXT, TextColumn, light_layout
 from drsr.features.light.rows import light_features
 
 __all__ = [
     "LIGHT_VERSION",
     "LIGHT_VIEW",
     "TEXT",
-    "LightLayout",
     "TextColumn",
     "as_read",
     "light_features",

@@ -14,7 +14,7 @@ import json
 from functools import cache
 from typing import NamedTuple
 
-from drsr.features.layout import FEATURES_VERSION, STRUCTURAL, Column, Group, Unit
+from drsr.features.layout import FEATURES_VERSION, STRUCTURAL, Column, Group, Unit, ViewLayout
 
 LIGHT_VIEW = "light"
 """The name of the feature view, and of the reader of a policy that was trained on it."""
@@ -105,19 +105,8 @@ TEXT: tuple[TextColumn, ...] = (
 """What each one is computed from is written beside its computation, in the room's other files."""
 
 
-class LightLayout(NamedTuple):
-    """The columns of the view in order, and a hash over everything that says what they are."""
-
-    columns: tuple[Column, ...]
-    hash: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-
 @cache
-def light_layout() -> LightLayout:
+def light_layout() -> ViewLayout:
     """The one layout of this version: it depends on no language model."""
     structural = (Column(f"structural_{name}", Group.STRUCTURAL, unit) for name, unit in STRUCTURAL)
     columns = (*structural, *(Column(f"text_{column.name}", Group.TEXT, column.unit) for column in TEXT))
@@ -129,4 +118,4 @@ def light_layout() -> LightLayout:
         "columns": columns,
     }
     written = json.dumps(described, separators=(",", ":")).encode("ascii")
-    return LightLayout(columns, hashlib.sha256(written).hexdigest())
+    return ViewLayout(columns, hashlib.sha256(written).hexdigest())

@@ -91,6 +91,7 @@ def run_import(options: argparse.Namespace) -> int:
         artifacts = ArtifactStore(settings.artifact_root)
         found = import_measured(catalog, artifacts, settings, options.folder, options.labeler, options.view)
     done: dict[str, Imported] = {LABELS: found.labels, FEATURES: found.features}
+    done |= {f"{FEATURES} of the view {name}": imported for name, imported in found.further.items()}
     if options.json:
         print(json.dumps({name: imported._asdict() for name, imported in done.items()}))
         return 0

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, and_, select
 
 from drsr.features.layout import Column
 from drsr.features.vectors import CandidateFeatures
+from drsr.features.view_layouts import Kind
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
-from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.catalog.tables import SPLITS, DecisionState, Trajectory
 from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, prepare_features, record_features
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, ViewIdentity, get_view, register_view
@@ -51,6 +52,12 @@ _SCHEMA = pyarrow.schema(
     ]
 )
 """`values`: the matrix, candidate by candidate, in the order of the view's columns."""
+
+
+FURTHER = (Kind.WINDOW.value, Kind.SEMANTIC.value)
+"""Views that travel with the full one, each in a folder of its name below the full one's."""
+_SPLITS: dict[str, tuple[Split, ...]] = {Kind.SEMANTIC.value: ("validation", "test")}
+"""Of a view whose vectors take more room than all other features together: what analyses read."""
 
 
 def export_features(catalog: Catalog, artifacts: ArtifactStore, folder: Path, view: str = DEFAULT_VIEW) -> Exported:
@@ -133,6 +140,7 @@ def _recorded(connection: Connection, view: RegisteredView) -> Iterator[dict[str
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .outerjoin(FeatureFile, FeatureFile.id == StateFeatures.file_id)
         .where(StateFeatures.view_id == view.id, Trajectory.is_current())
+        .where(Trajectory.split.in_(_SPLITS.get(view.name, SPLITS)))
     )
     for row in connection.execute(query).mappings():
         yield dict(row)

@@ -33,6 +33,8 @@ KEYS = ("state_key", "candidate", "prefix_hash")
 VALUES = "values"
 SMALL = 32
 """States below which a file keeps its numbers in one list."""
+MOST_NAMED = 2_048
+"""Columns above which it always does: describing them takes more bytes than many states."""
 
 
 class FeatureBlock(NamedTuple):
@@ -67,7 +69,8 @@ def write_file(artifacts: ArtifactStore, view: RegisteredView, blocks: Sequence[
         pyarrow.array(np.concatenate([np.arange(count) for count in counts]), pyarrow.int8()),
         pyarrow.array(np.repeat([block.prefix_hash for block in blocks], counts).tolist(), pyarrow.string()),
     ]
-    names, values = _listed(matrix) if len(blocks) < SMALL else _named(view, matrix)
+    is_listed = len(blocks) < SMALL or len(view.columns) > MOST_NAMED
+    names, values = _listed(matrix) if is_listed else _named(view, matrix)
     table = pyarrow.table(keys + values, names=[*KEYS, *names]).replace_schema_metadata(_described(view))
     stream = io.BytesIO()
     # The artifact store compresses; statistics of a thousand columns would be larger than the numbers of a small file.

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from drsr.backbone import embedded
 from drsr.backbone.catalogue import identity_of, load_tokenizer, read_tokenizer_file
 from drsr.errors import InputError
-from drsr.features.geometry import geometry_of
-from drsr.features.layout import Layout
-from drsr.features.light import LightLayout, light_layout
-from drsr.features.vectors import layout_of
+from drsr.features.geometry import model_of
+from drsr.features.layout import Layout, ViewLayout
+from drsr.features.light import light_layout
+from drsr.features.view_layouts import kind_of, layout_from
 from drsr.request.contracts import Backbone, Tokenizer
 
 LICENCE_FILE = "TOKENIZER_LICENSE.txt"
@@ -35,9 +35,11 @@ def load_light_reader(name: str) -> LightReader:
     return LightReader(name, identity_of(name), tokenizer, window)
 
 
-def layout_read_by(backbone: Backbone | LightReader) -> Layout | LightLayout:
-    """The columns that it gives; FeatureError for a language model without layers."""
-    return light_layout() if isinstance(backbone, LightReader) else layout_of(geometry_of(backbone))
+def layout_read_by(backbone: Backbone | LightReader, view: str) -> Layout | ViewLayout:
+    """The columns that it gives in the view of this name; FeatureError for a language model without layers."""
+    if isinstance(backbone, LightReader):
+        return light_layout()
+    return layout_from(kind_of(view), model_of(backbone).config, backbone.name)
 
 
 def tokenizer_files(name: str, tokenizer_file: str) -> dict[str, bytes]:

@@ -19,10 +19,11 @@ from drsr.backbone.catalogue import identity_of, load_config
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import ArtifactCorrupt, FeatureError
-from drsr.features.geometry import geometry_from, no_layers
-from drsr.features.layout import Column, Layout
-from drsr.features.light import LIGHT_VIEW, LightLayout, light_features, light_layout
-from drsr.features.vectors import CandidateFeatures, layout_of
+from drsr.features.geometry import no_layers
+from drsr.features.layout import Column, Layout, ViewLayout
+from drsr.features.light import LIGHT_VIEW, light_features, light_layout
+from drsr.features.vectors import CandidateFeatures
+from drsr.features.view_layouts import Kind, kind_of, layout_from
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
@@ -116,7 +117,7 @@ def featurize_run(
     limit: int | None = None,
 ) -> FeaturizeRun:
     """A run with a loaded language model, or with none; FeatureError if it has no layers to read."""
-    layout = layout_read_by(backbone)
+    layout = layout_read_by(backbone, view)
     rule = freezing_rule(backbone.tokenizer, caps)
     identity = view_identity(layout, backbone.name, backbone.identity, dtype, rule)
     return FeaturizeRun(view, identity, layout.columns, caps, part or Selection(), limit)
@@ -130,14 +131,14 @@ def identity_without_weights(
     return view_identity(layout, backbone, identity_of(backbone), dtype, freezing_rule(tokenizer, caps))
 
 
-def layout_without_weights(backbone: str, view: str = DEFAULT_VIEW) -> Layout | LightLayout:
+def layout_without_weights(backbone: str, view: str = DEFAULT_VIEW) -> Layout | ViewLayout:
     """The columns that a view will have with the language model of this name."""
     if view == LIGHT_VIEW:
         return light_layout()
     config = load_config(backbone)
     if config is None:
         raise no_layers(backbone)
-    return layout_of(geometry_from(config, backbone))
+    return layout_from(kind_of(view), config, backbone)
 
 
 def count_waiting(
@@ -191,7 +192,7 @@ def materialize(
                 with catalog.writing() as connection:
                     claims.release(connection, item.claimed_as)
                 continue
-            states = featurize_states(backbone, without_features(catalog, view, rows))
+            states = featurize_states(backbone, without_features(catalog, view, rows), kind_of(view.name))
             prepared = prepare_features(artifacts, view, item.split, states)
             with catalog.writing() as connection:
                 record_features(connection, view, prepared)
@@ -209,14 +210,16 @@ def materialize(
     return summary
 
 
-def featurize_states(backbone: FrozenLM | LightReader, rows: Sequence[StateRow]) -> list[FeaturizedState]:
+def featurize_states(
+    backbone: FrozenLM | LightReader, rows: Sequence[StateRow], kind: Kind = Kind.FULL
+) -> list[FeaturizedState]:
     """The features of some states of one trajectory, in order of their decisions."""
     if isinstance(backbone, LightReader):
         return [_featurized(row, light_features(row.frozen.state)) for row in rows]
     from drsr.features.session import Session  # needs torch, which counting what is missing does not
 
     lengths = [len(row.frozen.state.view.token_ids(row.frozen.state.rendering.token_ids)) for row in rows]
-    session = Session(backbone, capacity=max(lengths, default=0))
+    session = Session(backbone, capacity=max(lengths, default=0), kind=kind)
     return [_featurize(session, row) for row in rows]
 
 

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from sqlalchemy import Connection, select
 
 from drsr.errors import FeatureViewError, LayoutMismatch, NotOnline
-from drsr.features.layout import Column, Group, Information, Layout, Unit
-from drsr.features.light import LIGHT_VIEW, LightLayout
+from drsr.features.layout import Column, Group, Information, Layout, Unit, ViewLayout
+from drsr.features.light import LIGHT_VIEW
+from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.catalog.feature_tables import FeatureView
 from drsr.offline.catalog.statements import insert_new
 from drsr.offline.freeze.records import FreezingRule
@@ -70,7 +71,7 @@ def are_light(columns: Sequence[Column]) -> bool:
 
 
 def view_identity(
-    layout: Layout | LightLayout, backbone: str, backbone_identity: str, dtype: str, rule: FreezingRule
+    layout: Layout | ViewLayout, backbone: str, backbone_identity: str, dtype: str, rule: FreezingRule
 ) -> ViewIdentity:
     """The identity of the features that a language model gives of states frozen under a rule."""
     return ViewIdentity(layout.hash, backbone, backbone_identity, dtype, *rule)
@@ -122,13 +123,27 @@ def refuse_unknowable(columns: Sequence[Column]) -> None:
 
 def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:
     """FeatureViewError if light features are to go into another view than `light`, or others into that one: a policy
-    is light or not by the view that it was trained on."""
+    is light or not by the view that it was trained on. And so for every view whose name says what it holds."""
     if (name == LIGHT_VIEW) != are_light(columns):
         what = "is read by a language model" if name == LIGHT_VIEW else "needs no language model"
         raise FeatureViewError(
             f"what is to be stored {what}",
             where=f"feature view {name}",
             hint=f"the view {LIGHT_VIEW!r}, and no other, holds features without a language model",
+        )
+    groups = {column.group for column in columns}
+    further = groups & {Group.WINDOW, Group.SEMANTIC}
+    held = {
+        Kind.FULL: not further,
+        Kind.WINDOW: groups == {Group.WINDOW},
+        Kind.WIDE: Group.WINDOW in groups and len(groups) > 1,
+        Kind.SEMANTIC: groups == {Group.SEMANTIC},
+    }
+    if not held[kind_of(name)]:
+        raise FeatureViewError(
+            f"what is to be stored holds columns of {', '.join(sorted(groups))}",
+            where=f"feature view {name}",
+            hint="the names window, wide and semantic say what a view holds; name another one",
         )
 
 

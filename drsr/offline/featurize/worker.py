@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.features.light import LIGHT_VIEW
+from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.freeze.selection import Selection
 from drsr.offline.store.worker_processes import Report
 from drsr.request.view import Caps, caps_for
@@ -31,6 +32,8 @@ def work(order: FeaturizeOrder, report: Report) -> dict[str, Any]:
     from drsr.offline.store.artifacts import ArtifactStore
 
     settings = order.settings
+    if kind_of(order.view) is Kind.WIDE and (joined := _joined(order)) is not None:
+        return joined
     backbone, caps = _light_reader(settings) if order.view == LIGHT_VIEW else _language_model(settings)
     run = featurize_run(backbone, settings.dtype, caps, view=order.view, part=order.part, limit=order.limit)
     with open_catalog(settings.catalog_url) as catalog:
@@ -42,6 +45,34 @@ def work(order: FeaturizeOrder, report: Report) -> dict[str, Any]:
             progress=lambda so_far: report(so_far.to_json()),
         )
     return summary.to_json()
+
+
+def _joined(order: FeaturizeOrder) -> dict[str, Any] | None:
+    """Join what is stored in parts; gives the summary if nothing is left for the language model."""
+    from drsr.backbone.catalogue import load_tokenizer
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.featurize.joining import join_stored
+    from drsr.offline.featurize.stage import (
+        FeaturizeSummary,
+        count_waiting,
+        identity_without_weights,
+        layout_without_weights,
+    )
+    from drsr.offline.featurize.views import register_view
+    from drsr.offline.store.artifacts import ArtifactStore
+
+    settings = order.settings
+    tokenizer, window = load_tokenizer(settings.backbone)
+    identity = identity_without_weights(settings.backbone, settings.dtype, caps_for(window), tokenizer, order.view)
+    columns = layout_without_weights(settings.backbone, order.view).columns
+    artifacts = ArtifactStore(settings.artifact_root)
+    with open_catalog(settings.catalog_url) as catalog:
+        with catalog.writing() as connection:
+            view = register_view(connection, order.view, identity, columns)
+        summary = FeaturizeSummary()
+        summary.count(join_stored(catalog, artifacts, view, order.part))
+        left = count_waiting(catalog, artifacts, order.view, identity, order.part)
+    return None if left else summary.to_json()
 
 
 def _light_reader(settings: Settings) -> tuple[LightReader, Caps]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.featurize.exports import import_features
+from drsr.offline.featurize.exports import FURTHER, import_features
 from drsr.offline.featurize.stage import identity_without_weights, layout_without_weights
 from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.label.exports import import_labels
@@ -21,6 +21,8 @@ from drsr.settings import Settings
 class ImportedMeasurements(NamedTuple):
     labels: Imported
     features: Imported
+    further: dict[str, Imported]
+    """By name the views that travelled with the features."""
 
 
 def import_measured(
@@ -35,9 +37,15 @@ def import_measured(
     tokenizer, window = load_tokenizer(settings.backbone)
     caps = caps_for(window)
     measuring = configured_identity(settings.backbone, settings.dtype, caps)
-    reading = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
-    columns = layout_without_weights(settings.backbone, view).columns
+
+    def features(folder: Path, view: str) -> Imported:
+        reading = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
+        columns = layout_without_weights(settings.backbone, view).columns
+        return import_features(catalog, artifacts, folder, reading, columns, view)
+
+    folder = place_of(root, "featurize")
     return ImportedMeasurements(
         import_labels(catalog, place_of(root, "label"), measuring, labeler),
-        import_features(catalog, artifacts, place_of(root, "featurize"), reading, columns, view),
+        features(folder, view),
+        {name: features(folder / name, name) for name in FURTHER if (folder / name).is_dir() and name != view},
     )

@@ -19,10 +19,11 @@ import drsr
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.errors import ArtifactCorrupt, FeatureError
 from drsr.features.vectors import CandidateFeatures
+from drsr.features.view_layouts import kind_of
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
-from drsr.offline.featurize.records import prepare_features, record_features
+from drsr.offline.featurize.records import FeaturizedState, prepare_features, record_features
 from drsr.offline.featurize.stage import FeaturizeRun, featurize_run, without_features
 from drsr.offline.featurize.upkeep import merge_small_files
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, find_view, register_view
@@ -90,8 +91,8 @@ class LabelRun(NamedTuple):
     part: Selection
     limit: int | None
     """Stop after the trajectory with which this many states were reached."""
-    features: FeaturizeRun | None
-    """The feature view that is filled in the same walk; None if this language model has no features to collect."""
+    features: tuple[FeaturizeRun, ...]
+    """The feature views that are filled in the same walk; none if this language model has no features to collect."""
 
 
 def label_run(
@@ -100,7 +101,7 @@ def label_run(
     caps: Caps,
     *,
     labeler: str = DEFAULT_LABELER,
-    view: str = DEFAULT_VIEW,
+    views: Sequence[str] = (DEFAULT_VIEW,),
     part: Selection | None = None,
     limit: int | None = None,
 ) -> LabelRun:
@@ -108,18 +109,18 @@ def label_run(
     backbone = scorer.backbone
     identity = LabelerIdentity(backbone.name, backbone.identity, dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
     freezing = freezing_rule(backbone.tokenizer, caps)
-    features = _collectable(scorer, dtype, caps, view)
+    features = _collectable(scorer, dtype, caps, views)
     return LabelRun(labeler, identity, freezing, caps, part or Selection(), limit, features)
 
 
-def _collectable(scorer: TargetNll, dtype: str, caps: Caps, view: str) -> FeaturizeRun | None:
+def _collectable(scorer: TargetNll, dtype: str, caps: Caps, views: Sequence[str]) -> tuple[FeaturizeRun, ...]:
     """None where contexts are computed one by one, or the model has no layers that features could be read from."""
     if scorer.method is not Method.SHARED_PREFIX:
-        return None
+        return ()
     try:
-        return featurize_run(scorer.backbone, dtype, caps, view=view)
+        return tuple(featurize_run(scorer.backbone, dtype, caps, view=view) for view in views)
     except FeatureError:
-        return None
+        return ()
 
 
 def count_pending(connection: Connection, freezing: FreezingRule, labeler_id: int | None, part: Selection) -> int:
@@ -145,7 +146,7 @@ def label(
     summary, damaged = LabelSummary(), dict[int, ArtifactCorrupt]()
     with catalog.writing() as connection:
         labeler_id = ensure_labeler(connection, run.labeler, run.identity)
-        view = _view_to_fill(connection, run.features)
+        views = _views_to_fill(connection, run.features)
         run_id = start_run(connection, "label", run.labeler, drsr.__version__)
     with Claims(catalog, "label") as claims:
         for item in claims.items(
@@ -159,20 +160,21 @@ def label(
                 with catalog.writing() as connection:
                     claims.release(connection, item.claimed_as)
                 continue
-            watches = _watches(catalog, scorer, view, rows)
+            watches = _watches(catalog, scorer, views, rows)
             measured = _measure(scorer, rows, watches, summary)
-            collected = [found for watch in watches.values() if (found := watch.collected()) is not None]
-            prepared = prepare_features(artifacts, view, item.split, collected) if view and collected else None
+            collected = [(view, _collected(catalog, view, rows, watches)) for view in views]
+            prepared = [(view, prepare_features(artifacts, view, item.split, states)) for view, states in collected]
             with catalog.writing() as connection:
                 record_measurements(connection, labeler_id, measured)
-                if view and prepared:
-                    record_features(connection, view, prepared, method="label")
+                for view, features in prepared:
+                    record_features(connection, view, features, method="label")
                 claims.release(connection, item.claimed_as)
-            summary.featurized += sum(isinstance(found.result, CandidateFeatures) for found in collected)
+            featurized = (found for _, states in collected for found in states)
+            summary.featurized += len({one.state_id for one in featurized if isinstance(one.result, CandidateFeatures)})
             summary.trajectories += 1
             summary.seconds = time.monotonic() - started
             progress(summary)
-    if view:
+    for view in views:
         merge_small_files(catalog, artifacts, view)
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
@@ -182,24 +184,35 @@ def label(
     return summary
 
 
-def _view_to_fill(connection: Connection, features: FeaturizeRun | None) -> RegisteredView | None:
-    """The view, unless it is another language model's: labels can be measured with any, features are read from one."""
-    if features is None:
-        return None
-    found = find_view(connection, features.view)
-    if found is not None and not found.is_read_from(features.identity):
-        return None
-    return register_view(connection, features.view, features.identity, features.columns)
+def _views_to_fill(connection: Connection, features: Sequence[FeaturizeRun]) -> list[RegisteredView]:
+    """The views but for another language model's: labels can be measured with any, a view is read from one."""
+    views = []
+    for run in features:
+        found = find_view(connection, run.view)
+        if found is None or found.is_read_from(run.identity):
+            views.append(register_view(connection, run.view, run.identity, run.columns))
+    return views
 
 
 def _watches(
-    catalog: Catalog, scorer: TargetNll, view: RegisteredView | None, rows: Sequence[StateRow]
+    catalog: Catalog, scorer: TargetNll, views: Sequence[RegisteredView], rows: Sequence[StateRow]
 ) -> dict[int, CollectingWatch]:
-    """For every state that has no features yet, by its position."""
-    if view is None or not isinstance(scorer.backbone, FrozenLM):
+    """For every state that has no features yet in one of the views, by its position."""
+    if not isinstance(scorer.backbone, FrozenLM):
         return {}
+    missing = {row.id for view in views for row in without_features(catalog, view, rows)}
+    kinds = [kind_of(view.name) for view in views]
+    return {place: CollectingWatch(scorer.backbone, row, kinds) for place, row in enumerate(rows) if row.id in missing}
+
+
+def _collected(
+    catalog: Catalog, view: RegisteredView, rows: Sequence[StateRow], watches: Mapping[int, CollectingWatch]
+) -> list[FeaturizedState]:
+    """What the walk gave of the states that the view says nothing of yet."""
     missing = {row.id for row in without_features(catalog, view, rows)}
-    return {place: CollectingWatch(scorer.backbone, row) for place, row in enumerate(rows) if row.id in missing}
+    kind = kind_of(view.name)
+    seen = (watch.collected(kind) for place, watch in watches.items() if rows[place].id in missing)
+    return [found for found in seen if found is not None]
 
 
 def _measure(

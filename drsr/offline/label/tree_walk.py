@@ -64,11 +64,9 @@ class TreeWalk:
         rows_at_once = max(1, room.logit_bytes(longest, marks) // (4 * vocabulary))
         self._targets = TargetRows(pairs, self._state.head, rows_at_once)
         self._passing: defaultdict[Node[_Key], list[Watch]] = defaultdict(list)
-        self._ending: defaultdict[Node[_Key], list[Watch]] = defaultdict(list)
         for key, sequence in self._sequences.items():
             path = path_of(self._root, sequence)
             if key.is_context:
-                self._ending[path[-1]].append(watches[key.pair])
                 for node in path:
                     self._passing[node].append(watches[key.pair])
             else:
@@ -156,9 +154,7 @@ class TreeWalk:
         return hidden
 
     def _watch(self, piece: Piece) -> Watch | None:
-        if piece.node not in self._passing:
-            return None
-        return _Watches(self._passing[piece.node], self._ending[piece.node] if piece.is_last else [])
+        return _Watches(self._passing[piece.node]) if piece.node in self._passing else None
 
     def _make_do(self, step: _Step, complaint: str) -> None:
         """With less memory: smaller forwards, branches alone, then without what lies below the next node."""
@@ -189,18 +185,17 @@ class _Step(NamedTuple):
 
 
 class _Watches:
-    """Those who watch one node: all whose context runs through it, and those whose context ends with it."""
+    """Those who watch one node: all whose context runs through it."""
 
-    def __init__(self, passing: list[Watch], ending: list[Watch]) -> None:
+    def __init__(self, passing: list[Watch]) -> None:
         self._passing = passing
-        self._ending = ending
-        self.attention_layers = frozenset(layer for watch in ending for layer in watch.attention_layers)
+        self.attention_layers = frozenset(layer for watch in passing for layer in watch.attention_layers)
 
     def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
         for watch in self._passing:
             watch.hidden(layer, start, states)
 
-    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
-        for watch in self._ending:
+    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        for watch in self._passing:
             if layer in watch.attention_layers:
-                watch.attention(layer, query, keys)
+                watch.attention(layer, queries, keys)

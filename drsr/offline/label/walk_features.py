@@ -6,7 +6,7 @@ up, and its state waits for the featurize stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import FeatureError
 from drsr.features.vectors import CandidateFeatures, FeatureWatch
+from drsr.features.view_layouts import Kind
 from drsr.offline.featurize.exclusions import is_out_of_memory
 from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, featurized
 from drsr.offline.freeze.rows import StateRow
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class CollectingWatch:
-    """Watches the walk over one state's intact context."""
+    """Watches the walk over one state's intact context, for the columns of one or more views."""
 
-    def __init__(self, backbone: FrozenLM, row: StateRow) -> None:
+    def __init__(self, backbone: FrozenLM, row: StateRow, kinds: Collection[Kind] = (Kind.FULL,)) -> None:
         self._row = row
         self._result: FeatureExclusion | None = None
         self._watch: FeatureWatch | None = None
         self.attention_layers: frozenset[int] = frozenset()
         try:
-            self._watch = FeatureWatch(backbone, row.frozen.state)
+            self._watch = FeatureWatch(backbone, row.frozen.state, kinds)
         except FeatureError as error:
             self._result = FeatureExclusion.of(error)
         else:
@@ -42,10 +43,10 @@ class CollectingWatch:
             with self._giving_up():
                 self._watch.hidden(layer, start, states)
 
-    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
+    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
         if self._watch is not None:
             with self._giving_up():
-                self._watch.attention(layer, query, keys)
+                self._watch.attention(layer, queries, keys)
 
     @contextmanager
     def _giving_up(self) -> Iterator[None]:
@@ -59,19 +60,19 @@ class CollectingWatch:
                 raise
             self._watch = None
 
-    def collected(self) -> FeaturizedState | None:
-        """Return what came of the state; None where the walk did not show all of it."""
-        result = self._result or self._features()
+    def collected(self, kind: Kind = Kind.FULL) -> FeaturizedState | None:
+        """Return what came of the state in one of the views; None where the walk did not show all of it."""
+        result = self._result or self._features(kind)
         if result is None:
             return None
         state = self._row.frozen.state
         sets = deletion_sets(state, len(state.candidates))
         return featurized(self._row.id, self._row.state_key, state, sets, result)
 
-    def _features(self) -> CandidateFeatures | FeatureExclusion | None:
+    def _features(self, kind: Kind) -> CandidateFeatures | FeatureExclusion | None:
         if self._watch is None or not self._watch.is_complete:
             return None
         try:
-            return self._watch.features()
+            return self._watch.features(kind)
         except FeatureError as error:
             return FeatureExclusion.of(error)

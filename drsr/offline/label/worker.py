@@ -16,6 +16,8 @@ class LabelOrder(NamedTuple):
     labeler: str
     part: Selection
     limit: int | None
+    views: tuple[str, ...] = ("default", "window")
+    """The feature views that are filled in the same walk."""
 
 
 def work(order: LabelOrder, report: Report) -> dict[str, Any]:
@@ -34,7 +36,13 @@ def work(order: LabelOrder, report: Report) -> dict[str, Any]:
     backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
     scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
     run = label_run(
-        scorer, settings.dtype, caps_for(backbone.window), labeler=order.labeler, part=order.part, limit=order.limit
+        scorer,
+        settings.dtype,
+        caps_for(backbone.window),
+        labeler=order.labeler,
+        views=order.views,
+        part=order.part,
+        limit=order.limit,
     )
     with open_catalog(settings.catalog_url) as catalog:
         summary = label(

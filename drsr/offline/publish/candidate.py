@@ -9,13 +9,13 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from drsr.backbone.catalogue import read_tokenizer_file
-from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.decision import Reason
 from drsr.decide.numbers import BackboneNumbers, LightNumbers, PolicyNumbers
-from drsr.decide.representation import FrozenRepresentation
+from drsr.decide.representation import FrozenRepresentation, checked
 from drsr.errors import ReleaseRefused
 from drsr.features.geometry import Geometry, geometry_of
+from drsr.features.light import light_layout
 from drsr.offline.featurize.light_reader import LightReader, tokenizer_files
 from drsr.offline.publish.golden_requests import golden_requests, sample_requests
 from drsr.offline.publish.lineage import Link, Traced, policy_link
@@ -60,12 +60,11 @@ class Built(NamedTuple):
         return WheelFile(self.package.name.file_name, self.package.data)
 
 
-def representation_of(backbone: Backbone | LightReader) -> FrozenRepresentation | LightRepresentation:
-    """Return what the policy will read with."""
+def representation_of(backbone: Backbone | LightReader, layout_hash: str) -> FrozenRepresentation | LightRepresentation:
+    """Return what a policy will read these columns with."""
     if isinstance(backbone, LightReader):
         return LightRepresentation(read_tokenizer_file(backbone.name), name=backbone.name, identity=backbone.identity)
-    assert isinstance(backbone, FrozenLM)  # others have no layers, and their features no view
-    return FrozenRepresentation(backbone)
+    return checked(backbone, backbone.identity, layout_hash)
 
 
 def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone | LightReader) -> PolicyNumbers:
@@ -90,7 +89,7 @@ def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone | LightR
 
 
 def _light(backbone: Backbone | LightReader) -> LightNumbers | None:
-    representation = representation_of(backbone) if isinstance(backbone, LightReader) else None
+    representation = representation_of(backbone, light_layout().hash) if isinstance(backbone, LightReader) else None
     return representation.numbers if isinstance(representation, LightRepresentation) else None
 
 
@@ -104,7 +103,7 @@ def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone |
     A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
     prunes nothing would show no rewrite to whoever verifies it.
     """
-    policy = Policy(numbers, scorer, representation_of(backbone))
+    policy = Policy(numbers, scorer, representation_of(backbone, numbers.layout_hash))
     decided = (_golden(policy, name, request) for name, request in golden_requests().items())
     found = [item for item in decided if item is not None]
     pruned = sum(item.expected.pruned for item in found)

@@ -132,7 +132,7 @@ def agreement(traced: Traced, numbers: PolicyNumbers, backbone: Backbone | Light
         "dtype of the features": (view.dtype, numbers.backbone.dtype),
         "layout of the features": (view.layout_hash, numbers.layout_hash),
         "layout of the scorer": (traced.run.layout_hash, numbers.layout_hash),
-        "layout of the backbone": (layout_read_by(backbone).hash, numbers.layout_hash),
+        "layout of the backbone": (layout_read_by(backbone, traced.view.name).hash, numbers.layout_hash),
         "renderer of the features": (view.renderer_version, RENDERER_VERSION),
         "renderer of the labels": (labeler.renderer_version, RENDERER_VERSION),
         "candidate rule of the features": (view.rule_hash, rule),

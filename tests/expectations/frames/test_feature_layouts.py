@@ -9,17 +9,21 @@ from drsr.expectations.frames.feature_layouts import layout_for
 from drsr.features.geometry import Geometry
 from drsr.features.layout import STRUCTURAL, Layout
 from drsr.features.light import light_layout
+from drsr.features.view_layouts import semantic_layout, wide_layout, window_layout
 
 
 @given(st.data())
 def test_it_is_the_same(data: st.DataObject) -> None:
     layers = data.draw(st.integers(1, 70))
     full = data.draw(st.sets(st.integers(1, layers), min_size=1))
-    layout = Layout(Geometry(layers, data.draw(st.integers(1, 40)), tuple(sorted(full))))
-    found = layout_for(layout.names)
-    assert found is not None
-    assert found.names == layout.names
-    assert found.hash == layout.hash
+    geometry = Geometry(layers, data.draw(st.integers(1, 40)), tuple(sorted(full)))
+    layout = Layout(geometry)
+    semantic = semantic_layout(layout.semantic_layers, data.draw(st.integers(1, 9)))
+    for one in (layout, window_layout(layout.attention_layers), wide_layout(geometry), semantic):
+        found = layout_for(one.names)
+        assert found is not None
+        assert found.names == one.names
+        assert found.hash == one.hash
 
 
 def test_names_of_no_language_model() -> None:

@@ -130,9 +130,9 @@ class LittleMemory:
             if not fits(state, stop, tokens):
                 raise torch.OutOfMemoryError(OUT_OF_MEMORY)
 
-        def limited(state: Continuation, piece: torch.Tensor, watch: Watch | None, *, last: bool) -> torch.Tensor:
+        def limited(state: Continuation, piece: torch.Tensor, watch: Watch | None) -> torch.Tensor:
             before = state.length
-            hidden = forward(state, piece, watch, last=last)
+            hidden = forward(state, piece, watch)
             asked(state, before + len(piece), len(piece))
             return hidden
 
@@ -432,14 +432,13 @@ class Seen:
     def __init__(self, *layers: int) -> None:
         self.attention_layers = frozenset(layers)
         self.states: dict[int, list[tuple[int, torch.Tensor]]] = {}
-        self.rows: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.rows: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
 
     def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
         self.states.setdefault(layer, []).append((start, states.clone()))
 
-    def attention(self, layer: int, query: torch.Tensor, keys: torch.Tensor) -> None:
-        assert layer not in self.rows
-        self.rows[layer] = (query.clone(), keys.clone())
+    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        self.rows.setdefault(layer, []).append((queries.clone(), keys.clone()))
 
     def runs(self, layer: int) -> Iterator[tuple[int, int]]:
         return ((start, start + len(states)) for start, states in self.states[layer])
@@ -470,9 +469,10 @@ def test_watches_see_their_contexts_as_if_run_alone(architecture: Architecture) 
             assert all(stop == start for (_, stop), (start, _) in zip(runs, runs[1:], strict=False))
             seen = torch.cat([states for _, states in watch.states[layer]])
             torch.testing.assert_close(seen, alone.states[layer][0][1], atol=1e-3, rtol=0)
-    ((query, keys),) = watches[first].rows.values()
     alone = Seen(4)
     Continuation(backbone, 120).extend(pairs[first].context, alone)
-    torch.testing.assert_close(query, alone.rows[4][0], atol=1e-4, rtol=0)
-    torch.testing.assert_close(keys, alone.rows[4][1], atol=1e-4, rtol=0)
+    both = (watches[first].rows[4], alone.rows[4])
+    one, other = (torch.cat([queries for queries, _ in rows], dim=1) for rows in both)
+    torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+    torch.testing.assert_close(both[0][-1][1], both[1][-1][1], atol=1e-4, rtol=0)
     assert watches[later].rows == {}

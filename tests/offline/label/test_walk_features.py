@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ from sqlalchemy import func, select
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.features.vectors import CandidateFeatures, FeatureWatch, candidate_features
+from drsr.features.view_layouts import Kind
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
+from drsr.offline.featurize.joining import join_stored
 from drsr.offline.featurize.records import FeatureExclusion
 from drsr.offline.featurize.stage import featurize_run, materialize
 from drsr.offline.featurize.stored import FeatureReader, stored_states
-from drsr.offline.featurize.views import get_view
-from drsr.offline.freeze.rows import StateRow
+from drsr.offline.featurize.views import get_view, register_view
+from drsr.offline.freeze.rows import StateRow, load_states
+from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.freeze.states import FrozenState
 from drsr.offline.ingest.stage import ingest
@@ -47,9 +51,9 @@ def frozen(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> Catalo
     return catalog
 
 
-def run(catalog: Catalog, artifacts: ArtifactStore, backbone: Any, **options: Any) -> LabelSummary:
+def run(catalog: Catalog, artifacts: ArtifactStore, backbone: Any, views: Sequence[str] = ("default",)) -> LabelSummary:
     scorer = TargetNll(backbone)
-    return label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS, **options))
+    return label(catalog, artifacts, scorer, label_run(scorer, "float32", CAPS, views=views))
 
 
 def count(catalog: Catalog, table: Any) -> int:
@@ -83,6 +87,63 @@ def test_labelling_leaves_the_features_that_featurizing_gives(
     assert together.keys() == alone.keys()
     for key, matrix in together.items():
         np.testing.assert_allclose(matrix, alone[key], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_one_walk_fills_several_views(frozen: Catalog, artifacts: ArtifactStore) -> None:
+    """Each with the numbers that featurizing gives; and only what is missing."""
+    backbone = tiny_backbone("llama")
+    materialize(frozen, artifacts, backbone, featurize_run(backbone, "float32", CAPS, view="window"))
+    before = stored(frozen, artifacts, "window")
+    summary = run(frozen, artifacts, backbone, ("default", "window", "semantic"))
+    assert (summary.labelled, summary.featurized) == (4, 4)
+    after = stored(frozen, artifacts, "window")
+    assert all(np.array_equal(matrix, after[key]) for key, matrix in before.items())
+    with frozen.reading() as connection:
+        views = [get_view(connection, name) for name in ("default", "window", "semantic")]
+        methods = select(StateFeatures.method).where(StateFeatures.view_id == views[1].id)
+        assert set(connection.execute(methods).scalars()) == {"featurize"}
+    assert len({view.identity.layout_hash for view in views}) == 3
+    semantic = stored(frozen, artifacts, "semantic")
+    with frozen.reading() as connection:
+        items = {state.trajectory for state in stored_states(connection, views[2])}
+    for item in items:
+        for row in load_states(frozen, artifacts, item, backbone.tokenizer, CAPS, views[2].identity.freezing):
+            expected = candidate_features(backbone, row.frozen.state, kind=Kind.SEMANTIC).matrix
+            np.testing.assert_allclose(semantic.pop(row.state_key), expected, atol=1e-3)
+    assert not semantic
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_the_wide_view_is_joined_from_its_parts(frozen: Catalog, artifacts: ArtifactStore) -> None:
+    backbone = tiny_backbone("llama")
+    run(frozen, artifacts, backbone, ("default", "window"))
+    order = featurize_run(backbone, "float32", CAPS, view="wide")
+    with frozen.writing() as connection:
+        wide = register_view(connection, "wide", order.identity, order.columns)
+    joined = join_stored(frozen, artifacts, wide, Selection())
+    assert len(joined) == 4
+    assert join_stored(frozen, artifacts, wide, Selection()) == []
+    assert materialize(frozen, artifacts, backbone, order).states == 0, "nothing is left for the language model"
+    parts = [stored(frozen, artifacts, name) for name in ("default", "window")]
+    for key, matrix in stored(frozen, artifacts, "wide").items():
+        assert np.array_equal(matrix, np.concatenate([part[key] for part in parts], axis=1))
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_the_wide_view_without_its_parts_is_read_by_the_language_model(
+    frozen: Catalog, artifacts: ArtifactStore
+) -> None:
+    backbone = tiny_backbone("llama")
+    run(frozen, artifacts, backbone)
+    order = featurize_run(backbone, "float32", CAPS, view="wide")
+    with frozen.writing() as connection:
+        wide = register_view(connection, "wide", order.identity, order.columns)
+    assert join_stored(frozen, artifacts, wide, Selection()) == []
+    assert materialize(frozen, artifacts, backbone, order).featurized == 4
+    full = stored(frozen, artifacts)
+    for key, matrix in stored(frozen, artifacts, "wide").items():
+        np.testing.assert_allclose(matrix[:, : full[key].shape[1]], full[key], rtol=1e-5, atol=1e-5)
 
 
 def test_features_that_are_there_are_left_as_they_are(frozen: Catalog, artifacts: ArtifactStore) -> None:
@@ -186,7 +247,7 @@ def test_a_watch_that_is_shown_something_twice_gives_up_quietly() -> None:
     watch.hidden(1, 0, torch.zeros(5, 32))
     watch.hidden(1, 0, torch.zeros(2, 32))
     watch.hidden(1, 2, torch.zeros(2, 32))
-    watch.attention(4, torch.zeros(4, 8), torch.zeros(2, 5, 8))
+    watch.attention(4, torch.zeros(4, 5, 8), torch.zeros(2, 5, 8))
     assert watch.collected() is None
 
 

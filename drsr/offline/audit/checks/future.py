@@ -18,6 +18,7 @@ from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered
 from drsr.errors import FeatureViewError
 from drsr.features.light import light_features
 from drsr.features.vectors import CandidateFeatures, candidate_features
+from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.audit.subject import AuditSubject
 from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.catalog.engine import Catalog
@@ -80,6 +81,7 @@ def audit_future(
         found = get_view(connection, view) if isinstance(view, str) else view
         states = stored_states(connection, found, state_keys)
     _require_model(found, backbone)
+    kind = kind_of(found.name)
     reader = FeatureReader(artifacts, found)
     leaks, stale, differences = [], [], []
     chosen = states if sample is None else random.Random(seed).sample(states, min(sample, len(states)))
@@ -87,8 +89,8 @@ def audit_future(
         told(done, len(chosen))
         row = _row_of(catalog, artifacts, backbone, found, state, caps)
         trajectory = Trajectory.from_json(artifacts.get(state.trajectory.blob))
-        real = _features(backbone, row.frozen.state)
-        other = features_without_future(backbone, trajectory, row.frozen.decision, caps, seed=seed)
+        real = _features(backbone, row.frozen.state, kind)
+        other = features_without_future(backbone, trajectory, row.frozen.decision, caps, kind, seed=seed)
         if not _identical(real, other):
             leaks.append(state.state_key)
         stored = reader.matrix(state)
@@ -158,12 +160,20 @@ CHECK = Check(
 )
 
 
-def _features(backbone: FrozenLM | LightReader, state: DecisionState) -> CandidateFeatures:
-    return light_features(state) if isinstance(backbone, LightReader) else candidate_features(backbone, state)
+def _features(backbone: FrozenLM | LightReader, state: DecisionState, kind: Kind) -> CandidateFeatures:
+    return (
+        light_features(state) if isinstance(backbone, LightReader) else candidate_features(backbone, state, kind=kind)
+    )
 
 
 def features_without_future(
-    backbone: FrozenLM | LightReader, trajectory: Trajectory, decision: int, caps: Caps, *, seed: int = 0
+    backbone: FrozenLM | LightReader,
+    trajectory: Trajectory,
+    decision: int,
+    caps: Caps,
+    kind: Kind = Kind.FULL,
+    *,
+    seed: int = 0,
 ) -> CandidateFeatures | Ineligible:
     """Features before a decision of a recorded run whose every message from the decision on is garbage.
 
@@ -176,7 +186,7 @@ def features_without_future(
     before = request.with_messages(request.messages[:decision])
     lead = len(backbone.tokenizer.lead)
     state = freeze_rendered(read_history(before), rendering, violations(before), lead, caps.context)
-    return _features(backbone, state) if isinstance(state, DecisionState) else state
+    return _features(backbone, state, kind) if isinstance(state, DecisionState) else state
 
 
 def _garbage(seed: int) -> list[dict[str, Any]]:
@@ -203,7 +213,7 @@ def _row_of(
 
 
 def _require_model(view: RegisteredView, backbone: FrozenLM | LightReader) -> None:
-    layout = layout_read_by(backbone).hash
+    layout = layout_read_by(backbone, view.name).hash
     if (view.identity.backbone_identity, view.identity.layout_hash) != (backbone.identity, layout):
         raise FeatureViewError(
             f"the view was read from {view.identity.backbone!r}, and not with this version of {backbone.name!r}",

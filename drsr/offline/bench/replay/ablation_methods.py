@@ -14,7 +14,7 @@ from typing import NamedTuple
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState
 from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
-from drsr.decide.representation import FrozenRepresentation
+from drsr.decide.representation import checked
 from drsr.errors import FeaturesMissing, FrameError, SettingsError
 from drsr.features.geometry import geometry_of
 from drsr.features.spans import prefix_hash
@@ -140,7 +140,8 @@ def _with_layers(tools: Measuring) -> FrozenLM:
 
 
 def _policy(ablation: Ablation, point: AblationPoint, scorer: Ensemble, tools: Measuring, backbone: FrozenLM) -> Policy:
-    return Policy(_numbers(ablation, point, scorer, tools, backbone), scorer, FrozenRepresentation(backbone))
+    representation = checked(backbone, backbone.identity, scorer.layout_hash)
+    return Policy(_numbers(ablation, point, scorer, tools, backbone), scorer, representation)
 
 
 def _numbers(

@@ -30,7 +30,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--view",
         default="default",
         metavar="NAME",
-        help="name of the feature view (default: default); `light` needs no language model and takes milliseconds",
+        help="name of the feature view (default: default); `window`, `wide` and `semantic` hold further columns, "
+        "`light` needs no language model and takes milliseconds",
     )
     parser.add_argument(
         "--statistics", action="store_true", help="compute nothing; show missing, constant, range and drift per column"

@@ -28,6 +28,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, one thread each (default: 1)")
     parser.add_argument("--labeler", default="default", metavar="NAME", help="name of this way of measuring")
     parser.add_argument(
+        "--views",
+        nargs="+",
+        default=["default", "window"],
+        metavar="NAME",
+        help="feature views to fill in the same walk (default: default window); `semantic` keeps whole hidden states "
+        "for analyses, about 20 KB per state",
+    )
+    parser.add_argument(
         "--again",
         choices=["out_of_memory", "non_finite"],
         help="measure again what was excluded for this reason, with more memory, say (DRSR_LABEL_MEMORY_MB)",
@@ -109,7 +117,7 @@ def _label(
     from drsr.offline.store.progress import progress
     from drsr.offline.store.worker_processes import share, work_together
 
-    order = LabelOrder(settings, options.labeler, part, share(options.limit, options.workers))
+    order = LabelOrder(settings, options.labeler, part, share(options.limit, options.workers), tuple(options.views))
     total = pending if options.limit is None else min(pending, options.limit)
     with says_what_is_left(left), progress("label", "states") as report:
         summary = work_together(
