@@ -372,9 +372,9 @@ def test_two_threads(architecture: Architecture) -> None:
     for seed in range(3):
         run(seed, alone)
         assert torch.equal(together[seed][0], alone[seed][0])
-        (report,), (expected,) = together[seed][1].rows[4], alone[seed][1].rows[4]
-        assert torch.equal(report[0], expected[0])
-        assert torch.equal(report[1], expected[1])
+        for report, expected in zip(together[seed][1].rows[4], alone[seed][1].rows[4], strict=True):
+            assert torch.equal(report[0], expected[0])
+            assert torch.equal(report[1], expected[1])
         starts = [start for start, _ in together[seed][1].states[1]]
         assert starts == [30, 40, 50]
 
