@@ -13,7 +13,7 @@ from drsr.adapters.forms import Form, removed_by
 from drsr.adapters.sessions import Sessions
 from drsr.decide.decision import Reason
 from drsr.errors import NotCarriedOver
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.policy import Decision, Policy, deadline_after
 from drsr.request.history import Block, Protect
 from drsr.request.request import Request
 from drsr.sessions.pruning_session import PruningSession
@@ -35,6 +35,9 @@ class Options(TypedDict, total=False):
     """Told of every decision, also of those that left everything as it was: `decision.explain()` says why."""
     shadow: bool
     """Decide and tell, but send everything: to see what would happen."""
+    deadline_ms: float | None
+    """How long a call may wait for its decision. A request that takes longer is sent as it is, and read on in the
+    background for the run's next call."""
 
 
 class Pruner:
@@ -47,13 +50,16 @@ class Pruner:
         protect: Protect | None = None,
         on_decision: Callable[[Decision], None] | None = None,
         shadow: bool = False,
+        deadline_ms: float | None = None,
     ) -> None:
+        deadline_after(deadline_ms)  # what is no time is said now, and not with the first call
         if not isinstance(policy, AnyPolicy):
             raise TypeError(f"a policy or sessions of one, not a {type(policy).__name__}: see drsr.load_policy")
         self.policy = policy
         self.protect = protect
         self.on_decision = on_decision
         self.shadow = shadow
+        self.deadline_ms = deadline_ms
 
     def view(self, native: T, read: Callable[[T], Form[T]]) -> T:
         """Return what to send instead of `native`: the very same object unless something is removed from a copy of it.
@@ -65,7 +71,12 @@ class Pruner:
         seen = native
         try:
             form = read(native)
-            decision = self.policy.prune(request=form.request, format=form.format, protect=self._protect(form.pinned))
+            decision = self.policy.prune(
+                request=form.request,
+                format=form.format,
+                protect=self._protect(form.pinned),
+                deadline_ms=self.deadline_ms,
+            )
             if decision.pruned and not self.shadow:
                 seen = form.without(removed_by(decision))
                 if not _same(read(seen).request["messages"], decision.messages, form.format):

@@ -43,15 +43,22 @@ class Sessions:
     def _count_forgotten(self) -> None:
         self.forgotten += 1  # by `Conversations.of`, which is called under the lock
 
-    def prune(self, *, request: Any, format: Protocol, protect: Protect | None = None) -> Decision:
+    def prune(
+        self,
+        *,
+        request: Any,
+        format: Protocol,
+        protect: Protect | None = None,
+        deadline_ms: float | None = None,
+    ) -> Decision:
         """Like `Policy.prune`, with the session of the run that the request belongs to."""
         trail = _trail(request, format)
         if not trail:
-            return self.policy.prune(request=request, format=format, protect=protect)
+            return self.policy.prune(request=request, format=format, protect=protect, deadline_ms=deadline_ms)
         with self._lock:
             conversation = self._conversations.of(trail)
             session = conversation.trial()
-        decision = session.prune(request=request, format=format, protect=protect)
+        decision = session.prune(request=request, format=format, protect=protect, deadline_ms=deadline_ms)
         with self._lock:
             conversation.session = session
         return decision

@@ -17,6 +17,7 @@ from drsr.backbone.model_folder import backbone_identity, read_window
 from drsr.backbone.tokenizer import HfTokenizer
 from drsr.errors import BackboneCorrupt, BackboneError, MissingExtra, SettingsError, WindowExceeded
 from drsr.request.contracts import TokenIds
+from drsr.request.tokens_read import is_noting, note
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -31,6 +32,7 @@ class FrozenLM:
         self._name = name
         self._identity = identity
         self._window = window
+        _note_what_it_reads(self._model.get_input_embeddings())
         self._vocabulary = int(self._model.get_input_embeddings().weight.shape[0])
         if tokenizer.largest_id >= self._vocabulary:
             raise BackboneError(
@@ -98,6 +100,17 @@ class FrozenLM:
             raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
         if len(positions) and not 0 <= min(positions) <= max(positions) < length:
             raise IndexError(f"positions must be from 0 to {length - 1}, got {min(positions)} to {max(positions)}")
+
+
+def _note_what_it_reads(embedding: Any) -> None:
+    """Every forward begins here, whoever makes it; a copy of the model notes as well."""
+    if _noted not in embedding._forward_pre_hooks.values():
+        embedding.register_forward_pre_hook(_noted)
+
+
+def _noted(_: Any, arguments: Any) -> None:
+    if is_noting():
+        note(arguments[0].reshape(-1).cpu().numpy().astype(np.int32))
 
 
 def read_settings(folder: Path) -> Any:

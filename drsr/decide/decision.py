@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from drsr.decide.background import NotInTime
 from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered, invalid_protocol
 from drsr.decide.deletion_sets import DeletionSet, deletion_sets
 from drsr.decide.invariants import Check, Evidence, check_all
@@ -22,12 +23,13 @@ from drsr.decide.representation import FeatureSource, Representation
 from drsr.decide.selection import ProposedSets, Selection, Verdict, select, verdicts
 from drsr.errors import AlignmentError, LayoutMismatch
 from drsr.features.vectors import CandidateFeatures
-from drsr.request.contracts import SetScorer, SetScores, Tokenizer
+from drsr.request.contracts import SetScorer, SetScores, TokenIds, Tokenizer
 from drsr.request.history import Block, Protect, Rewrite, read_history, rewrite
 from drsr.request.protocol import violations
 from drsr.request.remembered_tokens import RememberedTokens
 from drsr.request.rendering import render
 from drsr.request.request import Request
+from drsr.request.tokens_read import noting
 
 
 class Reason(StrEnum):
@@ -52,6 +54,8 @@ class Reason(StrEnum):
     """Every set within the cap has too high an unsafe score."""
     NOT_WORTH_REWRITING = "not_worth_rewriting"
     """In a session: re-writing the cached prefix would cost more than the deletion is expected to save."""
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    """The request was not read in time. Reading goes on in the background, for the run's next request."""
     INVARIANT_VIOLATED = "invariant_violated"
     """The rewrite failed one of the eight checks; it was thrown away."""
     INTERNAL_FAILURE = "internal_failure"
@@ -107,15 +111,18 @@ class Stopwatch:
 
 
 class CountedSource:
-    """Counts how often the representation model is run for one decision."""
+    """Counts how often the representation model is asked for one decision."""
 
-    def __init__(self, source: FeatureSource) -> None:
+    def __init__(self, source: FeatureSource, read: Sequence[TokenIds]) -> None:
+        """`read` is where the tokens are noted that the model reads."""
         self._source = source
         self.passes = 0
+        self.read = read
 
     def features(self, state: DecisionState) -> CandidateFeatures:
+        found = self._source.features(state)
         self.passes += 1
-        return self._source.features(state)
+        return found
 
 
 def decide(
@@ -133,9 +140,21 @@ def decide(
     features, its `tokenizer` and its `admit`; where that admits no set, there is nothing to score and the model is not
     run.
     """
+    with noting() as read:
+        model = CountedSource(source or frozen.representation, read)
+        tokenizer = tokenizer or RememberedTokens(frozen.representation.tokenizer)
+        return _decide(request, frozen, protect, model, admit, tokenizer)
+
+
+def _decide(
+    request: Request,
+    frozen: Frozen,
+    protect: Protect | None,
+    model: CountedSource,
+    admit: Admit | None,
+    tokenizer: Tokenizer,
+) -> Outcome:
     numbers = frozen.numbers
-    tokenizer = tokenizer or RememberedTokens(frozen.representation.tokenizer)
-    model = CountedSource(source or frozen.representation)
     watch = Stopwatch()
     conclude = partial(_conclude, model, watch)
 
@@ -169,8 +188,12 @@ def decide(
         return conclude(evidence, *_none_admitted(refused), sets, refused)
 
     # Line 6: the features of all candidates, from one pass over the intact view.
-    features = model.features(state)
-    watch.lap("features")
+    try:
+        features = model.features(state)
+    except NotInTime as late:
+        return conclude(evidence, Reason.DEADLINE_EXCEEDED, str(late), sets, refused)
+    finally:
+        watch.lap("features")
     if features.layout_hash != frozen.scorer.layout_hash:
         raise LayoutMismatch(f"features of layout {features.layout_hash}, a scorer for {frozen.scorer.layout_hash}")
 
@@ -194,7 +217,7 @@ def decide(
     selection = select(proposed, len(rendering), numbers.rule)
     reached = verdicts(proposed, len(rendering), numbers.rule, selection)
     said = [why or verdict for why, verdict in zip(refused, reached, strict=True)]
-    evidence = replace(evidence, proposed=proposed, selection=selection, features=features)
+    evidence = replace(evidence, sets=sets, proposed=proposed, selection=selection, features=features)
     watch.lap("select")
 
     # Lines 9 to 11: nothing feasible, return C_t.
@@ -222,7 +245,7 @@ def _conclude(
     removed: tuple[Block, ...] = (),
 ) -> Outcome:
     """The outcome once all invariants were checked on it; where one is violated, the request as it was."""
-    evidence = replace(evidence, passes=model.passes)
+    evidence = replace(evidence, passes=model.passes, tokens_read=tuple(model.read))
     checks = check_all(evidence)
     watch.lap("validate")
     for name, problem in checks:

@@ -7,18 +7,21 @@ the learned score. Each gives None, or one sentence that says what is wrong.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from drsr.decide.candidates import DecisionState
+from drsr.decide.deletion_sets import DeletionSet
 from drsr.decide.selection import ProposedSets, Selection, SelectionRule
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures
+from drsr.request.contracts import TokenIds
 from drsr.request.history import History, Rewrite
 from drsr.request.parts import Message, Part, PartRef, Reasoning, says_something
 from drsr.request.protocol import Violation, new_violations, pair_calls
 from drsr.request.request import Request
+from drsr.request.tokens_read import why_not_the_end_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,23 @@ class Evidence:
     violations: tuple[Violation, ...]
     """What the original breaks itself."""
     rule: SelectionRule
+    base_kept: tuple[int, ...] | None = None
+    """For each message of the base the index in the original; None where the base is the original."""
     tokens_before: int | None = None
     """Tok(C) of the original; None where it could not be rendered."""
     tokens_after: int | None = None
     """Tok of what is returned, rendered from scratch."""
+    sets: tuple[DeletionSet, ...] = ()
+    """The sets that were proposed, a row each."""
     proposed: ProposedSets | None = None
     selection: Selection | None = None
     """None where nothing was scored: the request is not eligible, or failed."""
     state: DecisionState | None = None
     features: CandidateFeatures | None = None
     passes: int = 0
-    """How often the representation model was run for this decision."""
+    """How often the representation model was asked for this decision."""
+    tokens_read: tuple[TokenIds, ...] = ()
+    """What it read for it, noted where it reads."""
 
     @property
     def deletes(self) -> bool:
@@ -115,13 +124,20 @@ def removal_within_cap(evidence: Evidence) -> str | None:
 
 
 def only_gated_sets(evidence: Evidence) -> str | None:
-    """(v) What is deleted is a scored set of at most K candidates whose unsafe score is within the threshold."""
+    """(v) What is missing from the returned request is exactly a scored set of at most K candidates, whose unsafe score
+    is within the threshold."""
     if not evidence.deletes:
         return None
-    if evidence.proposed is None or evidence.selection is None or evidence.selection.chosen is None:
+    if evidence.proposed is None or evidence.state is None or evidence.selection is None:
         return "something was deleted that no selection chose"
+    gone = _gone(evidence)
+    rows = [row for row, found in enumerate(evidence.sets) if _is_what_is_gone(evidence.state, found, gone)]
+    if not rows:
+        return "what was deleted is none of the sets that were scored"
+    if evidence.selection.chosen not in rows:
+        return "another set was deleted than the one that was chosen"
     row = evidence.selection.chosen
-    score, size = float(evidence.proposed.unsafe_score[row]), int(evidence.proposed.cardinality[row])
+    score, size = float(evidence.proposed.unsafe_score[row]), len(evidence.sets[row].members)
     if not score <= evidence.rule.risk_threshold:
         return f"unsafe score {score} above {evidence.rule.risk_threshold}"
     if not 1 <= size <= evidence.rule.max_cardinality:
@@ -145,15 +161,17 @@ def kept_when_not_eligible(evidence: Evidence) -> str | None:
 
 
 def one_look_at_the_intact_prefix(evidence: Evidence) -> str | None:
-    """(viii) The representation model was run once over exactly the intact request, and never over a rewrite: so no
-    future and no counterfactual can have entered."""
+    """(viii) The representation model was run once, over exactly the intact request and never over a rewrite: so no
+    future and no counterfactual can have entered. Judged by the tokens that went into the model."""
     if evidence.features is None or evidence.state is None:
-        return f"{evidence.passes} passes of the model without a score" if evidence.passes else None
+        unscored = evidence.passes or len(evidence.tokens_read)
+        return f"{unscored} passes of the model without a score" if unscored else None
     if evidence.passes != 1:
         return f"{evidence.passes} passes of the model for one decision"
     if evidence.features.prefix_hash != prefix_hash(evidence.state):
         return "the features are of another prefix"
-    return None
+    view = evidence.state.view.token_ids(evidence.state.rendering.token_ids)
+    return why_not_the_end_of(view, evidence.tokens_read)
 
 
 INVARIANTS: tuple[Callable[[Evidence], str | None], ...] = (
@@ -206,6 +224,42 @@ def _deletable(history: History) -> set[tuple[int, int]]:
     for block in (block for step in history.older for block in step.blocks if not block.pinned):
         refs |= {ref for ref in block.parts if not block.opaque or isinstance(_part(history, ref), Reasoning)}
     return refs
+
+
+def _gone(evidence: Evidence) -> dict[int, Counter[str]]:
+    """For each message of the base that lost something what that is, by comparing the messages themselves."""
+    kept = evidence.base_kept or range(len(evidence.base.messages))
+    place = {original: number for number, original in enumerate(evidence.returned.kept)}
+    found = {}
+    for index, message in enumerate(evidence.base.messages):
+        after = evidence.returned.request.messages[place[kept[index]]] if kept[index] in place else None
+        if after is message:
+            continue
+        lost = Counter(_said(message)) - (Counter(_said(after)) if after else Counter[str]())
+        if lost:
+            found[index] = lost
+    return found
+
+
+def _is_what_is_gone(state: DecisionState, found: DeletionSet, gone: dict[int, Counter[str]]) -> bool:
+    """Return whether what is gone is this set: all parts of its Blocks, and beside them in the same messages at most
+    reasoning that led to them and parts that say nothing."""
+    members: dict[int, Counter[str]] = {}
+    for ref in _parts_of(state, found):
+        message = state.history.request.messages[ref.message]
+        members.setdefault(ref.message, Counter()).update(_said(message, [ref.part]))
+    if members.keys() != gone.keys() or any(members[index] - gone[index] for index in members):
+        return False
+    for index in gone:
+        parts = state.history.request.messages[index].parts
+        along = [n for n, part in enumerate(parts) if isinstance(part, Reasoning) or not says_something(part)]
+        if gone[index] - members[index] - Counter(_said(state.history.request.messages[index], along)):
+            return False
+    return True
+
+
+def _parts_of(state: DecisionState, found: DeletionSet) -> Iterator[PartRef]:
+    return (ref for member in found.members for ref in state.candidates[member].block.parts)
 
 
 def _part(history: History, ref: PartRef) -> Part:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from drsr.backbone.catalogue import TokenizerAndWindow, identity_of, load_backbone, load_tokenizer
 from drsr.backbone.frozen_lm import check_placement
 from drsr.backbone.scripted import ScriptedBackbone
+from drsr.decide.background import GiveUp, SessionSource
 from drsr.decide.candidates import DecisionState
 from drsr.errors import MissingExtra, PolicyMismatch
 from drsr.features.geometry import geometry_of
@@ -23,6 +24,7 @@ from drsr.features.structural import structural_features
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.features.view_layouts import Kind, kind_with, scored_layout
 from drsr.request.contracts import Backbone, Tokenizer
+from drsr.request.tokens_read import note
 
 if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
@@ -66,7 +68,7 @@ class Representation(FeatureSource, Protocol):
     def features(self, state: DecisionState) -> CandidateFeatures:
         """One forward over the intact view, bit for bit the same for the same request."""
 
-    def session(self) -> FeatureSource:
+    def session(self) -> SessionSource:
         """For the requests of one run, which grow at their end: only new tokens are run. Equal up to rounding."""
 
 
@@ -99,7 +101,7 @@ class FrozenRepresentation:
     def features(self, state: DecisionState) -> CandidateFeatures:
         return candidate_features(self.backbone, state, kind=self.kind)
 
-    def session(self) -> FeatureSource:
+    def session(self) -> SessionSource:
         """All sessions share one bounded store, which finds a run's state by its tokens."""
         from drsr.features.session import SessionCache  # needs torch
 
@@ -137,11 +139,12 @@ class ScriptedRepresentation:
     def window(self) -> int:
         return self._backbone.window
 
-    def features(self, state: DecisionState) -> CandidateFeatures:
+    def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
         self.passes += 1
+        note(state.view.token_ids(state.rendering.token_ids))
         return CandidateFeatures(structural_features(state).astype("float32"), self.layout_hash, prefix_hash(state))
 
-    def session(self) -> FeatureSource:
+    def session(self) -> SessionSource:
         return self
 
 
@@ -176,7 +179,7 @@ class LazyRepresentation:
     def features(self, state: DecisionState) -> CandidateFeatures:
         return self.loaded().features(state)
 
-    def session(self) -> FeatureSource:
+    def session(self) -> SessionSource:
         return _LazySession(self)
 
     def loaded(self) -> FrozenRepresentation:
@@ -199,12 +202,12 @@ class _LazySession:
 
     def __init__(self, representation: LazyRepresentation) -> None:
         self._representation = representation
-        self._session: FeatureSource | None = None
+        self._session: SessionSource | None = None
 
-    def features(self, state: DecisionState) -> CandidateFeatures:
+    def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
         if self._session is None:
             self._session = self._representation.loaded().session()
-        return self._session.features(state)
+        return self._session.features(state, give_up)
 
 
 def checked(backbone: Backbone, identity: str, layout_hash: str) -> FrozenRepresentation:

@@ -20,6 +20,7 @@ import numpy as np
 
 from drsr.backbone.continuation import Continuation, Mark
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.background import GiveUp, Interrupted
 from drsr.decide.candidates import DecisionState
 from drsr.features.geometry import geometry_of
 from drsr.features.hidden import SpanSummary
@@ -79,18 +80,20 @@ class Session:
             return self.nbytes
         return _key_value_bytes(self._backbone, self._capacity_for(length))
 
-    def features(self, state: DecisionState) -> CandidateFeatures:
-        """The features of a state, running only the tokens that are new since the last one."""
+    def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
+        """The features of a state, running only the tokens that are new since the last one.
+
+        Where `give_up` says so between two pieces, it ends by Interrupted, and what this call has read is lost."""
         candidate_spans(state)  # what is wrong with the state is said before anything is run, or lost
         token_ids = state.view.token_ids(state.rendering.token_ids)
         with self._lock:
             try:
-                return self._features(state, token_ids)
+                return self._features(state, token_ids, give_up)
             except BaseException:
                 self._forget()  # what was run no longer matches what is remembered
                 raise
 
-    def _features(self, state: DecisionState, token_ids: TokenIds) -> CandidateFeatures:
+    def _features(self, state: DecisionState, token_ids: TokenIds, give_up: GiveUp | None) -> CandidateFeatures:
         if self._continuation is None or not self._fits(len(token_ids)):
             self._forget()
             self._continuation = Continuation(self._backbone, self._capacity_for(len(token_ids)))
@@ -106,7 +109,10 @@ class Session:
             self._backbone, state, [self._kind], start=continuation.length, known=self._summaries, extra=spans
         )
         for piece in _pieces(state, continuation.length):
-            continuation.extend(token_ids[piece.start : piece.stop], watch=watch)
+            for chunk in _chunks(piece, continuation.query_chunk):
+                if give_up is not None and give_up():
+                    raise Interrupted
+                continuation.extend(token_ids[chunk.start : chunk.stop], watch=watch)
             self._add_mark(continuation.mark())
         features = watch.features(self._kind)
         self._summaries |= {span: summary.copied() for span, summary in watch.summaries().items()}
@@ -168,11 +174,11 @@ class SessionCache:
         with self._lock:
             return sum(session.nbytes for session in self._idle) + sum(self._in_use.values())
 
-    def features(self, state: DecisionState) -> CandidateFeatures:
+    def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
         """The features of a state, from the session that has most in common with it."""
         token_ids = state.view.token_ids(state.rendering.token_ids)
         with self._taken(token_ids) as session:
-            return session.features(state)
+            return session.features(state, give_up)
 
     @contextmanager
     def _taken(self, token_ids: TokenIds) -> Iterator[Session]:
@@ -216,6 +222,11 @@ def _pieces(state: DecisionState, start: int) -> Iterator[range]:
         if begin - edges[-1] >= PIECE and length - begin >= PIECE:
             edges.append(begin)
     return (range(*pair) for pair in pairwise([*edges, length]))
+
+
+def _chunks(piece: range, size: int) -> Iterator[range]:
+    """A piece as the continuation would cut it itself: between two of them reading can be given up."""
+    return (range(start, min(start + size, piece.stop)) for start in range(piece.start, piece.stop, size))
 
 
 def _key_value_bytes(backbone: FrozenLM, capacity: int) -> int:

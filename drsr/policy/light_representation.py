@@ -12,14 +12,16 @@ import sys
 
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
+from drsr.decide.background import GiveUp, SessionSource
 from drsr.decide.candidates import DecisionState
 from drsr.decide.numbers import LightNumbers
-from drsr.decide.representation import FeatureSource, Representation
+from drsr.decide.representation import Representation
 from drsr.errors import MissingExtra, PolicyMismatch
 from drsr.features.light import light_features, light_layout
 from drsr.features.vectors import CandidateFeatures
 from drsr.policy.folder import PolicyFiles
 from drsr.request.contracts import Backbone, Tokenizer
+from drsr.request.tokens_read import note
 
 
 class LightRepresentation:
@@ -50,10 +52,11 @@ class LightRepresentation:
         """No request is too long."""
         return sys.maxsize
 
-    def features(self, state: DecisionState) -> CandidateFeatures:
+    def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
+        note(state.view.token_ids(state.rendering.token_ids))
         return light_features(state)
 
-    def session(self) -> FeatureSource:
+    def session(self) -> SessionSource:
         """A run has nothing to remember: reading a request anew takes milliseconds."""
         return self
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from drsr.backbone.catalogue import SCRIPTED
 from drsr.backbone.tokenizer import TOKENIZER_FILE
+from drsr.decide.background import BackgroundReader
 from drsr.decide.decision import Frozen, Outcome, Reason, decide
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import LazyRepresentation, Representation, ScriptedRepresentation, checked
@@ -177,19 +178,33 @@ class Policy:
         format: Format = "auto",
         protect: Protect | None = None,
         session: PruningSession | None = None,
+        deadline_ms: float | None = None,
     ) -> Decision:
         """Decide about one request: either `messages` (with `tools`, and `system` for Anthropic), or a whole `request`.
 
         `format` says which protocol it is where its content does not. `protect(block, request)` pins every Block for
         which it says True. `session` is the run that the request belongs to; without one each request is decided on its
         own, as in the paper. A request that cannot be read or pruned comes back as it is, with the reason.
+
+        `deadline_ms` is how long reading may be waited for. A request that takes longer comes back as it is, its reason
+        `deadline_exceeded`; reading goes on in the background, and the next request of that run continues from there.
+        Features are then equal to those without a deadline up to rounding, as in a session.
         """
         body = request_body(messages, request, tools, system)
+        deadline = deadline_after(deadline_ms)
         if session is not None:
             if session.policy is not self:
                 raise ValueError("the session is another policy's")
-            return session.prune(request=body, format=format, protect=protect)
-        return self.decided(body, format, lambda read: (decide(read, self.frozen, protect=protect), None))
+            return session.prune(request=body, format=format, protect=protect, deadline_ms=deadline_ms)
+        source = None if deadline is None else self.reader.by(deadline)
+        return self.decided(
+            body, format, lambda read: (decide(read, self.frozen, protect=protect, source=source), None)
+        )
+
+    @cached_property
+    def reader(self) -> BackgroundReader:
+        """Reads for decisions with a deadline, and ahead of decisions to come."""
+        return BackgroundReader(self.frozen.representation.session)
 
     def session(self, prices: Prices, expected_calls: int) -> PruningSession:
         """A run whose requests grow at their end: what was removed stays removed, and more is removed only where that
@@ -356,6 +371,15 @@ def request_body(messages: Any, request: Any, tools: Any, system: Any) -> Any:
         return request
     fields = {"messages": list(messages) if isinstance(messages, tuple) else messages, "tools": tools, "system": system}
     return {name: value for name, value in fields.items() if name == "messages" or value is not None}
+
+
+def deadline_after(milliseconds: float | None) -> float | None:
+    """The moment on `time.perf_counter()` until which may be waited. ValueError unless it is a time."""
+    if milliseconds is None:
+        return None
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not 0 < milliseconds < 1e9:
+        raise ValueError(f"deadline_ms must be a number of milliseconds above 0 and below 1e9, not {milliseconds!r}")
+    return time.perf_counter() + milliseconds / 1000
 
 
 _PLACE = re.compile(r"(message|item) \d+")

@@ -24,6 +24,7 @@ from drsr.decide.candidates import DecisionState, invalid_protocol
 from drsr.decide.decision import Outcome, Reason, decide
 from drsr.decide.deletion_sets import DeletionSet
 from drsr.decide.invariants import check_all
+from drsr.decide.representation import FeatureSource
 from drsr.decide.selection import Verdict
 from drsr.errors import AlignmentError, SettingsError
 from drsr.request.contracts import TokenIds, Tokenizer
@@ -104,20 +105,26 @@ class PruningSession:
         system: Any = None,
         format: Format = "auto",
         protect: Protect | None = None,
+        deadline_ms: float | None = None,
     ) -> Decision:
         """Like `Policy.prune`, for the run's next request. Hand in the whole history: what was removed is found again.
 
-        `pruned` says whether anything is missing, `reason` why nothing more was removed now.
+        `pruned` says whether anything is missing, `reason` why nothing more was removed now. Behind the deadline
+        nothing more is removed; what was removed before stays so.
         """
-        from drsr.policy.policy import request_body
+        from drsr.policy.policy import deadline_after, request_body
 
         body = request_body(messages, request, tools, system)
+        deadline = deadline_after(deadline_ms)
+        source = self._source if deadline is None else self.policy.reader.by(deadline)
         with self._lock:
-            decision = self.policy.decided(body, format, lambda read: self._decide(read, protect))
+            decision = self.policy.decided(body, format, lambda read: self._decide(read, protect, source))
             self.calls += 1
             return decision
 
-    def _decide(self, request: Request, protect: Protect | None) -> tuple[Outcome, Mapping[str, Any]]:
+    def _decide(
+        self, request: Request, protect: Protect | None, source: FeatureSource
+    ) -> tuple[Outcome, Mapping[str, Any]]:
         tokenizer = RememberedTokens(self.policy.frozen.representation.tokenizer)
         base = self._base(request, protect, tokenizer)
         if base is None:  # not valid, or not to be counted: Algorithm 1 says which
@@ -131,7 +138,7 @@ class PruningSession:
             base.rewrite.request,
             self.policy.frozen,
             protect=lambda block, _: names[block.name].pinned,
-            source=self._source,
+            source=source,
             tokenizer=tokenizer,
             admit=lambda state, sets: [self._verdict(base, state, found, cached, weighed) for found in sets],
         )
@@ -218,6 +225,7 @@ class PruningSession:
             outcome.evidence,
             original=base.history,
             base=base.rewrite.request,
+            base_kept=base.rewrite.kept,
             returned=returned,
             violations=base.violations,
             tokens_before=len(base.rendering),

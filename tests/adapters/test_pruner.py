@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.adapters import Pruner, bypass
+from drsr.adapters import Pruner, Sessions, bypass
 from drsr.adapters.forms import Form, Removed
 from drsr.adapters.items_form import ItemsForm
 from drsr.adapters.wire_form import Body, WireForm, anthropic_body, as_json, materialised, openai_body
@@ -21,6 +21,7 @@ from drsr.policy.scripted import scripted_policy
 from drsr.receipts.receipt_file import ReceiptFile, read_receipts
 from drsr.request.protocol import violations
 from drsr.request.request import Protocol, read_request
+from drsr.sessions.prices import Prices
 from tests.adapters.items import run_items
 from tests.adapters.long_run import RUN
 from tests.conversations import conversations
@@ -150,3 +151,25 @@ def test_iterators_are_read_once() -> None:
     assert body == {"messages": BODY["messages"], "tools": [1], "model": "m"}
     assert materialised(BODY) is BODY
     assert as_json({"a": ({"b": [1]},)}) == {"a": [{"b": [1]}]}
+
+
+def test_a_call_waits_no_longer_than_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, told = scripted_policy(), list[Decision]()
+    may_read, plain = threading.Event(), policy.frozen.representation.features
+
+    def features(state: Any, give_up: Any = None) -> Any:
+        assert may_read.wait(60)
+        return plain(state)
+
+    monkeypatch.setattr(policy.frozen.representation, "features", features)
+    prices = Prices(3, 3, 3, 15)
+    for asked in (policy, Sessions(policy, prices=prices, expected_calls=9)):
+        pruner = Pruner(asked, on_decision=told.append, deadline_ms=10)
+        body = BODY
+        assert pruner.view(body, openai_body) is body
+        assert told[-1].reason is Reason.DEADLINE_EXCEEDED
+    may_read.set()
+    assert policy.reader.wait(60)
+    assert len(pruner.view(body, openai_body)["messages"]) < len(body["messages"])
+    with pytest.raises(ValueError, match="deadline_ms"):
+        Pruner(policy, deadline_ms=-1)

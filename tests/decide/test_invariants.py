@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 
-from drsr.decide.candidates import freeze
+from drsr.decide.candidates import DecisionState, freeze
 from drsr.decide.decision import CountedSource, Reason, decide
 from drsr.decide.invariants import (
     INVARIANTS,
@@ -25,14 +26,19 @@ from drsr.decide.invariants import (
     recent_steps_stay,
     removal_within_cap,
 )
+from drsr.decide.representation import FrozenRepresentation
 from drsr.decide.selection import Selection
+from drsr.features.vectors import CandidateFeatures
 from drsr.offline import samples
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.request.history import Block, History, Rewrite, delete, read_history, rewrite
+from drsr.request.rendering import render
 from drsr.request.request import Request, read_request
 from tests.adapters import long_run
 from tests.messages import SAYS, USER, answers, asks, returns, texts, uses
+from tests.seeded_policies import tiny_policy
+from tests.tiny_backbones import small_backbone
 
 BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
 
@@ -212,6 +218,34 @@ def test_only_gated_sets(evidence: Evidence) -> None:
     assert "unsafe score" in str(only_gated_sets(replace(evidence, proposed=not_a_number)))
     assert "at most 1" in str(only_gated_sets(replace(evidence, rule=replace(evidence.rule, max_cardinality=1))))
     assert "no selection" in str(only_gated_sets(replace(evidence, selection=None)))
+    other = next(row for row in range(len(evidence.sets)) if row != chosen)
+    elsewhere = replace(evidence, selection=evidence.selection._replace(chosen=other))
+    assert "another set" in str(only_gated_sets(elsewhere))
+
+
+def test_every_other_deletion_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rewriting deletes each of the other sets in turn, and Blocks that are no candidates: all valid requests."""
+    request = read_request(long_run.BODY)
+    good = decide(request, scripted_policy().frozen)
+    assert good.reason is None
+    state = good.evidence.state
+    assert state is not None
+    members = {block.name for block in good.removed}
+    others = [
+        [state.candidates[member].block for member in found.members]
+        for found in good.sets
+        if {state.candidates[member].block.name for member in found.members} != members
+    ]
+    proposed = {candidate.block.name for candidate in state.candidates}
+    older = [block for step in state.history.older for block in step.blocks]
+    others += [[block] for block in older if block.name not in proposed and not block.opaque][:4]
+    assert len(others) > 8
+    for blocks in others:
+        monkeypatch.setattr("drsr.decide.decision.rewrite", lambda request, removed, b=blocks: delete(state.history, b))
+        outcome = decide(request, scripted_policy().frozen)
+        assert outcome.reason is Reason.INVARIANT_VIOLATED
+        assert "only_gated_sets" in [check.name for check in outcome.checks if check.problem is not None]
+        assert outcome.evidence.returned.request is request
 
 
 def test_kept_when_nothing_feasible(evidence: Evidence) -> None:
@@ -235,6 +269,41 @@ def test_one_look_at_the_intact_prefix(evidence: Evidence) -> None:
     other = evidence.features._replace(prefix_hash="0" * 64)
     assert "another prefix" in str(one_look_at_the_intact_prefix(replace(evidence, features=other)))
     assert "without a score" in str(one_look_at_the_intact_prefix(replace(evidence, features=None)))
+    (read,) = evidence.tokens_read
+    assert one_look_at_the_intact_prefix(replace(evidence, tokens_read=(read[40:70], read[70:]))) is None
+    assert "no token" in str(one_look_at_the_intact_prefix(replace(evidence, tokens_read=())))
+    twice = replace(evidence, tokens_read=(read, read))
+    assert "the intact view has" in str(one_look_at_the_intact_prefix(twice))
+    for wrong in (read[:-1], read[40:60], read[::-1]):
+        assert "other tokens" in str(one_look_at_the_intact_prefix(replace(evidence, tokens_read=(wrong,))))
+
+
+class LooksAtRewrites:
+    """Gives the right features, after passes of the real model over the request without each of its candidates."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.representation = policy.frozen.representation
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        assert isinstance(self.representation, FrozenRepresentation)
+        model = self.representation.backbone
+        for candidate in state.candidates:
+            rewritten = delete(state.history, [candidate.block]).request
+            token_ids = render(rewritten, model.tokenizer).token_ids
+            model.logits(token_ids, [len(token_ids) - 1])
+        return self.representation.features(state)
+
+
+def test_forwards_over_rewrites_are_found_out_in_the_model_itself() -> None:
+    policy = tiny_policy(small_backbone(transformers.LlamaConfig))
+    request = read_request(BODY)
+    honest = decide(request, policy.frozen)
+    assert honest.reason is None
+    outcome = decide(request, policy.frozen, source=LooksAtRewrites(policy))
+    assert outcome.evidence.passes == 1
+    assert outcome.reason is Reason.INVARIANT_VIOLATED
+    assert "tokens were read" in outcome.detail
+    assert outcome.evidence.returned.request is request
 
 
 class TwoPasses:
@@ -265,8 +334,8 @@ def test_a_second_look_is_found_out_whenever_it_happens(monkeypatch: pytest.Monk
     counted: list[Any] = []
 
     class Watched(CountedSource):
-        def __init__(self, source: Any) -> None:
-            super().__init__(source)
+        def __init__(self, source: Any, read: Any) -> None:
+            super().__init__(source, read)
             counted.append(self)
 
     def looking(request: Request, removed: Any) -> Rewrite:

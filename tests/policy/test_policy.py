@@ -327,3 +327,56 @@ def test_an_always_abstaining_policy_runs_no_model() -> None:
     policy = scripted_policy(risk_threshold=None)
     policy.prune(request=BODY)
     assert policy.frozen.representation.passes == 0  # type: ignore[attr-defined]
+
+
+def held_back(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let the policy's representation read only once the event is set."""
+    representation, may_read = policy.frozen.representation, threading.Event()
+    plain = representation.features
+
+    def features(state: Any, give_up: Any = None) -> Any:
+        assert may_read.wait(60)
+        return plain(state)
+
+    monkeypatch.setattr(representation, "features", features)
+    return may_read
+
+
+def test_behind_its_deadline_a_request_comes_back_and_is_read_for_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy = scripted_policy()
+    expected = scripted_policy().prune(request=BODY)
+    may_read = held_back(policy, monkeypatch)
+    late = policy.prune(request=BODY, deadline_ms=20)
+    assert late.request is BODY
+    assert (late.pruned, late.reason, late.tokens_saved) == (False, Reason.DEADLINE_EXCEEDED, 0)
+    assert "next request of this run" in late.explain()
+    again = policy.prune(request=BODY, deadline_ms=60_000)  # nobody waits twice
+    assert again.reason is Reason.DEADLINE_EXCEEDED
+    may_read.set()
+    assert policy.reader.wait(60)
+    served = policy.prune(request=BODY, deadline_ms=20)
+    assert served.pruned
+    assert served.request == expected.request
+    assert all(served.receipt["invariants"].values())
+    assert served.receipt["passes"] == 1
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "300", True])
+def test_a_deadline_that_is_no_time_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="deadline_ms must be"):
+        scripted_policy().prune(request=BODY, deadline_ms=wrong)
+
+
+def test_with_a_deadline_bad_requests_and_failures_get_their_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = scripted_policy()
+    assert policy.prune(request={"messages": 5}, deadline_ms=50).reason is Reason.UNREADABLE_REQUEST
+
+    def fails(state: Any, give_up: Any = None) -> Any:
+        raise OSError("disk")
+
+    monkeypatch.setattr(policy.frozen.representation, "features", fails)
+    decision = policy.prune(request=BODY, deadline_ms=60_000)
+    assert decision.request is BODY
+    assert (decision.reason, type(decision.error)) == (Reason.INTERNAL_FAILURE, OSError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -345,3 +346,28 @@ def test_a_run_that_is_joined_in_its_middle_counts_as_cached() -> None:
 def prompt(policy: Policy) -> Any:
     rendering = render(read_request(run_messages(1)), policy.frozen.representation.tokenizer)
     return rendering.token_ids[-rendering.prompt_length :]
+
+
+def test_behind_a_deadline_nothing_more_goes_and_what_went_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = scripted_policy(max_cardinality=1, removal_cap=0.6)
+    messages = run_messages(14, words=60)
+    session, first = pruned_session(policy, messages[:-6])
+    representation, may_read = policy.frozen.representation, threading.Event()
+    plain = representation.features
+
+    def features(state: Any, give_up: Any = None) -> Any:
+        assert may_read.wait(60)
+        return plain(state)
+
+    monkeypatch.setattr(representation, "features", features)
+    late = session.prune(messages[:-2], deadline_ms=10)
+    assert late.pruned
+    assert late.reason is Reason.DEADLINE_EXCEEDED
+    assert names(late) == names(first)
+    check(late, policy)
+    may_read.set()
+    assert policy.reader.wait(60)
+    following = session.prune(messages, deadline_ms=60_000)
+    assert following.reason is not Reason.DEADLINE_EXCEEDED
+    assert set(names(first)) <= set(names(following))
+    check(following, policy)

@@ -1,0 +1,219 @@
+"""Reading in the background: a decision waits for its features until a deadline, and the reading goes on behind it.
+
+    reader = BackgroundReader(representation.session)
+    reader.by(deadline).features(state)     # the features, or NotInTime
+    reader.read_ahead(state)                # for the next decision of the run; nobody waits
+
+The run's next request finds what was read, because a session keeps the model's state. Nobody waits twice: while a run
+is still being read, a further request of it gets NotInTime at once, and is read next in place of older ones.
+
+One thread reads, and ends when there is nothing left to read. At the interpreter's end it stops at the next 256 tokens.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from drsr.decide.candidates import DecisionState
+from drsr.features.spans import prefix_hash
+from drsr.features.vectors import CandidateFeatures
+from drsr.request.contracts import TokenIds
+from drsr.request.rendering import common_prefix
+from drsr.request.tokens_read import note, noting
+
+WAITING = 8
+"""Runs that may wait to be read. Each holds its latest request; further runs are not read, and told so."""
+FINISHED = 8
+"""Features kept for whoever asks for the very same request again, as a client does that tries again."""
+SAME_RUN = 0.5
+"""Two requests are of one run where the later repeats at least this part of the earlier one's tokens."""
+LAST_SECONDS = 3.0
+"""How long the interpreter's end waits for the thread."""
+
+GiveUp = Callable[[], bool]
+"""Asked between pieces of a long reading: True ends it by Interrupted."""
+
+
+class NotInTime(Exception):
+    """The features are not there yet. Its text says why, without a word of the request."""
+
+
+class Interrupted(Exception):
+    """Reading was given up."""
+
+
+class SessionSource(Protocol):
+    """Gives the features of a state, reading only what the run's earlier states have not said."""
+
+    def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures: ...
+
+
+class _Job:
+    """One state to be read."""
+
+    def __init__(self, state: DecisionState, key: str) -> None:
+        self.state = state
+        self.key = key
+        self.token_ids = state.view.token_ids(state.rendering.token_ids)
+        self.done = threading.Event()
+        self.features: CandidateFeatures | None = None
+        self.read: list[TokenIds] = []
+        self.error: BaseException | None = None
+
+    def run(self, source: SessionSource, give_up: GiveUp) -> None:
+        try:
+            with noting() as self.read:
+                self.features = source.features(self.state, give_up)
+        except BaseException as error:
+            self.error = error
+        self.done.set()
+
+    def result(self) -> CandidateFeatures:
+        """Once it is done. What was read counts as read for whoever takes it."""
+        if self.features is None:
+            assert self.error is not None
+            raise self.error
+        for token_ids in self.read:
+            note(token_ids)
+        return self.features
+
+    def is_of_run(self, token_ids: TokenIds) -> bool:
+        return common_prefix(self.token_ids, token_ids) >= SAME_RUN * len(self.token_ids)
+
+
+class BackgroundReader:
+    """Reads for one policy. Safe to use from several threads; what is in flight is bounded."""
+
+    def __init__(self, session: Callable[[], SessionSource]) -> None:
+        """`session` opens what remembers the runs; it is called once, in the background."""
+        self._open = session
+        self._source: SessionSource | None = None
+        self._lock = threading.Lock()
+        self._reading: _Job | None = None
+        self._waiting: list[_Job] = []
+        self._finished: OrderedDict[str, _Job] = OrderedDict()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        _readers.add(self)
+
+    def by(self, deadline: float) -> TimedSource:
+        """A source that waits until `time.perf_counter()` reaches the deadline."""
+        return TimedSource(self, deadline)
+
+    @property
+    def in_flight(self) -> int:
+        """States that are read or wait to be."""
+        return len(self._waiting) + (self._reading is not None)
+
+    def features(self, state: DecisionState, deadline: float) -> CandidateFeatures:
+        """The features of a state, or NotInTime; what reading raises is raised here."""
+        key = prefix_hash(state)
+        with self._lock:
+            job = self._finished.get(key)
+            if job is None:
+                if self._is_read_already(state, key):
+                    raise NotInTime("an earlier request of this run is still being read")
+                job = self._submit(state, key)
+        if job is None:
+            raise NotInTime(f"{WAITING} other runs wait to be read")
+        if not job.done.wait(max(deadline - time.perf_counter(), 0.0)):
+            raise NotInTime("reading goes on for the next request of this run")
+        return job.result()
+
+    def read_ahead(self, state: DecisionState) -> bool:
+        """Read a state when there is time. False where too many wait already."""
+        key = prefix_hash(state)
+        with self._lock:
+            if key in self._finished or self._is_read_already(state, key):
+                return True
+            return self._submit(state, key) is not None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is in flight; False where that took too long."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        return thread is None or not thread.is_alive()
+
+    def stop(self, timeout: float = LAST_SECONDS) -> None:
+        """Give up what is in flight, and read nothing more."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+        self.wait(timeout)
+
+    def _is_read_already(self, state: DecisionState, key: str) -> bool:
+        """Whether this run is in flight; then its latest request takes the place of the one that waits."""
+        token_ids = state.view.token_ids(state.rendering.token_ids)
+        for number, job in enumerate(self._waiting):
+            if job.is_of_run(token_ids):
+                self._waiting[number] = _Job(state, key)
+                return True
+        if self._reading is None or not self._reading.is_of_run(token_ids):
+            return False
+        if self._reading.key != key:
+            self._submit(state, key)
+        return True
+
+    def _submit(self, state: DecisionState, key: str) -> _Job | None:
+        if self._stopped or len(self._waiting) >= WAITING:
+            return None
+        job = _Job(state, key)
+        self._waiting.append(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="drsr-reader", daemon=True)
+            self._thread.start()
+        return job
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._reading = self._waiting.pop(0) if self._waiting else None
+                job = self._reading
+                if job is None:
+                    self._thread = None
+                    return
+            self._read(job)
+            with self._lock:
+                self._reading = None
+                if job.features is not None:
+                    self._finished[job.key] = job
+                while len(self._finished) > FINISHED:
+                    self._finished.popitem(last=False)
+
+    def _read(self, job: _Job) -> None:
+        try:
+            if self._source is None:
+                self._source = self._open()
+        except BaseException as error:  # whoever waits is told, and the next state tries again
+            job.error = error
+            job.done.set()
+            return
+        job.run(self._source, lambda: self._stopped)
+
+
+class TimedSource:
+    """The source of features for one decision."""
+
+    def __init__(self, reader: BackgroundReader, deadline: float) -> None:
+        self._reader = reader
+        self._deadline = deadline
+
+    def features(self, state: DecisionState) -> CandidateFeatures:
+        return self._reader.features(state, self._deadline)
+
+
+_readers: weakref.WeakSet[BackgroundReader] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A thread inside a matrix product when the interpreter is taken down would take the process with it."""
+    for reader in list(_readers):
+        reader.stop()
