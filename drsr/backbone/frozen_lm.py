@@ -25,13 +25,25 @@ DTYPES = ("float32", "bfloat16", "float16")
 class FrozenLM:
     """A frozen causal language model with its tokenizer, behind the contract `drsr.request.contracts.Backbone`."""
 
-    def __init__(self, model: Any, tokenizer: HfTokenizer, *, name: str, identity: str, window: int) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: HfTokenizer,
+        *,
+        name: str,
+        identity: str,
+        window: int,
+        rounds_inputs: bool = False,
+    ) -> None:
         """`from_folder` is the usual way in. `model` is a transformers causal LM on its device and in its dtype."""
         self._model = model.eval().requires_grad_(False)
         self._tokenizer = tokenizer
         self._name = name
         self._identity = identity
         self._window = window
+        self.rounds_inputs = rounds_inputs
+        """Whether layers round what they are given, as 8-bit ones do: a last bit of difference then grows, and a run is
+        the same only where it is cut into the same pieces."""
         _note_what_it_reads(self._model.get_input_embeddings())
         self._vocabulary = int(self._model.get_input_embeddings().weight.shape[0])
         if tokenizer.largest_id >= self._vocabulary:
@@ -131,6 +143,15 @@ def check_placement(device: str, dtype: str) -> None:
         raise SettingsError(f"unknown dtype {dtype!r}", hint=f"one of {', '.join(DTYPES)}")
     if device != "cpu":  # which is always there, and asking takes seconds for importing torch
         _check_device(device)
+
+
+def check_int8_placement(device: str, dtype: str) -> None:
+    """SettingsError where there are no 8-bit kernels, or where rounding would start from rounded weights."""
+    if device != "cpu" or dtype != "float32":
+        raise SettingsError(
+            f"8-bit weights run on cpu and are made from float32, not on {device} from {dtype}",
+            hint="leave device and dtype out, or take the backbone without int8",
+        )
 
 
 def _load_model(folder: Path, device: str, dtype: str) -> Any:

@@ -24,6 +24,9 @@ _WITHOUT_EFFECT = frozenset(
 )
 """Keys of config.json that say where a model came from or how to hold it, not what it computes."""
 
+_INT8_VERSION = "int8 rows/1"
+"""Changes whenever the same weights would be rounded otherwise."""
+
 _LARGEST_HEADER = 100_000_000
 """Bytes: the limit of the safetensors format itself."""
 
@@ -81,6 +84,11 @@ def backbone_identity(folder: Path, tokenizer_identity: str) -> str:
     parts = {"config": _settings(read_config(folder)), "tensors": tensors, "tokenizer": tokenizer_identity}
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def int8_identity(identity: str) -> str:
+    """The identity of a backbone whose weights are rounded to 8 bits (int8.py), from that of the backbone itself."""
+    return hashlib.sha256(f"drsr {_INT8_VERSION} {identity}".encode()).hexdigest()
 
 
 def tensors_sha256(path: Path) -> str:

@@ -104,11 +104,14 @@ class Session:
         self._summaries = {span: kept for span, kept in self._summaries.items() if span.stop <= common}
         # A Block of which only a part was seen, or that was cut otherwise before, is seen again from its first token.
         missing = [span.start for span in spans if span not in self._summaries]
-        self._go_back(continuation, min([common, *missing]))
+        first = min([common, *missing])
+        # Where inputs are rounded, on the grid of a full pass: then the same pieces give the same bits.
+        grid = continuation.query_chunk if self._backbone.rounds_inputs else None
+        self._go_back(continuation, first - first % grid if grid else first)
         watch = FeatureWatch(
             self._backbone, state, [self._kind], start=continuation.length, known=self._summaries, extra=spans
         )
-        for piece in _pieces(state, continuation.length):
+        for piece in _pieces(state, continuation.length, grid):
             for chunk in _chunks(piece, continuation.query_chunk):
                 if give_up is not None and give_up():
                     raise Interrupted
@@ -212,9 +215,12 @@ class SessionCache:
             del self._idle[0]
 
 
-def _pieces(state: DecisionState, start: int) -> Iterator[range]:
-    """The tokens of the view from a position on, cut where messages begin, in pieces of at least `PIECE` tokens."""
+def _pieces(state: DecisionState, start: int, grid: int | None = None) -> Iterator[range]:
+    """The tokens of the view from a position on, cut where messages begin, in pieces of at least `PIECE` tokens; with a
+    grid, cut at its multiples."""
     length = len(state.view.token_ids(state.rendering.token_ids))
+    if grid is not None:
+        return _chunks(range(start, length), grid)
     cut = len(state.rendering) - length  # tokens of the full request that the view leaves out, all before its messages
     begins = [span.start - cut for span in state.rendering.message_spans[state.view.first_message :]]
     edges = [start]

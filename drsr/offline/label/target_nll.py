@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from drsr.backbone.catalogue import is_int8
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.errors import BackboneError
 from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason, is_out_of_memory
 from drsr.offline.label.walk_memory import DEFAULT_MEGABYTES, room_for
 from drsr.request.contracts import Backbone, TokenIds
@@ -86,6 +88,12 @@ class TargetNll:
     ) -> None:
         """`query_chunk` tokens go through the model at once, by default what suits the device; fewer where shared
         prefixes would take more than `memory_mb` above the loaded model."""
+        if is_int8(backbone.name):
+            raise BackboneError(
+                "8-bit weights give features; harm is measured with the language model itself",
+                where=backbone.name,
+                hint="label with the backbone without int8, then featurize with this one",
+            )
         self.backbone = backbone
         self._query_chunk = query_chunk
         self._memory_mb = memory_mb

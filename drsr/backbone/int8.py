@@ -1,0 +1,75 @@
+"""8-bit weights: a language model whose matrices are rounded to 8-bit integers, as a backbone of its own.
+
+Each row of a matrix is rounded to 255 steps of its largest value, each token's input likewise when it comes, and the
+products are summed in 32-bit integers by torch's own kernel. So a token's result depends on nothing but the token's own
+input: not on the tokens that are read along with it, nor on the number of threads. Per-tensor rounding, which torch's
+dynamic quantization does, would make features depend on where a run was cut into pieces.
+
+It computes other numbers than the model it was made from, and has another identity. It is for features, offline and
+online alike; harm is measured with the model itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+_LARGEST = 127.0
+
+
+def with_int8_weights(model: Any) -> Any:
+    """The model with every matrix of its layers rounded, in place. Embeddings and norms stay as they are."""
+    latest = _Latest()
+    decoder = model.get_decoder()
+    for module in list(decoder.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.Linear):
+                setattr(module, name, Int8Linear(child, latest))
+    return model
+
+
+class _Latest(threading.local):
+    """The input that this thread rounded last: the projections of one layer read the same."""
+
+    given: torch.Tensor | None = None
+    rounded: torch.Tensor
+    scale: torch.Tensor
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Latest:
+        return _Latest()
+
+    def of(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Whole numbers from -127 to 127 for each row, and the step of each row."""
+        if given is not self.given:
+            rows = given.reshape(-1, given.shape[-1])
+            self.scale = rows.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30).div_(_LARGEST)
+            self.rounded = (rows / self.scale).round_().to(torch.int8)
+            self.given = given
+        return self.rounded, self.scale
+
+
+class Int8Linear(torch.nn.Module):
+    """A linear layer in 8-bit integers."""
+
+    weight: torch.Tensor
+    scale: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(self, linear: torch.nn.Linear, latest: _Latest) -> None:
+        super().__init__()
+        weights = linear.weight.detach().float()
+        scale = weights.abs().amax(dim=1).clamp_(min=1e-30).div_(_LARGEST)
+        self.register_buffer("weight", (weights / scale[:, None]).round_().to(torch.int8))
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
+        self._latest = latest
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        rounded, steps = self._latest.of(given)
+        sums = torch._int_mm(rounded, self.weight.t())  # exact: 32-bit sums of 16-bit products
+        found = sums.float().mul_(self.scale).mul_(steps)
+        if self.bias is not None:
+            found.add_(self.bias)
+        return found.reshape(*given.shape[:-1], -1)
