@@ -80,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands, the offline ones included; nothing heavy is imported for it."""
-    from drsr.backbone.cli import add_commands as add_backbone_commands
     from drsr.commands import policy, prune, receipts
+    from drsr.commands.backbone import add_commands as add_backbone_commands
     from drsr.proxy.cli import add_commands as add_proxy_commands
 
     parser = argparse.ArgumentParser(prog="drsr", description="Frozen pruning policies for language-model agents.")

@@ -78,7 +78,7 @@ def test_a_tokenizer_comes_without_torch_and_importing_comes_without_anything(sm
     script = """
 import json, sys
 heavy = lambda: sorted({name.split(".")[0] for name in sys.modules} & {"torch", "transformers", "tokenizers", "gguf"})
-import drsr.backbone, drsr.backbone.cli, drsr.backbone.frozen_lm, drsr.backbone.scripted
+import drsr.backbone, drsr.backbone.frozen_lm, drsr.backbone.scripted
 imported = heavy()
 tokenizer, window = drsr.backbone.load_tokenizer("smollm2-135m")
 print(json.dumps([imported, heavy(), window, len(tokenizer.encode_contents(["some text"])[0])]))

@@ -81,9 +81,7 @@ def test_what_it_cannot_be_is_refused(tiny_folder: Folder) -> None:
         TargetNll(int8_backbone(tiny_folder))
 
 
-def test_features_in_a_session_are_those_of_a_full_pass(
-    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_in_a_session_are_those_of_a_full_pass(tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the history was edited, and where a later request adds only a few tokens."""
     monkeypatch.setattr(continuation, "_QUERY_CHUNK", {"cpu": 64})
     backbone = int8_backbone(tiny_folder)

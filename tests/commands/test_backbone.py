@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drsr.backbone.cli import add_commands
+from drsr.commands.backbone import add_commands
 from drsr.errors import BackboneCorrupt, UnknownBackbone
 
 
@@ -51,7 +51,7 @@ def test_list(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "fetched", "MB", "licence", "what", "where"]
-    (row,) = [line for line in lines if line.startswith("smollm2-135m")]
+    (row,) = [line for line in lines if line.startswith("smollm2-135m ")]
     assert " no " in row
     assert "package index" in row
 
