@@ -85,5 +85,6 @@ READERS = (
         title="Anthropic messages (a list with content blocks, or an object with `messages` and `system`)",
         recognises=_recognises,
         read=each(_read),
+        resembles_chat=True,
     ),
 )

@@ -170,6 +170,7 @@ READERS = (
         title="AutoGen runs (messages and events of 0.4, chat histories of 0.2 and AG2)",
         recognises=_recognises,
         read=each(_read),
+        resembles_chat=True,
     ),
     Reader(
         name="autogen_messages",
@@ -178,5 +179,6 @@ READERS = (
         recognises=is_autogen_message,
         read=_read_lines,
         grouping="session",
+        resembles_chat=True,
     ),
 )

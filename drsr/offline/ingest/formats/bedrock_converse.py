@@ -130,5 +130,6 @@ READERS = (
         recognises=_recognises,
         read=_read,
         grouping="stream",
+        resembles_chat=True,
     ),
 )

@@ -133,5 +133,6 @@ READERS = (
         recognises=_recognises,
         read=_read,
         grouping="session",
+        resembles_chat=True,
     ),
 )

@@ -74,5 +74,6 @@ READERS = (
         title="mini-swe-agent .traj.json (`messages`, `info`, `trajectory_format`)",
         recognises=_recognises,
         read=each(_read),
+        resembles_chat=True,
     ),
 )

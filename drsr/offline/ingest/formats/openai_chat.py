@@ -174,5 +174,6 @@ READERS = (
         title="OpenAI chat messages (a list, or an object with `messages`)",
         recognises=_recognises,
         read=each(_read),
+        resembles_chat=True,
     ),
 )

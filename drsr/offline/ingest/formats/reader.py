@@ -34,6 +34,8 @@ class Run:
     task: str | None = None
     domain: str | None = None
     reward: float | None = None
+    only_session: bool = False
+    """Whether `task` is merely what the runs of one session share, and names no task."""
 
 
 Found = Run | Quarantined
@@ -56,10 +58,20 @@ class Reader:
     grouping: Literal["each", "session", "stream"] = "each"
     """`each`: every record stands alone. `session`: the records of a file belong together and must fit in memory.
     `stream`: they belong together, and the reader itself keeps only what it needs."""
+    resembles_chat: bool = False
+    """Whether a run without the marks of this format is a plain chat, so that one file may hold both."""
 
     @property
     def tag(self) -> str:
         return f"{self.name}/{self.version}"
+
+    def mixes_with(self, other: Reader) -> bool:
+        """Return whether one file may hold records of both."""
+        return self is other or (self.resembles_chat and other.resembles_chat and PLAIN_CHAT in (self.name, other.name))
+
+
+PLAIN_CHAT = "openai_chat"
+"""The reader of what has no marks of its own."""
 
 
 def each(

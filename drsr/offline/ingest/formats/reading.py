@@ -14,16 +14,16 @@ from drsr.offline.ingest.formats.bundles import eval_archive, gather
 from drsr.offline.ingest.formats.formats import READERS
 from drsr.offline.ingest.formats.json_values import dumps
 from drsr.offline.ingest.formats.openai_chat import is_message
-from drsr.offline.ingest.formats.reader import Reader, Run
+from drsr.offline.ingest.formats.reader import PLAIN_CHAT, Reader, Run
 from drsr.offline.ingest.formats.records import Record, document, records
 from drsr.offline.ingest.trajectories import Json, Quarantined, Trajectory
 from drsr.offline.store.source_files import Limits, SourceFile, Unreadable, storage_errors
 
 Item = Trajectory | Quarantined
 
-_UNDECIDED = 64
-"""Records at a file's start that are looked at until one of them shows the format."""
-_UNDECIDED_BYTES = 8 << 20
+_LOOKED_AT = 64
+"""Records at a file's start that are looked at before one of them is read."""
+_LOOKED_AT_BYTES = 8 << 20
 _ASIDE = 1_000
 """Complaints that are held one by one while a session is read; the rest is counted."""
 _LONGEST_ID = 400
@@ -101,47 +101,79 @@ def _members(file: SourceFile, limits: Limits) -> Iterator[Record | Quarantined]
 def _runs(
     stream: Iterator[Record | Quarantined], file: SourceFile, readers: tuple[Reader, ...], limits: Limits
 ) -> Iterator[Item]:
-    """The runs in a stream of records: each record by itself, or all together, as its format wants it."""
-    head: list[Record] = []
+    """The runs in a stream of records: each record by itself, or all together, as its format wants it.
+
+    The first records are looked at before any is read. Of a file in which these are of two formats nothing is read;
+    further on, a record of another format is refused by itself, because what came before it is handed out already.
+    """
+    head: list[tuple[Record, tuple[Reader, ...]]] = []
     held = 0
-    chosen: Reader | None = None
-    known: tuple[Reader, ...] = ()
-    is_conversation = False
     for item in stream:
         if isinstance(item, Quarantined):
             yield item
             continue
-        head.append(item)
+        head.append((item, _recognised(item.value, readers)))
         held += item.size
-        known = _recognised(item.value, readers)
-        chosen = known[0] if len(known) == 1 else None
-        is_conversation = not known and is_message(item.value)
-        if chosen or is_conversation or isinstance(item.value, list):
+        if len(head) == _LOOKED_AT or held > _LOOKED_AT_BYTES:
             break
-        if len(head) == _UNDECIDED or held > _UNDECIDED_BYTES:
-            break
-    rest = chain(head, stream)
-    if is_conversation:
-        yield from _conversation(rest, file, readers, limits)
+    first = next((found for found in head if _decides(*found)), None)
+    chosen = None if first is None else _shown_by(*first, readers)
+    others = (known[0] for _, known in head if len(known) == 1)
+    foreign = next((other for other in others if chosen and not chosen.mixes_with(other)), None)
+    rest = chain((record for record, _ in head), stream)
+    if chosen and foreign:
+        detail = f"records of {chosen.name} and of {foreign.name}; keep each format in files of its own, or say which "
+        yield Quarantined(file.location, "two_formats", f"{detail}to read with --format")
+    elif first and _is_bare(*first):
+        yield from _conversation(_unmixed(rest, chosen, readers), file, readers, limits)
     elif chosen and chosen.grouping != "each":
         problems = _Aside()
-        together = _sound(rest, problems, limits.document if chosen.grouping == "session" else None)
+        sound = _unmixed(rest, chosen, readers)
+        together = _sound(sound, problems, limits.document if chosen.grouping == "session" else None)
         yield from _read(chosen, together, file, file.location)
         yield from problems
     else:
-        for item in rest:
+        for item in _unmixed(rest, chosen, readers):
             if isinstance(item, Quarantined):
                 yield item
             else:
-                yield from _one(item, known if item is head[-1] else None, file, readers, limits)
+                yield from _one(item, file, readers, limits)
 
 
-def _one(
-    record: Record, known: tuple[Reader, ...] | None, file: SourceFile, readers: tuple[Reader, ...], limits: Limits
-) -> Iterator[Item]:
-    """A record that stands alone, and the readers that know it; None: they have not been asked."""
-    if known is None:
-        known = _recognised(record.value, readers)
+def _decides(record: Record, known: tuple[Reader, ...]) -> bool:
+    """Return whether a record shows how its file is to be read: by its reader, as a conversation, or list by list."""
+    return len(known) == 1 or _is_bare(record, known) or isinstance(record.value, list)
+
+
+def _is_bare(record: Record, known: tuple[Reader, ...]) -> bool:
+    """Return whether a record is one message of a conversation."""
+    return not known and is_message(record.value)
+
+
+def _shown_by(record: Record, known: tuple[Reader, ...], readers: tuple[Reader, ...]) -> Reader | None:
+    """Return the reader whose format a record shows; a single message shows a chat."""
+    if _is_bare(record, known):
+        return next((reader for reader in readers if reader.name == PLAIN_CHAT), None)
+    return known[0] if len(known) == 1 else None
+
+
+def _unmixed(
+    stream: Iterator[Record | Quarantined], chosen: Reader | None, readers: tuple[Reader, ...]
+) -> Iterator[Record | Quarantined]:
+    """The records of a file of one format, those of another in quarantine."""
+    for item in stream:
+        if chosen is not None and isinstance(item, Record) and not chosen.recognises(item.value):
+            known = _recognised(item.value, readers)
+            if len(known) == 1 and not chosen.mixes_with(known[0]):
+                detail = f"a record of {known[0].name} in a file of {chosen.name}; keep each format in files of its own"
+                yield Quarantined(item.place, "two_formats", detail)
+                continue
+        yield item
+
+
+def _one(record: Record, file: SourceFile, readers: tuple[Reader, ...], limits: Limits) -> Iterator[Item]:
+    """A record that stands alone."""
+    known = _recognised(record.value, readers)
     if len(known) > 1:
         yield _two_formats(record.place, known)
     elif known:

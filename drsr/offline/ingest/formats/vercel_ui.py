@@ -167,6 +167,7 @@ READERS = (
         title="Vercel AI SDK chats (`messages` with `parts` or `toolInvocations`)",
         recognises=_recognises,
         read=each(_read),
+        resembles_chat=True,
     ),
     Reader(
         name="vercel_ui_messages",
@@ -175,5 +176,6 @@ READERS = (
         recognises=is_ui_message,
         read=_read_lines,
         grouping="session",
+        resembles_chat=True,
     ),
 )

@@ -127,3 +127,42 @@ def test_a_record_that_two_readers_know_is_read_by_neither() -> None:
     ]
     demanded = list(read(memory_file(as_json(both)), reader=reader_named("tau_bench")))
     assert [item.reader for item in demanded if isinstance(item, Trajectory)] == ["tau_bench/1"]
+
+
+CHATS = [{"messages": CHAT, "id": str(number)} for number in range(70)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("openai_lines", "tau_bench"), ("tau_bench", "sharegpt"), ("claude_code", "pi"), ("langsmith", "openai_lines")],
+)
+def test_a_file_of_two_formats_record_by_record_is_quarantined_with_both_names(first: str, second: str) -> None:
+    one, other = MINIATURES[first], MINIATURES[second]
+    for data in (as_lines([*one.records, *other.records]), as_json([*one.records, *other.records])):
+        problem = only_problem(read_bytes(data))
+        assert (problem.location, problem.reason) == ("mem/source/runs.json", "two_formats")
+        assert problem.detail.startswith(f"records of {one.reader} and of {other.reader}; keep each format in files")
+    demanded = list(read(memory_file(as_lines([*one.records, *other.records])), reader=reader_named(one.reader)))
+    assert any(isinstance(item, Trajectory) and item.reader.startswith(f"{one.reader}/") for item in demanded)
+
+
+def test_a_late_record_of_another_format_is_refused_by_itself() -> None:
+    items = read_bytes(as_lines([*CHATS, MINIATURES["tau_bench"].records[0], CHATS[0]]))
+    assert [type(item) for item in items] == [Trajectory] * 70 + [Quarantined, Trajectory]
+    problem = items[70]
+    assert isinstance(problem, Quarantined)
+    assert (problem.location, problem.reason) == ("mem/source/runs.json:71", "two_formats")
+    assert problem.detail.startswith("a record of tau_bench in a file of openai_chat;")
+    session = MINIATURES["claude_code"].records
+    long_session = [*session, *([{"type": "progress", "sessionId": "s"}] * 70), *MINIATURES["tau_bench"].records]
+    (run, *strays) = read_bytes(as_lines(long_session))
+    assert isinstance(run, Trajectory)
+    assert [stray.reason for stray in strays if isinstance(stray, Quarantined)] == ["two_formats"] * 2
+
+
+def test_a_chat_without_marks_may_stand_among_runs_that_have_them() -> None:
+    for name in ("anthropic", "vercel_object"):
+        marked = MINIATURES[name]
+        items = read_bytes(as_lines([*marked.records, CHATS[0], *marked.records]))
+        tags = [item.reader for item in items if isinstance(item, Trajectory)]
+        assert tags == [reader_named(marked.reader).tag, "openai_chat/2", reader_named(marked.reader).tag]
