@@ -40,6 +40,8 @@ class IngestSummary:
     """Things in the files read now that could not be read or were refused, by reason."""
     without_task: int = 0
     """Runs read now whose task nobody names: each is a group of its own."""
+    only_session: int = 0
+    """Of these, runs that say which session they belong to: the runs of a session are one group."""
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

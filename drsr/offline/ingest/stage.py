@@ -278,7 +278,9 @@ def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArti
         "domain": None if domain is None else storable(domain),
         **sizes(trajectory),
     }
-    recorder.summary.without_task += task is None
+    only_session = task is not None and admitted.task is None and trajectory.only_session
+    recorder.summary.without_task += task is None or only_session
+    recorder.summary.only_session += only_session
     split = admitted.split or assign_split(group)
     content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
     lost.offer(artifact)

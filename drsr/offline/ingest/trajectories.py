@@ -6,7 +6,7 @@ Identity and storage live elsewhere: `sources/` reads it, `catalog/` gives it a 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -35,6 +35,8 @@ class Trajectory:
     """What kind of work it is, where the format knows it: `airline`, `code`."""
     reward: float | None = None
     """What the run scored, where recorded. For evaluation only, never a feature."""
+    only_session: bool = field(default=False, compare=False)
+    """Whether `task` is merely what the runs of one session share, and names no task. Said when read, not stored."""
 
     def to_json(self) -> bytes:
         """The canonical bytes: sorted keys, UTF-8. What is stored, and what is hashed."""

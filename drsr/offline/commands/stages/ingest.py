@@ -156,7 +156,8 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(sample.lines()) if options.show is not None else f"  read as {sample.brief()}")
     if summary.without_task:
         runs = "1 run" if summary.without_task == 1 else f"{summary.without_task:,} runs"
-        print(f"  {runs} without a task: each is a group of its own (docs/guides/name-your-tasks.md)")
+        known = f" ({summary.only_session:,} with only a session's id)" if summary.only_session else ""
+        print(f"  {runs} without a task{known}: each is a group of its own (docs/guides/name-your-tasks.md)")
     for reason, count in sorted(summary.quarantined.items()):
         print(f"  quarantined: {count:,} {reason}")
     if summary.quarantined:

@@ -104,7 +104,7 @@ def _run(
         elif message["role"] == "user":
             turns.user(message.get("content"))
     request = {"messages": turns.messages()}
-    return Run(file.location, "anthropic", request, run_id=name, task=session, domain="code")
+    return Run(file.location, "anthropic", request, run_id=name, task=session, domain="code", only_session=True)
 
 
 def _stretches(lines: list[Json]) -> list[tuple[list[Json], frozenset[str]]]:

@@ -8,6 +8,7 @@ The system text is the session's `base_instructions`. A `compacted` line replace
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, text_of
@@ -70,7 +71,8 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         name = stretch_id(session, stretch)
         local_id = None if session else stretch_id("session" if stretch else None, stretch)
         task = origin or session
-        runs.append(Run(file.location, "openai", request, run_id=name, local_id=local_id, task=task, domain="code"))
+        run = Run(file.location, "openai", request, run_id=name, local_id=local_id, task=task, domain="code")
+        runs.append(replace(run, only_session=True))
     yield from with_an_answer(runs)
 
 

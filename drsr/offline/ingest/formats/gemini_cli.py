@@ -49,7 +49,7 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     for message in messages.values():
         _add(chat, as_dict(message, "a message"))
     request = {"messages": chat.messages()}
-    yield Run(file.location, "openai", request, run_id=session, task=session, domain="code")
+    yield Run(file.location, "openai", request, run_id=session, task=session, domain="code", only_session=True)
 
 
 def _rewound(messages: dict[str, Json], name: str) -> dict[str, Json]:

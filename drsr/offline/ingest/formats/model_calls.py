@@ -152,6 +152,7 @@ class ModelCalls:
             run_id=name if self._are_unique else None,
             local_id=None if self._are_unique else name,
             task=chosen.task if self._are_unique else None,
+            only_session=True,
         )
 
     @staticmethod

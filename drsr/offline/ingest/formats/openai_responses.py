@@ -72,7 +72,8 @@ def _run(last: str, place: str, responses: dict[str, tuple[Json, str]]) -> Run:
         request["tools"] = [_declared(tool) for tool in chain[-1]["tools"] if isinstance(tool, dict)]
     talk = chain[-1].get("conversation")
     task = identity(dig(talk, "id")) or identity(talk)
-    return Run(place, "openai", request, run_id=first if identity(chain[0].get("id")) else None, task=task)
+    name = first if identity(chain[0].get("id")) else None
+    return Run(place, "openai", request, run_id=name, task=task, only_session=True)
 
 
 def _chain(last: str, responses: dict[str, tuple[Json, str]]) -> tuple[list[Json], str]:

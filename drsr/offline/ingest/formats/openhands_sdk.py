@@ -8,6 +8,7 @@ updates, pauses) are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, joined, read_content, text_of
@@ -53,7 +54,7 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         runs.append(Run(file.location, "openai", conversation.request(), local_id=local_id, task=None, domain="code"))
     task = file.path_in_source if len(runs) > 1 else None
     for run in with_an_answer(runs):
-        yield Run(run.place, run.protocol, run.request, local_id=run.local_id, task=task, domain=run.domain)
+        yield replace(run, task=task, only_session=True)
 
 
 class _Conversation:

@@ -9,6 +9,7 @@ pi's own words.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, tool_call
@@ -51,7 +52,8 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         name = stretch_id(session, stretch)
         local_id = None if session else stretch_id("session" if stretch else None, stretch)
         request = {"messages": chat.messages()}
-        runs.append(Run(file.location, "openai", request, run_id=name, local_id=local_id, task=session, domain="code"))
+        run = Run(file.location, "openai", request, run_id=name, local_id=local_id, task=session, domain="code")
+        runs.append(replace(run, only_session=True))
     yield from with_an_answer(runs)
 
 

@@ -44,6 +44,7 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
         request={"messages": chat.messages()},
         local_id=identity(fields.get("id")),
         task=next(filter(None, named), None),
+        only_session=True,
     )
 
 

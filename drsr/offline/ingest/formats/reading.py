@@ -279,6 +279,7 @@ def _trajectory(run: Run, chosen: Reader, file: SourceFile, number: int | None) 
         task=_clean(run.task) if run.task else None,
         domain=_clean(run.domain) if run.domain else None,
         reward=run.reward if run.reward is not None and abs(run.reward) < float("inf") else None,
+        only_session=run.only_session,
     )
 
 

@@ -12,7 +12,7 @@ from drsr.offline.bench.report.made_by import read_recorded
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.commands.stages.ingest import FORMATS
 from drsr.offline.ingest.formats import READERS
-from tests.offline.chat_files import chat, write_json, write_text
+from tests.offline.chat_files import chat, session, write_json, write_text
 from tests.offline.commands.conftest import Drsr
 
 
@@ -77,6 +77,19 @@ def test_a_person_sees_what_was_understood(drsr: Drsr, tmp_path: Path) -> None:
         ("runs/b.json#b", None),
     ]
     assert len(drsr("ingest", "most/runs", "--source", "other", "--show", "0").out.splitlines()) == 2
+
+
+def test_a_session_is_no_task(drsr: Drsr, tmp_path: Path) -> None:
+    """The id of a session keeps its runs together. It says nothing of another session at the same task."""
+    write_text(tmp_path / "runs" / "first.jsonl", session("3d1c", 1))
+    write_text(tmp_path / "runs" / "second.jsonl", session("77aa", 2))
+    write_json(tmp_path / "runs" / "third.json", {**chat(1), "task": "doors/3"})
+    told = drsr("ingest", "runs").out
+    assert "\n  2 runs without a task (2 with only a session's id): each is a group of its own" in told
+    table = tmp_path / "corpora" / "mine" / "tasks.csv"
+    write_text(table, "source,read_as,task,group,split\nother,3d1c,desk/1,desk/1,\n")
+    counts = drsr("ingest", "runs", "--source", "other", "--tasks", "mine", "--json").json
+    assert (counts["without_task"], counts["only_session"]) == (1, 1)
 
 
 @pytest.mark.parametrize(
