@@ -7,6 +7,8 @@ agents, say different things about the same orders. They are found by
   IBANs, not dates). Rare ones occur in at most `RARE` groups. Groups that share `SHARED` of them, and at least
   `CONTAINED` of the rare ones of either, have one subject;
 - the opening: the same first words of the user, if there are `OPENING` of them; with fewer, the same first call too.
+  An opening of more than `COMMON` groups is a form that many tasks are put in: there the first call and what came back
+  must be the same as well.
 
 The cost is linear in the number of trajectories: an identifier in more than `RARE` groups joins nothing.
 
@@ -21,6 +23,7 @@ profile of one AgentDojo user, and two on one network of AutoPenBench. Two ident
 from __future__ import annotations
 
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
@@ -36,6 +39,8 @@ from drsr.offline.store.artifacts import ArtifactStore
 
 RARE = 12
 """Groups in which an identifier may occur; fewer where there are few groups, see `rare_below`."""
+COMMON = 50
+"""Groups that may share an opening by being about one task."""
 SHARED = 3
 CONTAINED = 0.5
 OPENING, SHORT_OPENING = 12, 4
@@ -53,6 +58,8 @@ class Subject(NamedTuple):
     identifiers: frozenset[str]
     opening: str
     """The user's first words, and where they are few the first call; empty where that names no task."""
+    start: str = ""
+    """The first call, and a hash of what came back."""
 
 
 class PlacedRun(NamedTuple):
@@ -89,13 +96,13 @@ def subjects_on_two_sides(catalog: Catalog, artifacts: ArtifactStore) -> list[Sh
 def shared_subjects(runs: Iterable[PlacedRun]) -> list[SharedSubject]:
     """Return the pairs of groups in different splits that share their subject, ordered by name."""
     identifiers: defaultdict[str, set[str]] = defaultdict(set)
-    openings: defaultdict[str, dict[str, PlacedRun]] = defaultdict(dict)
+    openings: defaultdict[str, _Opened] = defaultdict(_Opened)
     first: dict[str, PlacedRun] = {}
     for run in runs:
         first.setdefault(run.group, run)
         identifiers[run.group] |= run.subject.identifiers
         if run.subject.opening:
-            openings[run.subject.opening].setdefault(run.split, run)
+            openings[run.subject.opening].add(run)
     found = {(one.group, other.group): opening for opening, one, other in _opened_alike(openings)}
     for (one, other), common in _sharing(identifiers).items():
         if first[one].split != first[other].split:
@@ -112,20 +119,48 @@ def subject_of(trajectory: Trajectory) -> Subject:
     answered = {name for message in messages for result in _results(message) for name in _identifiers(result)}
     words = _WORD.findall(_first_request(messages).lower())
     opening = " ".join(words)
+    start = ""
+    if calls:
+        answer = next((result for message in messages for result in _results(message)), "")
+        start = f"{' '.join(calls[0])} {zlib.crc32(answer.encode('utf-8', 'replace')):08x}"
     if len(words) < OPENING:
         opening = f"{opening}: {' '.join(calls[0])}" if len(words) >= SHORT_OPENING and calls else ""
-    return Subject(frozenset(asked & answered), opening)
+    return Subject(frozenset(asked & answered), opening, start)
 
 
 def rare_below(groups: int) -> int:
-    """Return in how many groups an identifier may occur: of few groups, a twentieth, but always two."""
-    return max(2, min(RARE, groups // 20))
+    """Return in how many groups an identifier may occur: a twentieth of them, or four; of very few groups a third."""
+    return max(2, min(RARE, max(4, groups // 20), groups // 3))
 
 
-def _opened_alike(openings: dict[str, dict[str, PlacedRun]]) -> Iterator[tuple[str, PlacedRun, PlacedRun]]:
-    for opening, by_split in openings.items():
-        for one, other in combinations(sorted(by_split.values(), key=lambda run: run.group), 2):
-            yield opening[:80], one, other
+class _Opened:
+    """The runs that open alike: the first of every split, and the same for every way to go on."""
+
+    def __init__(self) -> None:
+        self._groups: set[str] = set()  # no more than tell whether there are too many
+        self._by_start: dict[str, dict[str, PlacedRun]] = {}
+
+    def add(self, run: PlacedRun) -> None:
+        if len(self._groups) <= COMMON:
+            self._groups.add(run.group)
+        self._by_start.setdefault(run.subject.start, {}).setdefault(run.split, run)
+
+    def alike(self) -> Iterator[dict[str, PlacedRun]]:
+        """Yield runs about one task, one of every split."""
+        if len(self._groups) > COMMON:
+            yield from (by_split for start, by_split in self._by_start.items() if start)
+            return
+        first: dict[str, PlacedRun] = {}
+        for by_split in self._by_start.values():
+            first = by_split | first
+        yield first
+
+
+def _opened_alike(openings: dict[str, _Opened]) -> Iterator[tuple[str, PlacedRun, PlacedRun]]:
+    for opening, opened in openings.items():
+        for by_split in opened.alike():
+            for one, other in combinations(sorted(by_split.values(), key=lambda run: run.group), 2):
+                yield opening[:80], one, other
 
 
 def _sharing(identifiers: dict[str, set[str]]) -> dict[tuple[str, str], set[str]]:
