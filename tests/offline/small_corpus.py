@@ -11,11 +11,12 @@ from tests.offline.public_host import PublicHost
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REPOSITORY = "someone/agent-runs"
+_RUN = b'{"messages": [{"role": "user", "content": "Run %d"}, {"role": "assistant", "content": "All done."}]}\n'
 CONTENTS = {
-    "one/a.json": b'{"run": 1}' * 500,
-    "one/deep/b c:d.json": b'{"run": 2}' * 700,
-    "two/c.json": b'{"run": 3}' * 900,
-    "two/d.json": b'{"run": 4}' * 300,
+    "one/a.json": _RUN % 1 * 50,
+    "one/deep/b c:d.json": _RUN % 2 * 70,
+    "two/c.json": _RUN % 3 * 90,
+    "two/d.json": _RUN % 4 * 30,
 }
 """By local path."""
 

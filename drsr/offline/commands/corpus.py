@@ -39,8 +39,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     fetch.set_defaults(run=run_fetch)
     check = actions.add_parser(
         "check",
-        help="check a corpus's table, and the hash of every file that was fetched",
-        description="Exit code 1 if the table is not sound (a licence is missing, say), or a file missing or altered.",
+        help="check a corpus's tables, and the hash and reader of every file that was fetched",
+        description="Exit code 1 if a table is not sound (a licence is missing, a task in two groups, say), a file "
+        "missing or altered, or of another format than its row says.",
     )
     check.set_defaults(run=run_check)
     choose = actions.add_parser(
@@ -157,7 +158,8 @@ def _tell(done: Fetched) -> None:
 
 def run_check(options: argparse.Namespace) -> int:
     from drsr.errors import NothingThere
-    from drsr.offline.ingest.corpus.fetch import check_corpus, default_folder
+    from drsr.offline.ingest.corpus.check import check_corpus
+    from drsr.offline.ingest.corpus.fetch import default_folder
 
     folder = options.to or default_folder(options.name)
     fetched = folder.is_dir()
@@ -167,15 +169,21 @@ def run_check(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found.to_json()))
         return 0 if found.passed else 1
-    print(f"{found.table}: {'NOT SOUND' if found.problems else 'sound'}, {found.rows:,} files")
-    _name_each([f"line {problem.line}: {problem.what}" for problem in found.problems])
+    for table, rows in ((found.files, "files"), *((table, "rows") for table in found.others)):
+        print(f"{table.path}: {'NOT SOUND' if table.problems else 'sound'}, {table.rows:,} {rows}")
+        _name_each([f"line {problem.line}: {problem.what}" for problem in table.problems])
     if not fetched:
         print(f"{folder}: nothing fetched yet (drsr corpus fetch {options.name})")
     else:
         wrong = [("missing", file) for file in found.missing] + [("altered", file) for file in found.altered]
         print(f"{folder}: {found.here:,} of {found.here + len(wrong):,} files as the table says")
         _name_each([f"{state}: {file.local}, from {file.origin}" for state, file in wrong])
+        _name_each([_misread(*misread) for misread in found.misread])
     return 0 if found.passed else 1
+
+
+def _misread(file: CorpusFile, readers: Sequence[str]) -> str:
+    return f"reader: {file.local} is not {file.reader}, as its row says, but {' and '.join(readers) or 'unknown'}"
 
 
 def _name_each(lines: Sequence[str]) -> None:

@@ -121,6 +121,22 @@ def test_a_check_names_what_is_wrong_with_the_table(drsr: Drsr, tmp_path: Path) 
     assert not Path(FOLDER).exists()
 
 
+def test_a_check_names_the_other_tables_and_files_of_another_format(drsr: Drsr, tmp_path: Path) -> None:
+    rows = [
+        row(local, data, reader="tau_bench" if local == "two/c.json" else "openai_chat")
+        for local, data in CONTENTS.items()
+    ]
+    folder = write_table(tmp_path, rows).parent
+    (folder / "tasks.csv").write_text("source,read_as,task,group,split\none,1,a,a,\none,1,a,b,\n")
+    drsr("fetch", "small", "--mirror", "mirror")
+    done = drsr("check", "small")
+    assert done.code == 1
+    assert "files.csv: sound, 4 files\n" in done.out
+    assert "tasks.csv: NOT SOUND, 1 rows\n  line 3: 1 of one is in line 2 too\n  line 3: task a is in" in done.out
+    assert f"{FOLDER}: 4 of 4 files as the table says\n" in done.out
+    assert "  reader: two/c.json is not tau_bench, as its row says, but openai_chat\n" in done.out
+
+
 def test_many_bad_files_are_counted(drsr: Drsr, tmp_path: Path) -> None:
     write_table(tmp_path, [row(f"one/{number}.json", str(number).encode()) for number in range(30)])
     done = drsr("fetch", "small", "--mirror", "mirror")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drsr.errors import InputError
-from drsr.offline.ingest.corpus.table import Corpus
+from drsr.offline.ingest.corpus.table import Corpus, sound_rows
 from drsr.offline.ingest.corpus.task_names import TaskNames
 from drsr.offline.ingest.formats import gather, read
 from drsr.offline.ingest.trajectories import Trajectory
@@ -105,15 +105,16 @@ def load_chosen(corpus: Corpus) -> dict[tuple[str, str], RunFacts]:
     """Load the chosen runs of a corpus by source and external id. Raises InputError where there are none."""
     path = corpus.folder / CHOSEN
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            header, *rows = csv.reader(stream, strict=True)
-        if tuple(header) != RunFacts._fields:
-            raise ValueError(f"the columns must be {', '.join(RunFacts._fields)}")
-        runs = [RunFacts(row[0], row[1], row[2], row[3], row[4], row[5], int(row[6]), int(row[7])) for row in rows]
-    except (OSError, ValueError, IndexError, csv.Error) as error:
+        runs = [run_facts(row) for _, row in sound_rows(path, RunFacts._fields)]
+    except (InputError, ValueError) as error:
         hint = f"drsr corpus choose {corpus.name} writes it from the fetched files"
         raise InputError(f"the table of chosen runs cannot be read: {error}", where=str(path), hint=hint) from None
     return {(run.source, run.external_id): run for run in runs}
+
+
+def run_facts(row: list[str]) -> RunFacts:
+    """Return a row of the table as a value. Raises ValueError where a size is not a whole number."""
+    return RunFacts(row[0], row[1], row[2], row[3], row[4], row[5], int(row[6]), int(row[7]))
 
 
 def _characters(message: dict[str, object]) -> int:

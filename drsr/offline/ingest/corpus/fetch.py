@@ -1,4 +1,4 @@
-"""Fetch a corpus into a folder, each file verified before it gets its name, and check a folder against the table."""
+"""Fetch a corpus into a folder, each file verified before it gets its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from drsr.errors import InputError
 from drsr.offline.ingest.corpus.origins import Mirror, Origin, Stopped, Unavailable, cannot_write
-from drsr.offline.ingest.corpus.table import TABLE, Corpus, CorpusFile, Problem, corpus_folder, read_table
+from drsr.offline.ingest.corpus.table import Corpus, CorpusFile
 
 try:
     import fcntl
@@ -62,43 +62,13 @@ class Fetched:
             "fetched": self.fetched,
             "bytes": self.bytes,
             "refused": [
-                {"reason": found.reason, "detail": found.detail, **_named(found.file)} for found in self.refused
+                {"reason": found.reason, "detail": found.detail, **named(found.file)} for found in self.refused
             ],
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The result of a check of the table, and of the files below a folder if there is one."""
-
-    table: Path
-    rows: int
-    """Sound rows of the table."""
-    problems: tuple[Problem, ...]
-    folder: Path | None
-    here: int
-    """Files with the bytes their rows ask for."""
-    missing: tuple[CorpusFile, ...]
-    altered: tuple[CorpusFile, ...]
-
-    @property
-    def passed(self) -> bool:
-        return not (self.problems or self.missing or self.altered)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "passed": self.passed,
-            "table": str(self.table),
-            "rows": self.rows,
-            "problems": [problem._asdict() for problem in self.problems],
-            "folder": None if self.folder is None else str(self.folder),
-            "here": self.here,
-            "missing": [_named(file) for file in self.missing],
-            "altered": [_named(file) for file in self.altered],
-        }
-
-
-def _named(file: CorpusFile) -> dict[str, str]:
+def named(file: CorpusFile) -> dict[str, str]:
+    """Return what a file is called and where it was published."""
     return {"file": file.local, "repository": file.repository, "commit": file.commit, "path": file.path}
 
 
@@ -136,18 +106,6 @@ def fetch_corpus(
             progress(done, len(files), size)
     listed = tuple(refused[file.local] for file in files if file.local in refused)
     return Fetched(corpus.name, folder, len(files), kept, len(files) - kept - len(listed), size, listed)
-
-
-def check_corpus(name: str, folder: Path | None, *, sources: Sequence[str] = ()) -> Checked:
-    """Check every row of the table, and the hash of every file below `folder`. Raises InputError."""
-    table = corpus_folder(name) / TABLE
-    rows, problems = read_table(table)
-    found: dict[Presence, list[CorpusFile]] = {"here": [], "missing": [], "altered": []}
-    if folder is not None:
-        for file in Corpus(name, table.parent, rows).of_sources(sources):
-            found[presence(file, folder)].append(file)
-    missing, altered = tuple(found["missing"]), tuple(found["altered"])
-    return Checked(table, len(rows), problems, folder, len(found["here"]), missing, altered)
 
 
 def presence(file: CorpusFile, folder: Path) -> Presence:

@@ -147,16 +147,29 @@ def load_corpus(name: str) -> Corpus:
 
 def read_table(path: Path) -> tuple[tuple[CorpusFile, ...], tuple[Problem, ...]]:
     """Return the sound rows of a table, and what is wrong with the others. Raises InputError where it is no CSV."""
+    rows, problems = table_rows(path, COLUMNS)
+    return ((), problems) if problems else _judged(rows)
+
+
+def table_rows(path: Path, columns: Sequence[str]) -> tuple[list[tuple[int, list[str]]], tuple[Problem, ...]]:
+    """Return the rows of a table with their lines, or what is wrong with its columns. Raises InputError: no CSV."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.reader(stream, strict=True)
-            header = next(reader, [])
-            if tuple(header) != COLUMNS:
-                return (), (Problem(1, f"the columns must be {', '.join(COLUMNS)}"),)
-            rows = [(reader.line_num, row) for row in reader]
+            if tuple(next(reader, [])) != tuple(columns):
+                return [], (Problem(1, f"the columns must be {', '.join(columns)}"),)
+            return [(reader.line_num, row) for row in reader], ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from None
-    return _judged(rows)
+
+
+def sound_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the rows of a table, each with its place. Raises InputError where columns or cells are wrong."""
+    rows, problems = table_rows(path, columns)
+    problems = problems or tuple(Problem(line, _cells(row, columns)) for line, row in rows if len(row) != len(columns))
+    if problems:
+        raise InputError(problems[0].what, where=f"{path}:{problems[0].line}")
+    return [(f"{path}:{line}", row) for line, row in rows]
 
 
 def places() -> tuple[Path, ...]:
@@ -165,13 +178,17 @@ def places() -> tuple[Path, ...]:
     return Path.cwd() / CORPORA, offline / CORPORA, offline.parents[1] / CORPORA
 
 
+def _cells(row: list[str], columns: Sequence[str]) -> str:
+    return f"{len(row)} cells instead of {len(columns)}"
+
+
 def _judged(rows: list[tuple[int, list[str]]]) -> tuple[tuple[CorpusFile, ...], tuple[Problem, ...]]:
     files: list[CorpusFile] = []
     problems = [] if rows else [Problem(1, "the table has no rows")]
     names: dict[str, int] = {}
     contents: dict[str, int] = {}
     for line, row in rows:
-        found = [f"{len(row)} cells instead of {len(COLUMNS)}"] if len(row) != len(COLUMNS) else list(_complaints(row))
+        found = [_cells(row, COLUMNS)] if len(row) != len(COLUMNS) else list(_complaints(row))
         if not found:
             file = _file(row)
             # Case is ignored, as some file systems do: one of the two would overwrite the other.

@@ -7,14 +7,13 @@ catalog; the bytes of a run stay as they were read, so that what was measured on
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from drsr.errors import InputError
 from drsr.offline.catalog.tables import SPLITS
-from drsr.offline.ingest.corpus.table import CORPORA, places
+from drsr.offline.ingest.corpus.table import CORPORA, places, sound_rows
 from drsr.offline.ingest.splits import Split, group_key
 
 TABLE = "tasks.csv"
@@ -100,24 +99,21 @@ def all_task_names() -> TaskNames:
 
 
 def _read(path: Path) -> Iterator[NamedTask]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.reader(stream, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from None
-    if not rows or tuple(rows[0]) != COLUMNS:
-        raise InputError(f"the columns must be {', '.join(COLUMNS)}", where=f"{path}:1")
-    for line, row in enumerate(rows[1:], 2):
-        yield _row(row, f"{path}:{line}")
+    for where, row in sound_rows(path, COLUMNS):
+        if complaint := complaint_about(row):
+            raise InputError(complaint, where=where, hint="every row names a source, a run or task, and a group")
+        yield named_task(row)
 
 
-def _row(row: list[str], where: str) -> NamedTask:
-    if len(row) != len(COLUMNS):
-        raise InputError(f"{len(row)} cells instead of {len(COLUMNS)}", where=where)
-    source, read_as, task, group, split = row
+def complaint_about(row: list[str]) -> str | None:
+    """Return what is wrong with the cells of a row, if anything is."""
     empty = next((name for name, cell in zip(COLUMNS, row[:4], strict=False) if not cell.strip()), None)
     if empty is not None:
-        raise InputError(f"{empty} is empty", where=where, hint="every row names a source, a run or task, and a group")
-    if split and split not in SPLITS:
-        raise InputError(f"split {split!r} is not one of {', '.join(SPLITS)}", where=where, hint="or leave it empty")
+        return f"{empty} is empty"
+    return f"split {row[4]!r} is not one of {', '.join(SPLITS)}, or empty" if row[4] and row[4] not in SPLITS else None
+
+
+def named_task(row: list[str]) -> NamedTask:
+    """Return a sound row as a value."""
+    source, read_as, task, group, split = row
     return NamedTask(source, read_as, task, group, cast(Split, split) if split else None)
