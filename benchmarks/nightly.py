@@ -208,10 +208,10 @@ def settings(folder: Path, backbone: str) -> Iterator[None]:
 
 @contextmanager
 def stages_in_cpu_seconds() -> Iterator[None]:
-    """The flow's clock for its stages, exchanged."""
-    from drsr.flows import nightly
+    """The clock of the loop over stages, exchanged."""
+    from drsr.offline import run
 
-    with patch.object(nightly, "time", SimpleNamespace(monotonic=CLOCK.read)):
+    with patch.object(run, "time", SimpleNamespace(monotonic=CLOCK.read)):
         yield
 
 

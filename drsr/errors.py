@@ -242,7 +242,7 @@ class ExpectationFailed(DrsrError):
         *,
         where: str | None = None,
         hint: str | None = None,
-        verdicts: Sequence[tuple[str, str, bool, str]] = (),
+        verdicts: Sequence[tuple[object, ...]] = (),
     ) -> None:
         super().__init__(what, where=where, hint=hint)
         self.verdicts = tuple(verdicts)

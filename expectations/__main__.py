@@ -7,9 +7,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drsr.errors import DrsrError
-from drsr.expectations.judging import DATASETS, RuleVerdict, judge, present
+from drsr.expectations.judging import DATASETS, find, present, verdict, write_pages
+
+if TYPE_CHECKING:
+    from drsr.expectations.evaluation import Finding
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,28 +46,33 @@ def _run(options: argparse.Namespace) -> int:
     with open_catalog(settings.catalog_url) as catalog:
         datasets = options.datasets or present(catalog)
         absent = [] if options.datasets else [name for name in DATASETS if name not in datasets]
-        verdicts = judge(catalog, ArtifactStore(settings.artifact_root), datasets, options.docs)
-    passed = bool(verdicts) and all(verdict.passed for verdict in verdicts)
+        findings = find(catalog, ArtifactStore(settings.artifact_root), datasets)
+        if options.docs is not None:
+            write_pages(options.docs, findings, catalog.location)
+    passed = bool(findings) and all(finding.passed for finding in findings)
     if options.json:
-        shown = {"passed": passed, "not_there_yet": absent, "verdicts": [verdict._asdict() for verdict in verdicts]}
-        print(json.dumps(shown))
+        verdicts = [
+            {"dataset": found.dataset, "rule": found.rule, "passed": found.passed, "detail": verdict(found).detail}
+            for found in findings
+        ]
+        print(json.dumps({"passed": passed, "not_there_yet": absent, "verdicts": verdicts}))
     else:
-        print(_text(verdicts, absent, options.docs))
+        print(_text(findings, absent, options.docs))
     return 0 if passed else 1
 
 
-def _text(verdicts: Sequence[RuleVerdict], absent: Sequence[str], docs: Path | None) -> str:
+def _text(findings: Sequence[Finding], absent: Sequence[str], docs: Path | None) -> str:
     from drsr.tables import table
 
     rows = []
-    for dataset in dict.fromkeys(verdict.dataset for verdict in verdicts):
-        mine = [verdict for verdict in verdicts if verdict.dataset == dataset]
-        rows.append((dataset, len(mine), sum(not verdict.passed for verdict in mine)))
+    for dataset in dict.fromkeys(finding.dataset for finding in findings):
+        mine = [finding for finding in findings if finding.dataset == dataset]
+        rows.append((dataset, len(mine), sum(not finding.passed for finding in mine)))
     lines = [table(("dataset", "rules", "broken"), rows)] if rows else ["there is nothing to judge yet"]
     lines += [
-        f"BROKEN  {verdict.dataset}: {verdict.rule}\n        {verdict.detail}"
-        for verdict in verdicts
-        if not verdict.passed
+        f"BROKEN  {finding.dataset}: {finding.rule}\n        {verdict(finding).detail}"
+        for finding in findings
+        if not finding.passed
     ]
     if absent:
         lines.append(f"not there yet, and not judged: {', '.join(absent)}")

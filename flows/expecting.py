@@ -9,9 +9,10 @@ from prefect import task
 from prefect.artifacts import create_table_artifact
 
 from drsr.errors import ExpectationFailed
-from drsr.expectations.judging import AFTER, find, judge, present, require, verdict, whole, write_pages
+from drsr.expectations.judging import AFTER, find, judge, present, require, whole, write_pages
 from drsr.flows.places import Place, opened
 from drsr.flows.stage_tasks import BETWEEN_STAGES
+from drsr.offline.store.kept import kept_here
 
 
 @task(name="judge", task_run_name="judge after {stage}", **BETWEEN_STAGES)
@@ -29,18 +30,18 @@ def judge_after(stage: str, docs: str | None) -> int:
 def write_docs(docs: str) -> None:
     """The pages about everything that is there."""
     with opened() as place:
-        judge(place.catalog, place.artifacts, present(place.catalog), Path(docs))
+        judge(place.catalog, place.artifacts, present(place.catalog), Path(docs), kept_here())
 
 
 def judged(place: Place, stage: str, docs: str | None) -> tuple[list[dict[str, Any]], Exception | None]:
     """A row per rule, and the error if one is broken; then the pages show it, where pages are wanted."""
-    verdicts = [verdict(finding) for finding in find(place.catalog, place.artifacts, AFTER[stage])]
-    rows = [found._asdict() for found in verdicts]
+    verdicts = judge(place.catalog, place.artifacts, AFTER[stage], kept=kept_here())
+    rows = [found.row for found in verdicts]
     try:
         require(verdicts)
     except ExpectationFailed as failure:
         if docs is not None:
             datasets = whole(AFTER[stage])  # a page has every rule of its dataset
-            write_pages(Path(docs), find(place.catalog, place.artifacts, datasets), place.catalog.location)
+            write_pages(Path(docs), find(place.catalog, place.artifacts, datasets, kept_here()), place.catalog.location)
         return rows, failure
     return rows, None

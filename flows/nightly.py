@@ -16,7 +16,7 @@ from prefect.logging import get_run_logger
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.errors import InputError, ReleaseRefused
 from drsr.flows.expecting import judge_after, write_docs
-from drsr.flows.parameters import EVERYTHING, HERE, FanOut, Location, Name
+from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Location, Name
 from drsr.flows.places import opened
 from drsr.flows.recording import record, require_repository
 from drsr.flows.stage_tasks import BETWEEN_STAGES, in_time
@@ -31,9 +31,9 @@ from drsr.flows.stages.train import train
 from drsr.flows.summaries import leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.params import load_params
-from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, note_refresh, stamp, waiting
+from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
 from drsr.offline.run import Done, in_order
-from drsr.offline.stages import NAMES
+from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
 from drsr.request.view import caps_for
 
 NOTHING_NEW = "nothing new"
@@ -50,13 +50,15 @@ def nightly(
     index: Name = "var/index",
     docs: Name | None = None,
     dvc: bool = False,
+    skip_training_below: Count | None = None,
 ) -> dict[str, Any]:
     """Refresh labels, features, scorer and policy.
 
     `locations`: where recorded runs are, by default the sample corpus. `certified`: calibrate with a bound.
     `ablations`: evaluate every configuration, not the full scorer alone. `index`: the folder that pip installs from.
     `docs`: a folder for the pages that say what was expected of the data. `dvc`: record every stage with DVC, in the
-    repository that is the working directory.
+    repository that is the working directory. `skip_training_below`: end after featurize unless so many states were
+    labelled since the latest scorer was trained.
     """
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
@@ -75,27 +77,32 @@ def nightly(
         "publish": lambda: published_from(mark, refreshed, index, chosen["calibration"]["calibration_key"]),
     }
     before: dict[str, Any] | None = None
+    waits: str | None = None
     mark: str | None = None
     recorded: dict[str, str] = {}
 
     def check(stage: str, result: Mapping[str, Any]) -> bool:
-        nonlocal before, mark
+        nonlocal before, mark, waits
         logger.info("%s: %s", stage, said(stage, result))
         if stage == "ingest":
             before = nothing_new(refreshed, wishes)
         if before is not None:
             return False
-        if stage == "featurize":  # what comes later, from a backfill beside, waits for the next refresh
+        if stage == LAST_BEFORE_TRAINING:  # what comes later, from a backfill beside, waits for the next refresh
             mark = look_at_the_data(refreshed)
         if result.get("published", True):
             judge_after(stage, docs)
         if dvc:
             recorded.update(record_stage(stage, labeler, view))
-        return True
+        if stage == LAST_BEFORE_TRAINING and skip_training_below is not None:
+            waits = too_few_labels(refreshed, skip_training_below)
+        return waits is None
 
     done = in_order(NAMES, lambda stage: in_time(stage, run[stage]), check)
     if before is not None:
         return _end(done, NOTHING_NEW, before, docs, recorded=False)
+    if waits is not None:
+        return _end(done, waits, {"published": False, "reason": waits}, docs, recorded=dvc)
     outcome = dict(done.results["publish"])
     if docs is not None:
         write_docs(docs)
@@ -124,6 +131,14 @@ def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
             labeler=refreshed.labeler,
         )
         return None if any(left) else last.outcome
+
+
+@task(name="count-new-labels", **BETWEEN_STAGES)
+def too_few_labels(refreshed: Refreshed, wanted: int) -> str | None:
+    """Say what waits for training; None where enough is there, or nothing was trained yet."""
+    with opened() as place:
+        new = new_labels(place.catalog, refreshed.view, refreshed.labeler)
+    return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
 
 
 @task(name="look-at-the-data", **BETWEEN_STAGES)

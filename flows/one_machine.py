@@ -72,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ablations", action="store_true", help="evaluate every configuration")
     parser.add_argument("--index", default="var/index", metavar="FOLDER", help="the index (default: var/index)")
     parser.add_argument("--docs", metavar="FOLDER", help="write pages there that say what was expected of the data")
+    parser.add_argument(
+        "--skip-training-below",
+        type=int,
+        metavar="N",
+        help="end after featurize unless N states were labelled since the latest scorer was trained",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -86,11 +92,14 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     except ValidationError as error:
         problem = error.errors()[0]
         raise SettingsError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+    if options.skip_training_below is not None and options.skip_training_below < 1:
+        raise SettingsError(f"--skip-training-below must be at least 1, not {options.skip_training_below}")
     for name in ("index", "docs"):
         if getattr(options, name) == "":
             raise SettingsError(f"--{name} names no folder")
     is_repository = all(Path(name).exists() for name in (".dvc", "dvc.yaml"))
-    same: dict[str, Any] = {name: getattr(options, name) for name in ("certified", "ablations", "index", "docs")}
+    passed_on = ("certified", "ablations", "index", "docs", "skip_training_below")
+    same: dict[str, Any] = {name: getattr(options, name) for name in passed_on}
     return {"locations": locations or None, "fan_out": fan_out, "dvc": is_repository, **same}
 
 

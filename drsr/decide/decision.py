@@ -17,10 +17,10 @@ import numpy as np
 from drsr.decide.background import NotInTime
 from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered, invalid_protocol
 from drsr.decide.deletion_sets import DeletionSet, deletion_sets
-from drsr.decide.invariants import Check, Evidence, check_all
+from drsr.decide.invariants import Evidence, Held, check_all
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import FeatureSource, Representation
-from drsr.decide.selection import ProposedSets, Selection, Verdict, select, verdicts
+from drsr.decide.selection import ProposedSets, Selection, Standing, select, verdicts
 from drsr.errors import AlignmentError, LayoutMismatch
 from drsr.features.vectors import CandidateFeatures
 from drsr.request.contracts import SetScorer, SetScores, TokenIds, Tokenizer
@@ -70,7 +70,7 @@ class Frozen(NamedTuple):
     scorer: SetScorer
 
 
-Admit = Callable[[DecisionState, Sequence[DeletionSet]], Sequence[Verdict | None]]
+Admit = Callable[[DecisionState, Sequence[DeletionSet]], Sequence[Standing | None]]
 """A session's say in the feasible sets: for each set None, or why it may not be taken now."""
 
 
@@ -83,10 +83,10 @@ class Outcome:
     detail: str
     evidence: Evidence
     """What to send is `evidence.returned`."""
-    checks: tuple[Check, ...]
+    checks: tuple[Held, ...]
     milliseconds: dict[str, float]
     sets: tuple[DeletionSet, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[Standing, ...] = ()
     """Why each set was chosen or not."""
     scores: SetScores | None = None
     """Of each set; None where nothing was scored."""
@@ -240,7 +240,7 @@ def _conclude(
     reason: Reason | None,
     detail: str,
     sets: Sequence[DeletionSet] = (),
-    said: Sequence[Verdict | None] = (),
+    said: Sequence[Standing | None] = (),
     scores: SetScores | None = None,
     removed: tuple[Block, ...] = (),
 ) -> Outcome:
@@ -253,7 +253,7 @@ def _conclude(
             reason, detail, removed = Reason.INVARIANT_VIOLATED, f"{name}: {problem}", ()
             evidence = replace(evidence, returned=_whole(evidence.base), tokens_after=evidence.tokens_before)
             break
-    shown = tuple(verdict or Verdict.NOT_SCORED for verdict in said)
+    shown = tuple(verdict or Standing.NOT_SCORED for verdict in said)
     return Outcome(reason, detail, evidence, checks, watch.milliseconds, tuple(sets), shown, scores, removed)
 
 
@@ -262,14 +262,14 @@ def _whole(request: Request) -> Rewrite:
     return Rewrite(request, tuple(range(len(request.messages))))
 
 
-def _none_admitted(refused: Sequence[Verdict | None]) -> tuple[Reason, str]:
-    reason = Reason.NOT_WORTH_REWRITING if Verdict.NOT_WORTH_REWRITING in refused else Reason.OVER_REMOVAL_CAP
+def _none_admitted(refused: Sequence[Standing | None]) -> tuple[Reason, str]:
+    reason = Reason.NOT_WORTH_REWRITING if Standing.NOT_WORTH_REWRITING in refused else Reason.OVER_REMOVAL_CAP
     return reason, f"none of {len(refused)} sets may be taken now"
 
 
-def _nothing_feasible(selection: Selection, said: Sequence[Verdict]) -> tuple[Reason, str]:
+def _nothing_feasible(selection: Selection, said: Sequence[Standing]) -> tuple[Reason, str]:
     reason = Reason(str(selection.reason))
-    if reason is Reason.NO_VALID_SET and Verdict.NOT_WORTH_REWRITING in said:
+    if reason is Reason.NO_VALID_SET and Standing.NOT_WORTH_REWRITING in said:
         reason = Reason.NOT_WORTH_REWRITING
     counts = ", ".join(f"{said.count(verdict)} {verdict}" for verdict in dict.fromkeys(said))
     return reason, f"of {len(said)} sets {counts}"

@@ -61,7 +61,7 @@ class Evidence:
         return self.returned.request is not self.base and self.returned.request != self.base
 
 
-class Check(NamedTuple):
+class Held(NamedTuple):
     """One invariant and whether it held."""
 
     name: str
@@ -187,9 +187,9 @@ INVARIANTS: tuple[Callable[[Evidence], str | None], ...] = (
 """In the paper's order, (i) to (viii)."""
 
 
-def check_all(evidence: Evidence) -> tuple[Check, ...]:
+def check_all(evidence: Evidence) -> tuple[Held, ...]:
     """Every invariant, in order."""
-    return tuple(Check(invariant.__name__, invariant(evidence)) for invariant in INVARIANTS)
+    return tuple(Held(invariant.__name__, invariant(evidence)) for invariant in INVARIANTS)
 
 
 class _Exchanges(NamedTuple):

@@ -80,7 +80,7 @@ def select(sets: ProposedSets, request_tokens: int, rule: SelectionRule) -> Sele
     return Selection(int(rows[np.lexsort(keys)[0]]), None, feasible)
 
 
-class Verdict(StrEnum):
+class Standing(StrEnum):
     """The fate of one set: chosen, or the first condition it failed, or the criterion that favoured another."""
 
     CHOSEN = "chosen"
@@ -103,37 +103,37 @@ class Verdict(StrEnum):
     """It did not come to a selection."""
 
 
-def verdicts(sets: ProposedSets, request_tokens: int, rule: SelectionRule, selection: Selection) -> list[Verdict]:
+def verdicts(sets: ProposedSets, request_tokens: int, rule: SelectionRule, selection: Selection) -> list[Standing]:
     """For each set why it was chosen or not."""
     within_cap = _within_cap(sets, request_tokens, rule.removal_cap)
     found = []
     for row in range(len(sets.direct_saving)):
         if row == selection.chosen:
-            found.append(Verdict.CHOSEN)
+            found.append(Standing.CHOSEN)
         elif sets.cardinality[row] > rule.max_cardinality:
-            found.append(Verdict.TOO_MANY_BLOCKS)
+            found.append(Standing.TOO_MANY_BLOCKS)
         elif sets.direct_saving[row] <= 0:
-            found.append(Verdict.SAVES_NOTHING)
+            found.append(Standing.SAVES_NOTHING)
         elif not sets.protocol_safe[row]:
-            found.append(Verdict.BREAKS_PROTOCOL)
+            found.append(Standing.BREAKS_PROTOCOL)
         elif not within_cap[row]:
-            found.append(Verdict.OVER_REMOVAL_CAP)
+            found.append(Standing.OVER_REMOVAL_CAP)
         elif not selection.feasible[row] or selection.chosen is None:
-            found.append(Verdict.OVER_RISK_THRESHOLD)
+            found.append(Standing.OVER_RISK_THRESHOLD)
         else:
             found.append(_beaten(sets, row, selection.chosen))
     return found
 
 
-def _beaten(sets: ProposedSets, row: int, chosen: int) -> Verdict:
+def _beaten(sets: ProposedSets, row: int, chosen: int) -> Standing:
     """Return the criterion by which the chosen set was preferred to another feasible one."""
     if sets.direct_saving[row] != sets.direct_saving[chosen]:
-        return Verdict.SAVES_LESS
+        return Standing.SAVES_LESS
     if sets.unsafe_score[row] != sets.unsafe_score[chosen]:
-        return Verdict.HIGHER_UNSAFE_SCORE
+        return Standing.HIGHER_UNSAFE_SCORE
     if sets.predicted_harm[row] != sets.predicted_harm[chosen]:
-        return Verdict.HIGHER_PREDICTED_HARM
-    return Verdict.LISTED_LATER
+        return Standing.HIGHER_PREDICTED_HARM
+    return Standing.LISTED_LATER
 
 
 def structurally_valid(

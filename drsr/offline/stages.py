@@ -68,3 +68,5 @@ STAGES: tuple[Stage, ...] = (
 )
 """In the order of a run. Why `splits` is judged in parts: docs/decisions/0016-judged-where-it-changes.md."""
 NAMES: tuple[str, ...] = tuple(stage.name for stage in STAGES)
+LAST_BEFORE_TRAINING = NAMES[NAMES.index("train") - 1]
+"""After it the data of a run is complete; what follows reads all of it."""

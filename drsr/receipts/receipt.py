@@ -11,7 +11,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from drsr.decide.selection import Verdict
+from drsr.decide.selection import Standing
 from drsr.errors import ReceiptError
 from drsr.request.history import Block
 from drsr.request.request import Request, read_request
@@ -132,18 +132,18 @@ def request_hash(request: Request) -> str:
 
 
 _WHY = {
-    Verdict.CHOSEN: "CHOSEN",
-    Verdict.TOO_MANY_BLOCKS: "too many Blocks at once",
-    Verdict.SAVES_NOTHING: "saves nothing",
-    Verdict.BREAKS_PROTOCOL: "would break the protocol",
-    Verdict.OVER_REMOVAL_CAP: "removes more than {removal_cap:.0%} of the request",
-    Verdict.OVER_RISK_THRESHOLD: "unsafe score above {risk_threshold:.4f}",
-    Verdict.SAVES_LESS: "saves less than the chosen one",
-    Verdict.HIGHER_UNSAFE_SCORE: "saves as much, but has a higher unsafe score",
-    Verdict.HIGHER_PREDICTED_HARM: "as good, but has a higher predicted harm",
-    Verdict.LISTED_LATER: "as good as the chosen one, which comes first",
-    Verdict.NOT_WORTH_REWRITING: "saves less than re-writing the cached prefix costs",
-    Verdict.NOT_SCORED: "not scored",
+    Standing.CHOSEN: "CHOSEN",
+    Standing.TOO_MANY_BLOCKS: "too many Blocks at once",
+    Standing.SAVES_NOTHING: "saves nothing",
+    Standing.BREAKS_PROTOCOL: "would break the protocol",
+    Standing.OVER_REMOVAL_CAP: "removes more than {removal_cap:.0%} of the request",
+    Standing.OVER_RISK_THRESHOLD: "unsafe score above {risk_threshold:.4f}",
+    Standing.SAVES_LESS: "saves less than the chosen one",
+    Standing.HIGHER_UNSAFE_SCORE: "saves as much, but has a higher unsafe score",
+    Standing.HIGHER_PREDICTED_HARM: "as good, but has a higher predicted harm",
+    Standing.LISTED_LATER: "as good as the chosen one, which comes first",
+    Standing.NOT_WORTH_REWRITING: "saves less than re-writing the cached prefix costs",
+    Standing.NOT_SCORED: "not scored",
 }
 
 
@@ -169,7 +169,7 @@ def explain(record: dict[str, Any]) -> str:
                 f"{found['direct_saving'] / tokens['before']:.1%}" if tokens["before"] else "",
                 found["unsafe_score"],
                 found["predicted_harm"],
-                _WHY[Verdict(found["verdict"])].format(**policy),
+                _WHY[Standing(found["verdict"])].format(**policy),
             )
             for found in record["sets"]
         ]

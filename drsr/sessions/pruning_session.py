@@ -25,7 +25,7 @@ from drsr.decide.decision import Outcome, Reason, decide
 from drsr.decide.deletion_sets import DeletionSet
 from drsr.decide.invariants import check_all
 from drsr.decide.representation import FeatureSource
-from drsr.decide.selection import Verdict
+from drsr.decide.selection import Standing
 from drsr.errors import AlignmentError, SettingsError
 from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.history import Block, BlockKind, History, Protect, Rewrite, delete, read_history, removal
@@ -203,10 +203,10 @@ class PruningSession:
 
     def _verdict(
         self, base: _Base, state: DecisionState, found: DeletionSet, cached: int, weighed: dict[int, Weighed]
-    ) -> Verdict | None:
+    ) -> Standing | None:
         """Return why a set may not be taken now, or None."""
         if base.saving() + found.direct_saving > self.policy.numbers.removal_cap * len(base.rendering):
-            return Verdict.OVER_REMOVAL_CAP
+            return Standing.OVER_REMOVAL_CAP
         spans = state.rendering.removed_spans(found.removal)
         weighed[found.mask] = self.prices.weigh(
             tokens=len(state.rendering),
@@ -215,7 +215,7 @@ class PruningSession:
             saving=found.direct_saving,
             remaining_calls=self.remaining_calls,
         )
-        return None if weighed[found.mask].worth_it else Verdict.NOT_WORTH_REWRITING
+        return None if weighed[found.mask].worth_it else Standing.NOT_WORTH_REWRITING
 
     def _in_original(self, base: _Base, outcome: Outcome, names: Mapping[str, Block]) -> Outcome:
         """The outcome told of the full request instead of the base, and checked on it once more."""
@@ -267,7 +267,7 @@ class PruningSession:
         weighed = weighed or {}
         best = max(weighed.values(), key=lambda each: each.saved_later - each.extra_now, default=None)
         said = zip(outcome.sets, outcome.verdicts, strict=True) if outcome else ()
-        chosen = next((weighed[found.mask] for found, verdict in said if verdict is Verdict.CHOSEN), None)
+        chosen = next((weighed[found.mask] for found, verdict in said if verdict is Standing.CHOSEN), None)
         return {
             "call": self.calls + 1,
             "remaining_calls": self.remaining_calls,

@@ -17,19 +17,27 @@ from drsr.expectations.rules import Frames
 if TYPE_CHECKING:
     from drsr.offline.catalog.engine import Catalog
     from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.kept import Kept
 
-_READERS: dict[str, Callable[[Catalog, ArtifactStore], Frames]] = {
-    "trajectories": trajectories_frames,
-    "states": states_frames,
+_IN_CATALOG: dict[str, Callable[[Catalog, ArtifactStore], Frames]] = {
     "labels": labels_frames,
     "features": features_frames,
     "calibration": calibration_frames,
     "policy": policy_frames,
 }
+_IN_RUNS: dict[str, Callable[[Catalog, ArtifactStore, Kept | None], Frames]] = {
+    "trajectories": trajectories_frames,
+    "states": states_frames,
+}
+"""Datasets for which every stored run is read, unless what is to be known of it is kept."""
 
 
-def frames_of(dataset: str, catalog: Catalog, artifacts: ArtifactStore, parts: Collection[str]) -> Frames:
+def frames_of(
+    dataset: str, catalog: Catalog, artifacts: ArtifactStore, parts: Collection[str], kept: Kept | None = None
+) -> Frames:
     """Return the frames of a dataset, by part: at least those of `parts`."""
     if dataset == "splits":  # the one whose parts are judged apart
-        return splits_frames(catalog, artifacts, parts)
-    return _READERS[dataset](catalog, artifacts)
+        return splits_frames(catalog, artifacts, parts, kept)
+    if dataset in _IN_RUNS:
+        return _IN_RUNS[dataset](catalog, artifacts, kept)
+    return _IN_CATALOG[dataset](catalog, artifacts)

@@ -8,15 +8,50 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+from sqlalchemy import select
 
 from drsr.errors import ArtifactCorrupt
-from drsr.expectations.frames.frozen_candidates import FROZEN_COLUMNS
+from drsr.offline.catalog.feature_tables import StateFeatures
+from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
 from drsr.offline.featurize.files import KEYS, columns_of, matrix_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from sqlalchemy import Connection
 
+    from drsr.offline.featurize.views import RegisteredView
     from drsr.offline.store.artifacts import ArtifactStore
+
+
+FROZEN_COLUMNS = ("structural_token_position", "structural_tokens", "structural_direct_saving")
+"""The columns of a view that freezing knows, too."""
+
+
+def frozen_candidates(connection: Connection, view: RegisteredView) -> dict[str, NDArray[np.float64]]:
+    """By state the numbers that these columns must hold: [candidates, columns].
+
+    Freezing is an earlier stage than featurizing, which tokenizes the run again: place, size and saving of a candidate
+    are known twice. A file with rows of another state, of other candidates or tokens does not get past all three.
+    """
+    query = (
+        select(
+            DecisionState.state_key,
+            Candidate.token_spans,
+            Candidate.direct_saving,
+            StateFeatures.request_tokens,
+        )
+        .join(DecisionState, DecisionState.id == Candidate.state_id)
+        .join(StateFeatures, StateFeatures.state_id == DecisionState.id)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .where(StateFeatures.view_id == view.id, StateFeatures.outcome == "stored", Trajectory.is_current())
+        .order_by(Candidate.state_id, Candidate.position)
+    )
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for key, spans, saving, request_tokens in connection.execute(query):
+        tokens = sum(stop - start for start, stop in spans)
+        numbers = (spans[0][0] / request_tokens, np.log1p(tokens), np.log1p(saving))
+        found.setdefault(key, []).append(numbers)
+    return {key: np.array(rows) for key, rows in found.items()}
 
 
 class FeatureReading:

@@ -18,8 +18,7 @@ import pandas as pd
 from sqlalchemy import exists, func, select
 
 from drsr.expectations.frames.feature_layouts import layout_for
-from drsr.expectations.frames.feature_reading import FeatureReading
-from drsr.expectations.frames.frozen_candidates import frozen_candidates
+from drsr.expectations.frames.feature_reading import FeatureReading, frozen_candidates
 from drsr.expectations.frames.label_columns import label_columns
 from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
 from drsr.expectations.label_copies import split_agreement

@@ -2,7 +2,8 @@
 
 A few columns of the catalog: 110 bytes a trajectory, 70 bytes a place, of which a state has three; 40 microseconds a
 trajectory in all, measured at 48,000, 1,000 times the sample corpus. The log of reads grows with the number of runs.
-For `subjects` every stored trajectory is read once, one at a time, which takes 1.4 ms at 16 KB of text.
+For `subjects` every stored trajectory is read once, one at a time, which takes 1.4 ms at 16 KB of text, unless hashes
+of its subject are kept.
 """
 
 from __future__ import annotations
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
 
     from drsr.offline.catalog.engine import Catalog
     from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.kept import Kept
 
 
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
-def splits_frames(catalog: Catalog, artifacts: ArtifactStore, parts: Container[str]) -> Frames:
+def splits_frames(
+    catalog: Catalog, artifacts: ArtifactStore, parts: Container[str], kept: Kept | None = None
+) -> Frames:
     """Only the parts asked for are read: most stages change one or two of them, and `subjects` takes longest by far."""
     frames = {}
     if "subjects" in parts:
-        found = subjects_on_two_sides(catalog, artifacts)
+        found = subjects_on_two_sides(catalog, artifacts, kept)
         frames["subjects"] = pd.DataFrame(found, columns=list(SharedSubject._fields))
     readers = {"trajectories": _trajectories, "shares": _shares, "places": _places, "reads": _reads, "fits": _fits}
     with catalog.reading() as connection:

@@ -2,22 +2,27 @@
 
 A few columns of the catalog each: 600 bytes and 40 microseconds a state with its candidates, measured at 98,000 states,
 1,000 times the sample corpus. Where Recent2 begins is counted from the recorded run: every trajectory with states is
-read once, one at a time: 0.3 ms for the 4 KB of a sample run, and no memory.
+read once, one at a time (0.3 ms for the 4 KB of a sample run, and no memory), unless its Steps are kept.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import orjson
 import pandas as pd
 from sqlalchemy import and_, select
 
 from drsr.expectations.frames.reading import TRAJECTORY, read_frame, with_trajectory
-from drsr.expectations.frames.recent_steps import first_recent_steps
 from drsr.expectations.rules import Frames
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
+from drsr.offline.freeze.readable_part import read_beginning
 from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.kept import Kept, bytes_named, readings
+from drsr.request.history import RECENT_STEPS, read_history
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from drsr.offline.store.artifacts import ArtifactStore
 
 
-def states_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
+def states_frames(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> Frames:
     with catalog.reading() as connection:
         states, candidates = _states(connection), _candidates(connection)
     of_trajectory = states.groupby(["trajectory_id", "rule"])["state_id"].transform("size")
@@ -34,7 +39,7 @@ def states_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
     states["states_of_trajectory"] = of_trajectory
     states["candidate_rows"] = rows["size"].fillna(0).to_numpy()
     states["positions"] = (rows["max"].fillna(-1) + 1).to_numpy()
-    states["recent_step"] = _recent_steps(artifacts, states)
+    states["recent_step"] = _recent_steps(artifacts, states, kept)
     place = states.set_index("state_id")
     for name in ("trajectory", "decision", "recent_step"):
         candidates[name] = place[name].reindex(candidates["state_id"]).to_numpy()
@@ -94,10 +99,34 @@ def _candidates(connection: Connection) -> pd.DataFrame:
     return read_frame(connection, query)
 
 
-def _recent_steps(artifacts: ArtifactStore, states: pd.DataFrame) -> pd.Series:
+def _recent_steps(artifacts: ArtifactStore, states: pd.DataFrame, kept: Kept | None) -> pd.Series:
     """By row the first Step of Recent2 before that decision."""
-    found = pd.Series(-1, index=states.index, dtype="int64")
-    for blob, rows in states.groupby("blob")["decision"]:
-        steps = first_recent_steps(Trajectory.from_json(artifacts.get(str(blob))), set(rows))
-        found[rows.index] = [steps[decision] for decision in rows]
+    blobs = {bytes_named(blob): str(blob) for blob in states["blob"].unique()}
+    complete = readings(artifacts, kept, "complete Steps of a run", blobs, lambda _, data: _steps(data))
+    steps = [
+        first_recent_steps([tuple(step) for step in orjson.loads(complete[bytes_named(blob)])], [decision])[decision]
+        for blob, decision in zip(states["blob"], states["decision"], strict=True)
+    ]
+    return pd.Series(steps, index=states.index, dtype="int64")
+
+
+def _steps(data: bytes) -> bytes:
+    return orjson.dumps(complete_steps(Trajectory.from_json(data)))
+
+
+def complete_steps(trajectory: Trajectory) -> list[tuple[int, int]]:
+    """Return the last message and the number of every Step that became complete, in the order of these messages."""
+    request, _ = read_beginning(trajectory)
+    return sorted((step.last_message, step.index) for step in read_history(request).steps if step.complete)
+
+
+def first_recent_steps(complete: Sequence[tuple[int, int]], decisions: Iterable[int]) -> dict[int, int]:
+    """For each decision the number of the first Step of Recent2: whatever is from there on may not be a candidate.
+
+    Complete is, at that time, a Step whose results all came before the decision. -1 where there are no two of them.
+    """
+    found = {}
+    for decision in decisions:
+        before = sorted(step for _, step in complete[: bisect_left(complete, (decision, -1))])
+        found[decision] = before[-RECENT_STEPS] if len(before) >= RECENT_STEPS else -1
     return found

@@ -1,7 +1,8 @@
 """The frames of `trajectories`: one row per current trajectory, and one per pair of them that leaks across splits.
 
 The first is a few columns of the catalog. For the second every stored trajectory is read and shingled once, one at a
-time: 0.25 ms for the 4 KB of a sample run, 11 ms for 48 KB of text; 1 KB of signature each stays in memory.
+time: 0.25 ms for the 4 KB of a sample run, 11 ms for 48 KB of text, unless its signature
+is kept; 1 KB of signature each stays in memory.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from drsr.offline.ingest.near_duplicates import LeakedPair, leaked_pairs
 if TYPE_CHECKING:
     from drsr.offline.catalog.engine import Catalog
     from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.kept import Kept
 
 
-def trajectories_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
+def trajectories_frames(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> Frames:
     query = (
         select(
             *TRAJECTORY,
@@ -37,7 +39,7 @@ def trajectories_frames(catalog: Catalog, artifacts: ArtifactStore) -> Frames:
     )
     with catalog.reading() as connection:
         trajectories = with_trajectory(read_frame(connection, query))
-    pairs = leaked_pairs(catalog, artifacts)
+    pairs = leaked_pairs(catalog, artifacts, kept=kept)
     return {
         "trajectories": trajectories,
         "near_duplicates": pd.DataFrame(pairs, columns=list(LeakedPair._fields)),

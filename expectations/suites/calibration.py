@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drsr.expectations.custom.limits import ExpectAmongOwnChoices, ExpectWithinOwnLimit
+from drsr.expectations.custom.values import ExpectAmongOwnChoices, ExpectWithinOwnLimit
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from drsr.expectations.custom.label_copies import ExpectNoCopyOfALabel, compared
-from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey
-from drsr.expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, left_out
+from drsr.expectations.custom.labels import (
+    ExpectNoCopyOfALabel,
+    ExpectOutcomeWithAKnownReason,
+    labels_compared,
+    left_out,
+)
+from drsr.expectations.custom.values import ExpectOneValuePerKey
 from drsr.expectations.label_copies import MINIMUM
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
@@ -74,7 +78,7 @@ SUITE = Suite(
                     ),
                     "the column sees the future: find what computes it and take it out of the layout; where nothing "
                     "was compared although there are labels, the files do not hold the labelled states",
-                    compared,
+                    labels_compared,
                 ),
             ),
         ),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from drsr.expectations.custom.deletion_sets import ExpectEverySetToBeAccountedFor
-from drsr.expectations.custom.finite import ExpectColumnValuesToBeFinite
-from drsr.expectations.custom.harm import ExpectHarmAgainstIntactHistory, ExpectUnsafeToFollowFromHarm
-from drsr.expectations.custom.no_rows import ExpectNoRows
-from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey, compared
-from drsr.expectations.custom.outcomes import ExpectOutcomeWithAKnownReason, ExpectReasonToFitTheOutput, left_out
+from drsr.expectations.custom.labels import (
+    ExpectEverySetToBeAccountedFor,
+    ExpectHarmAgainstIntactHistory,
+    ExpectOutcomeWithAKnownReason,
+    ExpectReasonToFitTheOutput,
+    ExpectUnsafeToFollowFromHarm,
+    left_out,
+)
+from drsr.expectations.custom.values import ExpectColumnValuesToBeFinite, ExpectNoRows, ExpectOneValuePerKey, compared
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
 from drsr.offline.featurize.exclusions import ExclusionReason

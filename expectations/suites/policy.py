@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drsr.expectations.custom.evaluation_tasks import ExpectNoEvaluationTaskInSupervision
+from drsr.expectations.custom.splits import ExpectNoEvaluationTaskInSupervision
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
 from drsr.expectations.suites.splits import SUPERVISION

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from drsr.expectations.custom.evaluation_tasks import ExpectNoEvaluationTaskInSupervision
-from drsr.expectations.custom.no_rows import ExpectNoRows
-from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey
-from drsr.expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
+from drsr.expectations.custom.splits import ExpectNoEvaluationTaskInSupervision, ExpectSplitSharesWithinTolerance
+from drsr.expectations.custom.values import ExpectNoRows, ExpectOneValuePerKey
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
 from drsr.offline.catalog.feature_tables import PURPOSES

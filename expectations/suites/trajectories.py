@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drsr.expectations.custom.no_rows import ExpectNoRows
+from drsr.expectations.custom.values import ExpectNoRows
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
 from drsr.offline.catalog.tables import PROTOCOLS, SPLITS

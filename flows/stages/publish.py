@@ -23,10 +23,11 @@ def publish_calibrated(index: str, calibration: str | None, certified: bool) -> 
     from drsr.offline.audit.release import gated_order
     from drsr.offline.publish.records import latest_releases
     from drsr.offline.publish.stage import find_calibration, publish
-    from drsr.offline.publish.succession import NOT_WORSE, not_worse
+    from drsr.offline.publish.succession import NOT_WORSE
+    from drsr.offline.store.kept import kept_here
 
     with opened() as place:
-        order = gated_order(index=Path(index), device=place.settings.device, more_checks=((NOT_WORSE, not_worse),))
+        order = gated_order(index=Path(index), device=place.settings.device, more_checks=(NOT_WORSE,), kept=kept_here())
         record = find_calibration(place.catalog, calibration, certified=certified)
         try:
             published = publish(place.catalog, place.artifacts, record, order)
@@ -44,7 +45,7 @@ def publish_calibrated(index: str, calibration: str | None, certified: bool) -> 
         "wheel": str(published.wheel.absolute()),
         "index": str(Path(index).absolute()),
         "lineage": published.record.lineage,
-        "gates": [gate._asdict() for gate in published.gates],
+        "gates": [gate.row for gate in published.gates],
     }
 
 

@@ -16,7 +16,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState
 from drsr.decide.decision import Reason, decide
 from drsr.decide.representation import SCRIPTED_LAYOUT
-from drsr.decide.selection import Verdict
+from drsr.decide.selection import Standing
 from drsr.errors import NonFiniteFeature
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.offline import samples
@@ -112,19 +112,19 @@ def equal_steps() -> list[dict[str, Any]]:
 def test_ties_are_broken_by_harm_and_then_by_order() -> None:
     falling = scripted_policy(scorer=FixedScores(0.1, [float(-number) for number in range(14)]))
     outcome = decide(read_request(equal_steps()), falling.frozen)
-    rows = [row for row, found in enumerate(outcome.sets) if outcome.verdicts[row] is Verdict.CHOSEN]
+    rows = [row for row, found in enumerate(outcome.sets) if outcome.verdicts[row] is Standing.CHOSEN]
     best = max(found.direct_saving for row, found in enumerate(outcome.sets) if not _over_cap(outcome, row))
     tied = [row for row, found in enumerate(outcome.sets) if found.direct_saving == best]
     assert len(tied) > 1
     assert rows == tied[-1:]
-    assert {outcome.verdicts[row] for row in tied[:-1]} == {Verdict.HIGHER_PREDICTED_HARM}
+    assert {outcome.verdicts[row] for row in tied[:-1]} == {Standing.HIGHER_PREDICTED_HARM}
     equal = decide(read_request(equal_steps()), scripted_policy(scorer=FixedScores(0.1, [0.0])).frozen)
-    assert [row for row in tied if equal.verdicts[row] is Verdict.CHOSEN] == tied[:1]
-    assert {equal.verdicts[row] for row in tied[1:]} == {Verdict.LISTED_LATER}
+    assert [row for row in tied if equal.verdicts[row] is Standing.CHOSEN] == tied[:1]
+    assert {equal.verdicts[row] for row in tied[1:]} == {Standing.LISTED_LATER}
 
 
 def _over_cap(outcome: Any, row: int) -> bool:
-    return outcome.verdicts[row] is Verdict.OVER_REMOVAL_CAP
+    return outcome.verdicts[row] is Standing.OVER_REMOVAL_CAP
 
 
 class ForwardCounter:

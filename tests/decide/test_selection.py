@@ -13,7 +13,7 @@ from drsr.decide.selection import (
     AbstentionReason,
     ProposedSets,
     SelectionRule,
-    Verdict,
+    Standing,
     select,
     structurally_valid,
     verdicts,
@@ -130,17 +130,17 @@ def test_every_verdict_by_hand() -> None:
     rule = SelectionRule(3, 0.2, 0.2)
     selection = select(sets(*rows), 1_000, rule)
     assert verdicts(sets(*rows), 1_000, rule, selection) == [
-        Verdict.TOO_MANY_BLOCKS,
-        Verdict.SAVES_NOTHING,
-        Verdict.BREAKS_PROTOCOL,
-        Verdict.OVER_REMOVAL_CAP,
-        Verdict.OVER_RISK_THRESHOLD,
-        Verdict.SAVES_LESS,
-        Verdict.HIGHER_UNSAFE_SCORE,
-        Verdict.HIGHER_PREDICTED_HARM,
-        Verdict.CHOSEN,
-        Verdict.LISTED_LATER,
-        Verdict.OVER_RISK_THRESHOLD,
+        Standing.TOO_MANY_BLOCKS,
+        Standing.SAVES_NOTHING,
+        Standing.BREAKS_PROTOCOL,
+        Standing.OVER_REMOVAL_CAP,
+        Standing.OVER_RISK_THRESHOLD,
+        Standing.SAVES_LESS,
+        Standing.HIGHER_UNSAFE_SCORE,
+        Standing.HIGHER_PREDICTED_HARM,
+        Standing.CHOSEN,
+        Standing.LISTED_LATER,
+        Standing.OVER_RISK_THRESHOLD,
     ]
 
 
@@ -153,8 +153,8 @@ def test_verdicts_agree_with_the_selection(
     rule = SelectionRule(3, 0.2, threshold)
     selection = select(sets(*rows), tokens, rule)
     found = verdicts(sets(*rows), tokens, rule, selection)
-    beaten = {Verdict.SAVES_LESS, Verdict.HIGHER_UNSAFE_SCORE, Verdict.HIGHER_PREDICTED_HARM, Verdict.LISTED_LATER}
-    assert [verdict in beaten | {Verdict.CHOSEN} for verdict in found] == selection.feasible.tolist()
-    assert [row for row, verdict in enumerate(found) if verdict is Verdict.CHOSEN] == (
+    beaten = {Standing.SAVES_LESS, Standing.HIGHER_UNSAFE_SCORE, Standing.HIGHER_PREDICTED_HARM, Standing.LISTED_LATER}
+    assert [verdict in beaten | {Standing.CHOSEN} for verdict in found] == selection.feasible.tolist()
+    assert [row for row, verdict in enumerate(found) if verdict is Standing.CHOSEN] == (
         [] if selection.chosen is None else [selection.chosen]
     )

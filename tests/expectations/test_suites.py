@@ -7,11 +7,12 @@ import pytest
 
 from drsr.errors import DrsrError, ExpectationFailed
 from drsr.expectations.evaluation import Finding, evaluate
-from drsr.expectations.judging import AFTER, DATASETS, RuleVerdict, require, verdict, whole
+from drsr.expectations.judging import AFTER, DATASETS, require, verdict, whole
 from drsr.expectations.library import gxe
 from drsr.expectations.required import REQUIRED
 from drsr.expectations.rules import Part, Rule, Suite
 from drsr.expectations.suites import SUITES
+from drsr.offline.verdicts import Severity, Verdict
 from tests.expectations.bad_frames import BAD, Spoil, at
 from tests.expectations.good_frames import good
 
@@ -138,7 +139,7 @@ def test_what_cannot_be_judged_is_a_failure(dataset: str) -> None:
 def test_require_stops_and_says_what_to_do() -> None:
     frame = at("harm", float("nan"))(good()["labels"]["sets"])
     broken = verdict(judged_alone("labels", "harm is finite", frame))
-    fine = RuleVerdict("labels", "there are labels", True, "3 rows")
+    fine = Verdict("labels: there are labels", Severity.CRITICAL, True, "3 rows")
     require([fine])
     with pytest.raises(ExpectationFailed) as caught:
         require([fine, broken, broken])

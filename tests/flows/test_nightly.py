@@ -97,10 +97,10 @@ def test_any_other_refusal_is_a_fault(failed: tuple[str, ...]) -> None:
 
 
 def test_the_names_of_the_checks_are_those_that_are_run() -> None:
-    from drsr.offline.publish.gates import DATA_CHECKS
+    from drsr.offline.publish.gates import ADMISSIBLE
     from drsr.offline.publish.succession import NOT_WORSE
 
-    assert {*dict(DATA_CHECKS), NOT_WORSE} >= HELD_BACK
+    assert {ADMISSIBLE.name, NOT_WORSE.name} == HELD_BACK
 
 
 def refresh_with_doubles(monkeypatch: pytest.MonkeyPatch, publish: Callable[..., dict[str, Any]]) -> list[Any]:
@@ -139,6 +139,15 @@ def test_what_was_calibrated_tonight_is_what_is_published(monkeypatch: pytest.Mo
     ((refreshed, mark, outcome),) = noted
     assert (refreshed.certified, outcome["published"], outcome["recorded"]) == (True, False, {})
     assert mark == "look 0", "as the data were before anything was fitted: what came later is news for the next night"
+
+
+def test_a_night_of_few_new_labels_ends_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = refresh_with_doubles(monkeypatch, lambda *arguments: {"published": False, "reason": "a double"})
+    monkeypatch.setattr(nightly, "too_few_labels", lambda refreshed, wanted: f"3 of {wanted} wait")
+    ended = nightly.nightly.fn(skip_training_below=5)
+    assert list(ended["stages"]) == ["ingest", "freeze", "label", "featurize"]
+    assert (ended["headline"], ended["outcome"]) == ("3 of 5 wait", {"published": False, "reason": "3 of 5 wait"})
+    assert noted == [], "the next night looks again"
 
 
 def test_a_night_that_cannot_be_recorded_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,6 @@ from drsr.errors import CatalogUnreachable
 from drsr.flows.sharding.shard_runs import CLAIM
 from drsr.offline.audit.checks import labels as audited_labels
 from drsr.offline.audit.running import run_audit
-from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Label, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
@@ -42,6 +41,7 @@ from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.publish.candidate import one_thread
 from drsr.offline.publish.records import latest_releases
+from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import caps_for
 from tests.flows.background import PATIENCE_SECONDS, ROOT, Background, Found, background, wait_for
@@ -273,7 +273,7 @@ def test_a_night_in_which_the_database_is_away_and_a_worker_is_lost(
             (released,) = latest_releases(connection, 2)
         assert [path.name for path in (tmp_path / "index").rglob("*.whl")] == [released.file_name]
         artifacts = ArtifactStore(team.environment["DRSR_ARTIFACT_ROOT"])
-        audit = run_audit(AuditSubject(catalog, artifacts, Order(sample=1)), [*WITHOUT_MODEL, audited_labels.CHECK])
+        audit = run_audit(Subject(catalog, artifacts, Order(sample=1)), [*WITHOUT_MODEL, audited_labels.CHECK])
         assert failures(audit) == {}
         ends_with_its_shards(team, catalog, states)
         for worker in workers:

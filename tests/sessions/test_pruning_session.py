@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drsr.decide.decision import Reason
-from drsr.decide.invariants import Check, check_all
+from drsr.decide.invariants import Held, check_all
 from drsr.decide.representation import SCRIPTED_LAYOUT
 from drsr.errors import SettingsError
 from drsr.offline import samples
@@ -254,7 +254,7 @@ def test_a_violation_in_the_decision_is_kept_in_the_receipt(monkeypatch: pytest.
     messages = run_messages(12)
     session, first = pruned_session(policy, messages[:-4])
     with monkeypatch.context() as patch:
-        patch.setattr("drsr.decide.decision.check_all", lambda evidence: (Check("planted", "wrong"),))
+        patch.setattr("drsr.decide.decision.check_all", lambda evidence: (Held("planted", "wrong"),))
         decision = session.prune(messages)
     assert decision.reason is Reason.INVARIANT_VIOLATED
     assert decision.receipt["invariants"] == {"planted": False}

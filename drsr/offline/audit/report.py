@@ -27,8 +27,9 @@ from drsr.offline.audit.checks import (
     splits,
     weight_files,
 )
-from drsr.offline.audit.running import Audit, Section
-from drsr.offline.audit.verdicts import AuditVerdict, Severity
+from drsr.offline.audit.running import Audit
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Section, Severity, Verdict
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MEANING = {
@@ -137,7 +138,7 @@ def _severities(audit: Audit) -> str:
     return f'<table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table><ul class="dim">{legend}</ul>'
 
 
-def _check(section: Section) -> str:
+def _check(section: Section[Subject]) -> str:
     check, verdicts = section.check, section.verdicts
     wrong = [verdict for verdict in verdicts if not verdict.passed]
     word = "failed" if wrong else "passed"
@@ -154,13 +155,13 @@ def _check(section: Section) -> str:
     )
 
 
-def _items(verdict: AuditVerdict) -> str:
+def _items(verdict: Verdict) -> str:
     if not verdict.items:
         return ""
     return "<ul>" + "".join(f'<li class="hash">{escape(item)}</li>' for item in verdict.items) + "</ul>"
 
 
-def _evidence(section: Section) -> str:
+def _evidence(section: Section[Subject]) -> str:
     """The plot or table of a check, where it got as far as having numbers."""
     if len(section.verdicts) > 1:
         return _rules(section.verdicts)
@@ -186,7 +187,7 @@ def _evidence(section: Section) -> str:
     return "" if plot is None else f"<figure>{plot[0]}<figcaption>{escape(plot[1])}</figcaption></figure>"
 
 
-def _rules(verdicts: Sequence[AuditVerdict]) -> str:
+def _rules(verdicts: Sequence[Verdict]) -> str:
     """Every rule, one by one."""
     rows = [
         f'<tr><td class="check">{escape(verdict.check)}</td><td class="severity">{verdict.severity}</td>'
@@ -286,5 +287,5 @@ def _pairs(values: Mapping[str, str]) -> str:
     return f"<table><tbody>{rows}</tbody></table>"
 
 
-def _word(verdict: AuditVerdict) -> str:
+def _word(verdict: Verdict) -> str:
     return "passed" if verdict.passed else "failed"

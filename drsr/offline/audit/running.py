@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import platform
-import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import drsr
-from drsr.errors import DrsrError, MissingExtra
+from drsr.errors import DrsrError
 from drsr.offline.audit.checks import (
     calibration,
     chain,
@@ -28,10 +27,10 @@ from drsr.offline.audit.checks import (
     weight_files,
     withdrawals,
 )
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, failed
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Section, Severity, Verdict, run_check, without_words
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check[Subject], ...] = (
     weight_files.CHECK,
     chain.CHECK,
     splits.CHECK,
@@ -49,18 +48,8 @@ CHECKS: tuple[Check, ...] = (
 RETRAIN = retrained_scorer.CHECK
 """What is asked besides where somebody wants to wait for it."""
 
-Progress = Callable[[Check, int, int], None]
+Progress = Callable[[Check[Subject], int, int], None]
 _PACKAGES = ("numpy", "torch", "transformers", "safetensors", "sqlalchemy", "pyarrow", "great_expectations")
-
-
-class Section(NamedTuple):
-    """A check that was run."""
-
-    check: Check
-    verdicts: tuple[AuditVerdict, ...]
-    seconds: float
-    trace: str = ""
-    """Where it broke off, for whoever looks for the fault; may quote anything, and is in no report."""
 
 
 class Audit(NamedTuple):
@@ -72,21 +61,21 @@ class Audit(NamedTuple):
     """With what."""
     sample: int | None
     seed: int
-    sections: tuple[Section, ...]
+    sections: tuple[Section[Subject], ...]
     finished_at: datetime.datetime
 
     @property
-    def verdicts(self) -> tuple[AuditVerdict, ...]:
+    def verdicts(self) -> tuple[Verdict, ...]:
         return tuple(verdict for section in self.sections for verdict in section.verdicts)
 
     @property
-    def failures(self) -> tuple[AuditVerdict, ...]:
+    def failures(self) -> tuple[Verdict, ...]:
         """The worst first."""
         wrong = (verdict for verdict in self.verdicts if not verdict.passed)
         return tuple(sorted(wrong, key=lambda verdict: list(Severity).index(verdict.severity)))
 
     @property
-    def summary(self) -> tuple[AuditVerdict, ...]:
+    def summary(self) -> tuple[Verdict, ...]:
         """The severity table: what failed first, the worst of it before the rest; then what passed, rules as one."""
         passed = []
         for check, verdicts, *_ in self.sections:
@@ -95,7 +84,7 @@ class Audit(NamedTuple):
                 worst = min((verdict.severity for verdict in verdicts), key=list(Severity).index)
                 counts = Counter(verdict.check.partition(":")[0] for verdict in kept)
                 said = ", ".join(f"{count} of {dataset}" for dataset, count in counts.items())
-                kept = [AuditVerdict(check.name, worst, True, f"{len(kept)} rules: {said}")]
+                kept = [Verdict(check.name, worst, True, f"{len(kept)} rules: {said}")]
             passed += kept
         return (*self.failures, *passed)
 
@@ -125,46 +114,22 @@ class Audit(NamedTuple):
 
 
 def run_audit(
-    subject: AuditSubject, checks: Sequence[Check] | None = None, progress: Progress = lambda check, done, total: None
+    subject: Subject,
+    checks: Sequence[Check[Subject]] | None = None,
+    progress: Progress = lambda check, done, total: None,
 ) -> Audit:
     """Run every check that the order asks for, or those that are named. Reads, and writes nothing."""
     sections = []
     asked = (*CHECKS, RETRAIN) if subject.order.retrain else CHECKS
     for check in asked if checks is None else checks:
         progress(check, 0, 0)
-        started = time.monotonic()
-        verdicts, trace = _run(check, subject, progress)
-        sections.append(Section(check, tuple(verdicts), time.monotonic() - started, trace))
+        sections.append(run_check(check, subject, partial(progress, check)))
     now = datetime.datetime.now(datetime.UTC)
     order = subject.order
     return Audit(describe(subject), versions(), order.sample, order.seed, tuple(sections), now)
 
 
-def _run(check: Check, subject: AuditSubject, progress: Progress) -> tuple[Sequence[AuditVerdict], str]:
-    """Its verdicts, and the trace where it broke off."""
-    try:
-        verdicts = check.run(subject, lambda done, total: progress(check, done, total))
-    except MissingExtra:
-        raise
-    except DrsrError as error:
-        where = f" ({error.where})" if error.where else ""
-        hint = error.hint or "mend it and audit again"
-        return failed(check, f"could not be checked: {error.what}{where}", hint), traceback.format_exc()
-    except Exception as error:  # what was made to break a check must not break the audit
-        hint = "find out what it stumbled over: drsr audit --debug shows the place"
-        return failed(check, f"could not be checked: {_without_words(error)}", hint), traceback.format_exc()
-    if not verdicts:
-        return failed(check, "came to no verdict", "this is a fault of drsr: report it"), ""
-    return verdicts, ""
-
-
-def _without_words(error: Exception) -> str:
-    """Return the error's class and place, not its text, which may quote a recorded run."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {last.name}"
-
-
-def describe(subject: AuditSubject) -> dict[str, str]:
+def describe(subject: Subject) -> dict[str, str]:
     """Return what is audited, as far as it can be read."""
     about = {"audited": subject.named}
     try:
@@ -190,7 +155,7 @@ def describe(subject: AuditSubject) -> dict[str, str]:
     except DrsrError as error:
         about["not readable"] = error.what
     except Exception as error:
-        about["not readable"] = _without_words(error)
+        about["not readable"] = without_words(error)
     return about | {"catalog": subject.catalog.location, "artifact store": subject.artifacts.location}
 
 

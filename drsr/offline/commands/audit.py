@@ -71,8 +71,8 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.audit.checks.data_rules import find_judge
     from drsr.offline.audit.report import check_writable, write_report
     from drsr.offline.audit.running import run_audit
-    from drsr.offline.audit.subject import AuditSubject, Order
     from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.publish.subject import Order, Subject
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.offline.store.progress import progress
     from drsr.settings import load_settings
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         retrain=options.retrain,
     )
     with open_catalog(settings.catalog_url) as catalog, progress("audit", "items") as report:
-        subject = AuditSubject(catalog, ArtifactStore(settings.artifact_root), order)
+        subject = Subject(catalog, ArtifactStore(settings.artifact_root), order)
         audit = run_audit(subject, progress=lambda check, done, total: report(done, total or None, check.name))
     if options.html is not None:
         write_report(options.html, audit)

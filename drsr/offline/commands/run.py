@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from drsr.errors import DrsrError, SettingsError
 from drsr.offline.run import Done, in_order
-from drsr.offline.stages import NAMES
+from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
 
 
 class Ended(NamedTuple):
@@ -35,6 +35,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--limit", type=int, metavar="N", help="label about N states only")
     parser.add_argument("--until", choices=NAMES, default=NAMES[-1], help="the last stage to run (default: publish)")
     parser.add_argument(
+        "--skip-training-below",
+        type=int,
+        metavar="N",
+        help="end after featurize unless N states were labelled since the latest scorer was trained; says what waits",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print one JSON object: what every stage did, and what failed"
     )
     parser.set_defaults(run=run)
@@ -44,10 +50,10 @@ def run(options: argparse.Namespace) -> int:
     """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
     from drsr.cli import build_parser
 
-    for name in ("limit", "workers"):  # rather now than after the stages before
+    for name in ("limit", "workers", "skip_training_below"):  # rather now than after the stages before
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise SettingsError(f"--{name} must be at least 1, not {value}")
+            raise SettingsError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
     parser = build_parser()
 
     def one(stage: str) -> Ended:
@@ -59,9 +65,17 @@ def run(options: argparse.Namespace) -> int:
             code = chosen.run(chosen)
         return Ended(code, printed.getvalue())
 
+    def check(stage: str, ended: Ended) -> bool:
+        if ended.code != 0 or stage != LAST_BEFORE_TRAINING or options.skip_training_below is None:
+            return ended.code == 0
+        waits = _waits(options.skip_training_below)
+        if waits is not None:
+            print(f"train: {waits}", file=sys.stderr if options.json else sys.stdout)
+        return waits is None
+
     done: Done[Ended] = Done()
     try:
-        in_order(NAMES[: NAMES.index(options.until) + 1], one, lambda stage, ended: ended.code == 0, done)
+        in_order(NAMES[: NAMES.index(options.until) + 1], one, check, done)
     except BaseException as error:
         if options.json:  # the stages before may have taken hours, and nobody else says what they did
             print(json.dumps(_told(done, error)), flush=True)
@@ -69,6 +83,18 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_told(done)))
     return list(done.results.values())[-1].code
+
+
+def _waits(wanted: int) -> str | None:
+    """Say what waits for training; None where enough is there, or nothing was trained yet."""
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.featurize.views import DEFAULT_VIEW
+    from drsr.offline.publish.refreshes import new_labels
+    from drsr.settings import load_settings
+
+    with open_catalog(load_settings().catalog_url) as catalog:
+        new = new_labels(catalog, DEFAULT_VIEW, "default")
+    return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
 
 
 def _told(done: Done[Ended], error: BaseException | None = None) -> dict[str, dict[str, Any]]:

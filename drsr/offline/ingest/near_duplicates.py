@@ -26,12 +26,14 @@ from drsr.offline.catalog.tables import Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import Kept, bytes_named, readings
 
 THRESHOLD = 0.8
 """Jaccard index of the shingle sets from which on two trajectories are near-duplicates."""
 REPRESENTATIVES = 8
 _WORDS_PER_SHINGLE = 5
 _BANDS, _ROWS_PER_BAND = 25, 5
+_ODD = 0x9E3779B97F4A7C15
 _WORD = re.compile(r"\w+")
 _NOT_TEXT = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "call_id", "signature"})
 _SHARED_ROLES = frozenset({"system", "developer"})
@@ -60,10 +62,13 @@ class LeakedPair(NamedTuple):
     jaccard: float
 
 
-def leaked_pairs(catalog: Catalog, artifacts: ArtifactStore, threshold: float = THRESHOLD) -> list[LeakedPair]:
+def leaked_pairs(
+    catalog: Catalog, artifacts: ArtifactStore, threshold: float = THRESHOLD, kept: Kept | None = None
+) -> list[LeakedPair]:
     """The near-duplicates across splits among a catalog's current trajectories, most alike first.
 
-    One trajectory is in memory at a time; what grows with their number are signatures of 1 KB.
+    One trajectory is in memory at a time; what grows with their number are signatures of 1 KB. With `kept` only those
+    that have no signature yet are read, and pairs that may be alike.
     """
     query = (
         select(
@@ -79,10 +84,13 @@ def leaked_pairs(catalog: Catalog, artifacts: ArtifactStore, threshold: float = 
     )
     with catalog.reading() as connection:
         rows = {row.id: row for row in connection.execute(query)}
+    blobs = {bytes_named(row.blob): row.blob for row in rows.values()}
+    signed = readings(artifacts, kept, "signature of a run's text", blobs, lambda _, data: _signed(data))
     pairs = near_duplicates(
         {row_id: row.split for row_id, row in rows.items()},
         lambda row_id: text_of(Trajectory.from_json(artifacts.get(rows[row_id].blob))),
         threshold,
+        lambda row_id: np.frombuffer(signed[bytes_named(rows[row_id].blob)], dtype="<u8"),
     )
     return [
         LeakedPair(
@@ -96,12 +104,22 @@ def leaked_pairs(catalog: Catalog, artifacts: ArtifactStore, threshold: float = 
     ]
 
 
+def _signed(data: bytes) -> bytes:
+    """The signature of a stored trajectory."""
+    return _signature(shingles(text_of(Trajectory.from_json(data)))).astype("<u8").tobytes()
+
+
 def near_duplicates(
-    splits: Mapping[Key, str], text: Callable[[Key], str], threshold: float = THRESHOLD
+    splits: Mapping[Key, str],
+    text: Callable[[Key], str],
+    threshold: float = THRESHOLD,
+    signature: Callable[[Key], NDArray[np.uint64]] | None = None,
 ) -> list[NearDuplicate[Key]]:
-    """The pairs across splits that are alike, most alike first. `text` is called once or twice for each key."""
+    """The pairs across splits that are alike, most alike first. `text` is called once or twice for each key, or where
+    `signature` is known only for those that may be alike."""
     keys = list(splits)
-    signatures = np.stack([_signature(shingles(text(key))) for key in keys]) if keys else np.empty((0, 0))
+    signed = signature or (lambda key: _signature(shingles(text(key))))
+    signatures = np.stack([signed(key) for key in keys]) if keys else np.empty((0, 0))
     shingles_of = lru_cache(maxsize=1_000)(lambda index: shingles(text(keys[index])))
     found = []
     # By the later one: representatives are early ones, and stay in the cache while the others pass by once.
@@ -129,7 +147,7 @@ def shingles(text: str) -> Shingles:
     hashes = np.zeros(len(words) - width + 1, dtype=np.uint64)
     for offset in range(width):
         # A polynomial in an odd base modulo 2**64: the order of the words counts.
-        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + words[offset : offset + len(hashes)]
+        hashes = hashes * np.uint64(_ODD) + words[offset : offset + len(hashes)]
     return np.unique(hashes)
 
 
@@ -165,8 +183,9 @@ def _candidates(signatures: NDArray[Any], splits: Sequence[str]) -> set[tuple[in
     """Pairs of row numbers, the smaller first, of different splits, that agree in a whole band."""
     pairs: set[tuple[int, int]] = set()
     for start in range(0, signatures.shape[1], _ROWS_PER_BAND):
-        band = np.ascontiguousarray(signatures[:, start : start + _ROWS_PER_BAND])
-        whole = band.view([("", band.dtype)] * _ROWS_PER_BAND).ravel()
+        whole = np.zeros(len(signatures), dtype=np.uint64)  # one number for a band: two that agree share it
+        for row in signatures[:, start : start + _ROWS_PER_BAND].T:
+            whole = whole * np.uint64(_ODD) + row
         _, bucket_of = np.unique(whole, return_inverse=True)
         order = np.argsort(bucket_of, kind="stable")
         edges = np.flatnonzero(np.diff(bucket_of[order])) + 1

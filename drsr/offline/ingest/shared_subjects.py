@@ -22,10 +22,11 @@ profile of one AgentDojo user, and two on one network of AutoPenBench. Two ident
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from drsr.offline.catalog.tables import Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest.trajectories import Json, Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import Kept, bytes_named, readings
 
 RARE = 12
 """Groups in which an identifier may occur; fewer where there are few groups, see `rare_below`."""
@@ -81,16 +83,47 @@ class SharedSubject(NamedTuple):
     """Some of the identifiers, or the opening, for people."""
 
 
-def subjects_on_two_sides(catalog: Catalog, artifacts: ArtifactStore) -> list[SharedSubject]:
-    """Find the shared subjects of a catalog's current trajectories, which are read one at a time."""
+def subjects_on_two_sides(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> list[SharedSubject]:
+    """Find the shared subjects of a catalog's current trajectories, which are read one at a time.
+
+    With `kept` only those are read whose subject is not kept yet. What is kept are hashes of its words: where they show
+    a pair, all runs are read after all, to say in words what is shared.
+    """
     columns = (Source.name, TrajectoryRow.external_id, TrajectoryRow.group_key, TrajectoryRow.split, TrajectoryRow.blob)
     query = select(*columns).join(Source, Source.id == TrajectoryRow.source_id).where(TrajectoryRow.is_current())
     with catalog.reading() as connection:
         rows = connection.execute(query.order_by(Source.name, TrajectoryRow.external_id)).all()
-    return shared_subjects(
-        PlacedRun(f"{source}/{external_id}", group, split, subject_of(Trajectory.from_json(artifacts.get(blob))))
-        for source, external_id, group, split, blob in rows
-    )
+
+    def placed(subject: Callable[[str], Subject]) -> Iterator[PlacedRun]:
+        for source, external_id, group, split, blob in rows:
+            yield PlacedRun(f"{source}/{external_id}", group, split, subject(blob))
+
+    if kept is not None:
+        blobs = {bytes_named(row.blob): row.blob for row in rows}
+        hashed = readings(artifacts, kept, "hashes of a run's subject", blobs, lambda _, data: _hashed(data))
+        if not shared_subjects(placed(lambda blob: _subject_in(hashed[bytes_named(blob)]))):
+            return []
+    return shared_subjects(placed(lambda blob: subject_of(Trajectory.from_json(artifacts.get(blob)))))
+
+
+_HASH = 16
+"""Bytes of a kept hash: two words with one hash are not to be expected among 10**15."""
+
+
+def _hashed(data: bytes) -> bytes:
+    """The subject of a stored trajectory without its words: the opening's hash, and one of each identifier."""
+    subject = subject_of(Trajectory.from_json(data))
+    opening = _hash(subject.opening) if subject.opening else bytes(_HASH)
+    return opening + b"".join(map(_hash, sorted(subject.identifiers)))
+
+
+def _hash(word: str) -> bytes:
+    return hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=_HASH).digest()
+
+
+def _subject_in(hashed: bytes) -> Subject:
+    opening, *identifiers = (hashed[start : start + _HASH].hex() for start in range(0, len(hashed), _HASH))
+    return Subject(frozenset(identifiers), opening if opening.strip("0") else "")
 
 
 def shared_subjects(runs: Iterable[PlacedRun]) -> list[SharedSubject]:

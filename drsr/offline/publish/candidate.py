@@ -18,8 +18,7 @@ from drsr.features.geometry import Geometry, geometry_of
 from drsr.features.light import light_layout
 from drsr.offline.featurize.light_reader import LightReader, tokenizer_files
 from drsr.offline.publish.golden_requests import golden_requests, sample_requests
-from drsr.offline.publish.lineage import Link, Traced, policy_link
-from drsr.offline.publish.lineage_file import lineage_bytes
+from drsr.offline.publish.lineage import Link, Traced, lineage_bytes, policy_link
 from drsr.offline.publish.model_card import model_card
 from drsr.offline.publish.package import Package, build_package
 from drsr.offline.publish.simple_index import WheelFile

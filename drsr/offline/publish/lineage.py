@@ -3,20 +3,23 @@
     trajectories -> states -> labels and features -> training -> calibration -> policy
 
 Every link is a SHA-256 over its own facts, every item in it, and the links that it was made from. So the last one
-stands for all of them, and any of them can be computed again from the catalog and the artifact store.
+stands for all of them, and any of them can be computed again from the catalog and the artifact store. It travels inside
+the policy as `lineage.json`; whoever reads one does not know who wrote it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from drsr.errors import PolicyCorrupt
 from drsr.offline.calibrate.stage import calibration_key
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.views import RegisteredView
@@ -36,12 +39,15 @@ from drsr.offline.publish.lineage_rows import (
     view_of,
 )
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import Kept, bytes_named, readings
 from drsr.offline.train.ablations import column_group, find_ablation
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.records import CalibrationRecord, TrainingRecord, get_training_run
 from drsr.offline.train.stage import run_key
 
+FORMAT = "drsr-lineage/1"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _ROUNDING = 1e-9
 """Nats per token; far below what any label is measured to."""
 
@@ -79,11 +85,16 @@ class Traced(NamedTuple):
 
 
 def trace(
-    catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, state_keys: Sequence[str] | None = None
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    calibration: CalibrationRecord,
+    state_keys: Sequence[str] | None = None,
+    kept: Kept | None = None,
 ) -> Traced:
     """Read everything behind a calibration again, compute every link, and note what does not fit.
 
-    By default it rests on the states that are labelled and featurized now; a released policy says its own.
+    By default it rests on the states that are labelled and featurized now; a released policy says its own. With `kept`
+    a trajectory's bytes are not read again where it is known what they give.
     """
     with catalog.reading() as connection:
         run = get_training_run(connection, calibration.training_run_id)
@@ -95,7 +106,7 @@ def trace(
     for split in FITTED:
         frames[split] = frame_of(split, view, labeler, states, features)
     problems = [
-        *_trajectory_problems(artifacts, states),
+        *_trajectory_problems(artifacts, states, kept),
         *_label_problems(labeler, states),
         *_training_problems(artifacts, run, view, frames),
         *_calibration_problems(calibration, run),
@@ -179,30 +190,38 @@ def _counts(values: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(values).items()))
 
 
-def _trajectory_problems(artifacts: ArtifactStore, states: Sequence[StateRows]) -> list[str]:
+def _trajectory_problems(artifacts: ArtifactStore, states: Sequence[StateRows], kept: Kept | None) -> list[str]:
     """The stored bytes of every trajectory have its hash, and the states are cut from these very bytes."""
-    problems = []
     splits: dict[str, set[str]] = {}
-    by_blob: dict[str, list[StateRows]] = {}
+    cut_from: dict[str, list[StateRows]] = {}
     for state in states:
-        by_blob.setdefault(state.blob, []).append(state)
+        cut_from.setdefault(state.blob, []).append(state)
         splits.setdefault(state.group_key, set()).add(state.split)
-    problems += [f"group {group} is on both sides of the split" for group, sides in splits.items() if len(sides) > 1]
-    for blob, cut in by_blob.items():
-        trajectory = Trajectory.from_json(artifacts.get(blob))
-        if trajectory.content_hash != cut[0].content_hash:
+    problems = [f"group {group} is on both sides of the split" for group, sides in splits.items() if len(sides) > 1]
+    asked = {
+        f"{bytes_named(blob)} {','.join(str(state.decision_index) for state in cut)}": blob
+        for blob, cut in cut_from.items()
+    }
+    given = readings(artifacts, kept, "requests before decisions of a run", asked, _requests)
+    for name, blob in asked.items():
+        cut, (content_hash, *requests) = cut_from[blob], orjson.loads(given[name])
+        if content_hash != cut[0].content_hash:
             problems.append(f"trajectory {cut[0].source}/{cut[0].external_id} is not the one that was ingested")
             continue
-        request, _ = read_beginning(trajectory)
-        for state in cut:
-            before = request.with_messages(request.messages[: state.decision_index])
+        for state, request in zip(cut, requests, strict=True):
             of = UnfrozenTrajectory(0, state.source, state.external_id, state.content_hash, blob)
-            if (
-                request_hash(before) != state.request_hash
-                or state_key(of, state.decision_index, state.rule) != state.state_key
-            ):
+            if request != state.request_hash or state_key(of, state.decision_index, state.rule) != state.state_key:
                 problems.append(f"state {state.state_key} does not follow from its trajectory")
     return problems
+
+
+def _requests(name: str, data: bytes) -> bytes:
+    """The hash of a stored trajectory, and of the request before each of the decisions that are named."""
+    trajectory = Trajectory.from_json(data)
+    request, _ = read_beginning(trajectory)
+    decisions = map(int, name.partition(" ")[2].split(","))
+    before = (request.with_messages(request.messages[:decision]) for decision in decisions)
+    return orjson.dumps([trajectory.content_hash, *map(request_hash, before)])
 
 
 def _label_problems(labeler: NamedLabeler, states: Sequence[StateRows]) -> list[str]:
@@ -251,3 +270,56 @@ def _calibration_problems(calibration: CalibrationRecord, run: TrainingRecord) -
     if calibration.validation_hash != run.validation_hash or calibration.train_hash not in (None, run.train_hash):
         problems.append("the calibration saw other frames than the training run")
     return problems
+
+
+def lineage_bytes(links: Sequence[Link], states_key: str) -> bytes:
+    """The content of `lineage.json`. `states_key` names the list of states in the artifact store."""
+    document = {"format": FORMAT, "links": [link._asdict() for link in links], "states": states_key}
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
+
+
+def read_lineage(data: bytes, where: str | None = None) -> tuple[tuple[Link, ...], str]:
+    """The links and the key of the list of states. PolicyCorrupt says what in it is not what it should be."""
+
+    def refuse(what: str) -> NoReturn:
+        hint = "get the wheel again from whoever published it"
+        raise PolicyCorrupt(f"its lineage cannot be read: {what}", where=where, hint=hint)
+
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        refuse("it is no JSON")
+    if not isinstance(document, dict):
+        refuse("it is no object")
+    if document.get("format") != FORMAT:
+        refuse(f"it is not of the format {FORMAT!r}, which this version reads")
+    links, states = document.get("links"), document.get("states")
+    if not isinstance(links, list) or not links:
+        refuse("it has no links")
+    for number, link in enumerate(links):
+        wrong = _wrong_with(link)
+        if wrong:
+            refuse(f"link {number + 1} {wrong}")
+    if not _is_hash(states):
+        refuse("it does not name the list of its states")
+    return tuple(Link(**{**link, "made_from": tuple(link["made_from"])}) for link in links), str(states)
+
+
+def _wrong_with(link: Any) -> str:
+    """Return what is wrong with a link, or nothing."""
+    if not isinstance(link, dict) or set(link) != set(Link._fields):
+        return f"does not have the fields {', '.join(Link._fields)}"
+    if not isinstance(link["link"], str):
+        return "has no name"
+    if type(link["items"]) is not int or link["items"] < 0:
+        return "does not count its items"
+    if not _is_hash(link["sha256"]):
+        return "has no SHA-256"
+    made_from = link["made_from"]
+    if not isinstance(made_from, list) or not all(isinstance(name, str) for name in made_from):
+        return "does not list what it was made from"
+    return "" if isinstance(link["facts"], dict) else "has no facts"
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and _SHA256.fullmatch(value) is not None

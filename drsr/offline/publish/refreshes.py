@@ -12,13 +12,17 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 import drsr
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
-from drsr.offline.catalog.tables import Run, Source, Trajectory
+from drsr.offline.catalog.scorer_tables import TrainingRun
+from drsr.offline.catalog.statements import among
+from drsr.offline.catalog.tables import DecisionState, Run, Source, Trajectory
 from drsr.offline.featurize.stage import count_waiting, identity_without_weights
 from drsr.offline.featurize.views import find_view
 from drsr.offline.freeze.records import count_unfrozen
@@ -58,6 +62,21 @@ class Waiting(NamedTuple):
     """States."""
 
 
+class NewLabels(NamedTuple):
+    """The labelled states that the latest scorer has not seen."""
+
+    states: int
+    others_gone: bool
+    """Whether states that it has seen take part no longer: then it should be trained again whatever is new."""
+
+    def are_too_few(self, wanted: int) -> bool:
+        return self.states < wanted and not self.others_gone
+
+    def waiting(self, wanted: int) -> str:
+        """Say what waits, for people."""
+        return f"{self.states:,} new labelled states wait for training, which begins with {wanted:,}"
+
+
 class Refresh(NamedTuple):
     """A refresh that came to its end."""
 
@@ -86,6 +105,37 @@ def waiting(
         unlabelled = count_pending(connection, rule, find_labeler(connection, labeler, identity), part)
     features = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
     return Waiting(unfrozen, unlabelled, count_waiting(catalog, artifacts, view, features, part))
+
+
+def new_labels(catalog: Catalog, view: str, labeler: str) -> NewLabels | None:
+    """Count what was labelled since the latest scorer of a view and a labeler read its data; None before the first."""
+    with catalog.reading() as connection:
+        found, labeler_id = find_view(connection, view), labeler_named(connection, labeler)
+        if found is None or labeler_id is None:
+            return None
+        mine = (TrainingRun.view_id == found.id, TrainingRun.labeler_id == labeler_id)
+        trained_at = connection.execute(select(func.max(TrainingRun.trained_at)).where(*mine)).scalar()
+        if trained_at is None:
+            return None
+        reads = select(SplitRead.split, SplitRead.states, SplitRead.read_at).where(
+            SplitRead.view_id == found.id,
+            SplitRead.labeler_id == labeler_id,
+            SplitRead.purpose == "train",
+            SplitRead.read_at <= trained_at,
+        )
+        latest = {split: (states, at) for split, states, at in connection.execute(reads.order_by(SplitRead.id))}
+        keys = present_states(connection, found, labeler_of(connection, labeler_id))
+        first = min((at for _, at in latest.values()), default=None)
+        measured = (
+            select(func.count())
+            .select_from(StateMeasurement)
+            .join(DecisionState, DecisionState.id == StateMeasurement.state_id)
+            .where(StateMeasurement.labeler_id == labeler_id, among(connection, DecisionState.state_key, keys))
+        )
+        if first is not None:
+            measured = measured.where(StateMeasurement.measured_at > first)
+        new = connection.execute(measured).scalar_one()
+    return NewLabels(new, others_gone=len(keys) - new != sum(states for states, _ in latest.values()))
 
 
 def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:

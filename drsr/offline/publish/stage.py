@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,34 +26,22 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.featurize.light_reader import load_light_reader
 from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
-from drsr.offline.publish.gates import (
-    DATA_CHECKS,
-    Check,
-    Gate,
-    Subject,
-    Verdict,
-    agreement,
-    golden,
-    refuse_failed,
-    run_checks,
-)
+from drsr.offline.publish.gates import AGREEMENT, in_one, refuse_failed
 from drsr.offline.publish.lineage import Traced, trace
 from drsr.offline.publish.lineage_rows import view_of
 from drsr.offline.publish.package import requirement
 from drsr.offline.publish.records import ReleaseRecord, find_release, record_release, releases_of
 from drsr.offline.publish.simple_index import WheelFile, add_wheels, is_there, place_of
+from drsr.offline.publish.subject import Candidate, Order, Subject
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.claims import POLL_SECONDS, Claims
+from drsr.offline.store.kept import Kept
 from drsr.offline.train.records import CalibrationRecord, get_training_run, latest_calibrations
 from drsr.offline.train.stage import load_trained
+from drsr.offline.verdicts import Check, Severity, Verdict, run_check
 from drsr.policy.golden import GoldenRequest
 from drsr.policy.wheel_file import check_version
 from drsr.scorer.ensemble import Ensemble
-
-EXPECTATIONS = "expectations"
-AUDIT = "audit"
-WheelCheck = Callable[[Subject, Built], Verdict]
-"""Judges the wheel that would be written."""
 
 
 class Published(NamedTuple):
@@ -61,7 +49,7 @@ class Published(NamedTuple):
 
     record: ReleaseRecord
     wheel: Path
-    gates: tuple[Gate, ...]
+    gates: tuple[Verdict, ...]
     is_new: bool
     """False: this calibration was published before, and nothing was done."""
 
@@ -72,10 +60,14 @@ class PublishOrder:
 
     index: Path
     """The folder that pip installs from."""
-    data_rules: Check
-    """The gate `expectations`. `drsr.offline.audit.release` has this one and the next."""
-    audit: WheelCheck
-    """The gate `audit`."""
+    checks: tuple[Check[Subject], ...]
+    """Asked before anything is built. `drsr.offline.audit.release` puts these and the next together."""
+    wheel_checks: tuple[Check[Subject], ...]
+    """Asked of the wheel that would be written."""
+    audit: Order = Order()  # noqa: RUF009 - a plain value
+    """How much the checks of the wheel compute again."""
+    kept: Kept | None = None
+    """What was read and judged before and need not be again; None: everything is."""
     version: str | None = None
     """By default the day of the calibration, `2026.11.16`; where another policy has that one, `2026.11.16.1`, ..."""
     may_abstain_always: bool = False
@@ -85,7 +77,6 @@ class PublishOrder:
     backbone: str | None = None
     """Another name for the same language model, under which consumers will load it."""
     device: str = "cpu"
-    more_checks: tuple[tuple[str, Check], ...] = ()
 
 
 def find_calibration(
@@ -141,9 +132,9 @@ def publish(
 def _publish(
     catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, order: PublishOrder
 ) -> Published:
-    traced = trace(catalog, artifacts, calibration)
-    subject = Subject(catalog, artifacts, traced, order.may_abstain_always)
-    gates = run_checks((*DATA_CHECKS, (EXPECTATIONS, order.data_rules), *order.more_checks), subject)
+    traced = trace(catalog, artifacts, calibration, kept=order.kept)
+    subject = Subject(catalog, artifacts, order.audit, Candidate(traced, order.may_abstain_always), order.kept)
+    gates = [in_one(run_check(check, subject)) for check in order.checks]
     refuse_failed(gates)
     scorer = load_trained(artifacts, traced.run)
     view = traced.view.identity
@@ -152,12 +143,13 @@ def _publish(
         load_light_reader(name) if traced.view.is_light else load_backbone(name, device=order.device, dtype=view.dtype)
     )
     numbers = policy_numbers(traced, scorer, backbone)
-    gates.append(agreement(traced, numbers, backbone))
+    candidate = Candidate(traced, order.may_abstain_always, numbers, backbone)
+    gates.append(in_one(run_check(AGREEMENT, Subject(catalog, artifacts, order.audit, candidate))))
     refuse_failed(gates)
     decided = decide_golden(numbers, scorer, backbone)
     built = _first_free(catalog, traced, scorer, numbers, decided, order)
-    gates.append(golden(built.package, backbone))
-    gates.append(Gate(AUDIT, *order.audit(subject, built)))
+    subject = Subject(catalog, artifacts, order.audit, candidate._replace(built=built), order.kept)
+    gates += [in_one(run_check(check, subject)) for check in order.wheel_checks]
     refuse_failed(gates)
     return _write(catalog, artifacts, traced, built, gates, order)
 
@@ -209,7 +201,7 @@ def _write(
     artifacts: ArtifactStore,
     traced: Traced,
     built: Built,
-    gates: Sequence[Gate],
+    gates: Sequence[Verdict],
     order: PublishOrder,
 ) -> Published:
     """Files first, the row last."""
@@ -256,8 +248,8 @@ def _published_before(
     return None
 
 
-def _gates(record: ReleaseRecord) -> tuple[Gate, ...]:
-    return tuple(Gate(check, True, detail) for check, detail in record.gates)
+def _gates(record: ReleaseRecord) -> tuple[Verdict, ...]:
+    return tuple(Verdict(check, Severity.MAJOR, True, detail) for check, detail in record.gates)
 
 
 @contextmanager

@@ -17,18 +17,17 @@ from drsr.offline.calibrate.selection_path import selection_path
 from drsr.offline.calibrate.stage import frozen_rule
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.params import calibrate_params
-from drsr.offline.publish.gates import Subject, Verdict
 from drsr.offline.publish.lineage_rows import view_of
 from drsr.offline.publish.records import ReleaseRecord, latest_releases
+from drsr.offline.publish.subject import Subject
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.records import CalibrationRecord, TrainingRecord, get_calibration, get_training_run
 from drsr.offline.train.scored_sets import score_frame
 from drsr.offline.train.stage import load_trained
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
 from drsr.request.contracts import SetScorer
 
-NOT_WORSE = "not worse than the released policy"
-"""The check's name."""
 _MOST_RELEASES = 1_000
 """Releases among which the newest of a kind is looked for."""
 
@@ -55,6 +54,13 @@ class Performance(NamedTuple):
         return f"{self.mean_removal:.2%} removed, unsafe rate {self.unsafe_rate:.3f}, mean harm {self.mean_harm:+.4f}"
 
 
+class Comparison(NamedTuple):
+    """Whether a new policy may take the released one's place, and why."""
+
+    may_follow: bool
+    why: str
+
+
 class Released(NamedTuple):
     """The newest release, and what it was made from."""
 
@@ -63,15 +69,15 @@ class Released(NamedTuple):
     run: TrainingRecord
 
 
-def compare(new: Performance, released: Performance, max_unsafe_rate: float, max_mean_harm: float) -> Verdict:
+def compare(new: Performance, released: Performance, max_unsafe_rate: float, max_mean_harm: float) -> Comparison:
     """The rule."""
     if not new.keeps_to(max_unsafe_rate, max_mean_harm):
-        return Verdict(False, f"the new policy does not keep to the limits on validation: {new}")
+        return Comparison(False, f"the new policy does not keep to the limits on validation: {new}")
     if not released.keeps_to(max_unsafe_rate, max_mean_harm):
-        return Verdict(True, f"the released one no longer keeps to the limits ({released}); the new one: {new}")
+        return Comparison(True, f"the released one no longer keeps to the limits ({released}); the new one: {new}")
     if new.rank >= released.rank:
-        return Verdict(True, f"{new}; the released one: {released}")
-    return Verdict(False, f"worse on validation: {new}; the released one: {released}")
+        return Comparison(True, f"{new}; the released one: {released}")
+    return Comparison(False, f"worse on validation: {new}; the released one: {released}")
 
 
 def performance(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coefficient: float) -> Performance:
@@ -106,18 +112,18 @@ def judge_succession(
     calibration: CalibrationRecord,
     run: TrainingRecord,
     validation: ExampleFrame,
-) -> Verdict:
+) -> Comparison:
     """Apply the rule to a calibration and whatever is released now."""
     with catalog.reading() as connection:
         light = view_of(connection, run.view_id).is_light
     released = released_policy(catalog, light=light)
     if released is None:
-        return Verdict(True, "nothing was released before")
+        return Comparison(True, "nothing was released before")
     if released.calibration.id == calibration.id:
-        return Verdict(True, f"it is the released one, {released.release.version}")
+        return Comparison(True, f"it is the released one, {released.release.version}")
     if released.run.layout_hash != run.layout_hash:
         what = f"version {released.release.version} reads other features and cannot be judged on these examples"
-        return Verdict(False, f"{what}; decide for yourself, and publish with drsr publish")
+        return Comparison(False, f"{what}; decide for yourself, and publish with drsr publish")
     limits = calibrate_params(calibration.params)
     new, old = (
         performance(load_trained(artifacts, trained), validation, frozen_rule(record), record.uncertainty_coefficient)
@@ -126,9 +132,21 @@ def judge_succession(
     return compare(new, old, limits.max_unsafe_rate, limits.max_mean_harm)
 
 
-def not_worse(subject: Subject) -> Verdict:
-    """The rule as a check before publishing: `PublishOrder(more_checks=((NOT_WORSE, not_worse),))`."""
+def not_worse(subject: Subject, told: Told) -> list[Verdict]:
     traced = subject.traced
-    return judge_succession(
+    found = judge_succession(
         subject.catalog, subject.artifacts, traced.calibration, traced.run, traced.frames["validation"]
     )
+    if found.may_follow:
+        return passed(NOT_WORSE, found.why)
+    return failed(NOT_WORSE, found.why, "the released policy stays; drsr publish publishes without this check")
+
+
+NOT_WORSE: Check[Subject] = Check(
+    "not worse than the released policy",
+    Severity.MAJOR,
+    "May the new policy take the released one's place?",
+    "Both are judged on the present validation split, in the order in which calibration chooses.",
+    not_worse,
+)
+"""For `PublishOrder.checks`; the nightly flow asks it."""

@@ -11,8 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from drsr.errors import ArtifactCorrupt
-from drsr.expectations.frames.feature_reading import FeatureReading
-from drsr.expectations.frames.frozen_candidates import FROZEN_COLUMNS
+from drsr.expectations.frames.feature_reading import FROZEN_COLUMNS, FeatureReading
 from drsr.offline.store.artifacts import ArtifactStore
 
 NAMES = ["a", "b"]

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from drsr.offline.audit.checks import data_rules, future, golden, labels
 from drsr.offline.audit.release import gated_order
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
-from drsr.offline.audit.subject import AuditSubject, Order
-from drsr.offline.audit.verdicts import Check
 from drsr.offline.ingest.stage import ingest
+from drsr.offline.publish.subject import Order, Subject
+from drsr.offline.verdicts import Check
 from tests.offline import small_pipeline
 from tests.offline.chat_files import write_json
 from tests.offline.small_pipeline import Pipeline, fit, publish_quickly, quick_params
@@ -62,10 +62,12 @@ def copy_of(release: PublishedPipeline, folder: Path) -> PublishedPipeline:
     return PublishedPipeline(small_pipeline.copy_of(release.pipeline, folder / "pipeline"), packages, wheel)
 
 
-def audited(release: PublishedPipeline, checks: Sequence[Check] = WITHOUT_MODEL, sample: int | None = 1) -> Audit:
+def audited(
+    release: PublishedPipeline, checks: Sequence[Check[Subject]] = WITHOUT_MODEL, sample: int | None = 1
+) -> Audit:
     pipeline = release.pipeline
     order = Order(policy=str(release.wheel), sample=sample)
-    return run_audit(AuditSubject(pipeline.catalog, pipeline.artifacts, order), checks)
+    return run_audit(Subject(pipeline.catalog, pipeline.artifacts, order), checks)
 
 
 def failures(audit: Audit) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from drsr.offline.audit.checks import retrained_scorer
 from drsr.offline.audit.running import RETRAIN, run_audit
-from drsr.offline.audit.subject import AuditSubject, Order
+from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.train.fitting import train_scorer
 from drsr.offline.train.metrics import Bootstrap, auroc, brier, evaluate
 from drsr.offline.train.records import TrainingRecord, get_training_run
@@ -62,7 +62,7 @@ def test_an_honest_scorer_comes_out_the_same_to_the_bit(release: PublishedPipeli
     pipeline = release.pipeline
     order = Order(policy=str(release.wheel), sample=1, retrain=True)
     done: list[tuple[int, int]] = []
-    subject = AuditSubject(pipeline.catalog, pipeline.artifacts, order)
+    subject = Subject(pipeline.catalog, pipeline.artifacts, order)
     audit = run_audit(subject, [RETRAIN], lambda check, now, total: done.append((now, total)))
     assert "every weight is the shipped one, to the bit" in audit.verdicts[0].detail
     assert audit.passed

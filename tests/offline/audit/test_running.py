@@ -11,8 +11,8 @@ from drsr.cli import main
 from drsr.offline.audit import running
 from drsr.offline.audit.checks import splits, weight_files
 from drsr.offline.audit.report import page
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict
 from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.location import read_found
 from tests.offline.audit.forging import forge
@@ -55,10 +55,10 @@ def test_a_list_of_states_that_is_no_list(release: PublishedPipeline) -> None:
 
 
 def test_whatever_a_check_stumbles_over_is_a_failure_that_names_it(release: PublishedPipeline) -> None:
-    def stumble(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    def stumble(subject: Subject, told: Told) -> list[Verdict]:
         raise KeyError("words of a recorded run")
 
-    def say_nothing(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    def say_nothing(subject: Subject, told: Told) -> list[Verdict]:
         return []
 
     broken = Check("broken", Severity.MAJOR, "Does it break?", "It does.", stumble)
@@ -75,7 +75,7 @@ def test_whatever_a_check_stumbles_over_is_a_failure_that_names_it(release: Publ
 def test_the_command_shows_the_place_to_whoever_debugs(
     release: PublishedPipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stumble(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+    def stumble(subject: Subject, told: Told) -> list[Verdict]:
         raise IndexError("planted")
 
     for name, value in release.pipeline.settings.items():

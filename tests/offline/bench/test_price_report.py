@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from drsr.cli import main
-from drsr.decide.invariants import Check
+from drsr.decide.invariants import Held
 from drsr.offline import samples
 from drsr.offline.bench.price_report import (
     MODES,
@@ -85,7 +85,7 @@ def test_a_fault_of_ours_is_not_taken_for_an_abstention(monkeypatch: pytest.Monk
     with pytest.raises(ZeroDivisionError):
         price_run(run_of(9), scripted_policy(), PRICES, 30)
     monkeypatch.undo()
-    monkeypatch.setattr("drsr.decide.decision.check_all", lambda evidence: (Check("planted", "wrong"),))
+    monkeypatch.setattr("drsr.decide.decision.check_all", lambda evidence: (Held("planted", "wrong"),))
     with pytest.raises(AssertionError, match="planted: wrong"):
         price_run(run_of(9), scripted_policy(), PRICES, 30)
 

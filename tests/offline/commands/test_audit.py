@@ -13,11 +13,11 @@ import pytest
 
 from drsr.cli import main
 from drsr.errors import ScorerNotTrained
+from drsr.expectations.judging import CRITICAL_RULES
 from drsr.offline.audit.checks import data_rules
-from drsr.offline.audit.checks.data_rules import CRITICAL_RULES
 from drsr.offline.audit.running import CHECKS
-from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.calibrate.stage import calibrate
+from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.train.stage import read_inputs
 from tests.offline.audit.published import PublishedPipeline, by_hand
 from tests.offline.small_pipeline import quick_params
@@ -98,7 +98,7 @@ def test_which_calibration_is_audited(release: PublishedPipeline) -> None:
     pipeline = release.pipeline
 
     def key(**order: Any) -> str:
-        return AuditSubject(pipeline.catalog, pipeline.artifacts, Order(**order)).calibration.calibration_key
+        return Subject(pipeline.catalog, pipeline.artifacts, Order(**order)).calibration.calibration_key
 
     plain = pipeline.calibration.calibration_key
     inputs = read_inputs(pipeline.catalog, pipeline.artifacts, "default", "default", "calibrate")

@@ -36,6 +36,7 @@ def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[
     [
         (("--limit", "0"), "--limit must be at least 1, not 0"),
         (("--workers", "0"), "--workers must be at least 1, not 0"),
+        (("--skip-training-below", "0"), "--skip-training-below must be at least 1, not 0"),
         (("nowhere",), "nothing is there"),
     ],
 )
@@ -65,6 +66,8 @@ def test_until_a_stage_then_the_rest_then_nothing_then_a_refusal(
     assert (place / published["wheel_file"]).is_file()
     code, done = ran(capsys, "runs")
     assert (code, done["label"]["did"]["states"], done["publish"]["did"]["is_new"]) == (0, 0, False)
+    code, done = ran(capsys, "runs", "--skip-training-below", "1000")
+    assert (code, tuple(done)) == (0, NAMES[: NAMES.index("train")])
     text = (place / "params.yaml").read_text()
     (place / "params.yaml").write_text(text.replace("max_mean_harm: 1.0", "max_mean_harm: -10.0"))
     code, done = ran(capsys, "runs")

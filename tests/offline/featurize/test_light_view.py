@@ -17,7 +17,6 @@ from drsr.offline.audit.checks import future, golden
 from drsr.offline.audit.checks.future import audit_future
 from drsr.offline.audit.release import gated_order
 from drsr.offline.audit.running import run_audit
-from drsr.offline.audit.subject import AuditSubject, Order
 from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.featurize.light_reader import LICENCE_FILE, load_light_reader, tokenizer_files
@@ -27,9 +26,9 @@ from drsr.offline.featurize.views import RegisteredView, get_view
 from drsr.offline.featurize.worker import FeaturizeOrder, work
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
 from drsr.offline.freeze.selection import Selection
-from drsr.offline.publish.gates import Subject
 from drsr.offline.publish.lineage import trace
 from drsr.offline.publish.stage import find_calibration
+from drsr.offline.publish.subject import Candidate, Order, Subject
 from drsr.offline.publish.succession import judge_succession, not_worse, released_policy
 from drsr.policy.golden import read_golden, verify_files
 from drsr.policy.location import read_found
@@ -135,7 +134,7 @@ def test_one_is_released_beside_the_other_from_the_same_labels(pipeline: Pipelin
     again = publish_quickly(light, gated_order(tmp_path / "again", version="1.1"))
     assert again.wheel.read_bytes() == second.wheel.read_bytes()
     for order in (Order(policy=str(second.wheel), sample=2), Order(policy=str(first.wheel), sample=1)):
-        audit = run_audit(AuditSubject(light.catalog, light.artifacts, order), (golden.CHECK, future.CHECK))
+        audit = run_audit(Subject(light.catalog, light.artifacts, order), (golden.CHECK, future.CHECK))
         assert audit.passed, audit.failures
 
 
@@ -157,7 +156,8 @@ def test_a_light_policy_succeeds_light_policies_only(pipeline: Pipeline, tmp_pat
     publish_quickly(pipeline, gated_order(tmp_path / "index", version="1.0"))
     assert released_policy(light.catalog, light=True) is None
     traced = trace(light.catalog, light.artifacts, light.calibration)
-    assert not_worse(Subject(light.catalog, light.artifacts, traced, False)).detail == "nothing was released before"
+    (verdict,) = not_worse(Subject(light.catalog, light.artifacts, Order(), Candidate(traced)), lambda *_: None)
+    assert verdict.detail == "nothing was released before"
     publish_quickly(light, gated_order(tmp_path / "index", version="1.1"))
     released = released_policy(light.catalog, light=True)
     assert released is not None
@@ -165,11 +165,9 @@ def test_a_light_policy_succeeds_light_policies_only(pipeline: Pipeline, tmp_pat
     other = released_policy(light.catalog)
     assert other is not None
     assert other.release.version == "1.0"
-    verdict = judge_succession(
-        light.catalog, light.artifacts, light.calibration, traced.run, traced.frames["validation"]
-    )
-    assert verdict.passed
-    assert "it is the released one, 1.1" in verdict.detail
+    found = judge_succession(light.catalog, light.artifacts, light.calibration, traced.run, traced.frames["validation"])
+    assert found.may_follow
+    assert "it is the released one, 1.1" in found.why
 
 
 def test_the_embedded_models_licence_ships_with_its_tokenizer() -> None:

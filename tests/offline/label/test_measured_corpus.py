@@ -20,7 +20,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import KEY, place_of, read_parts
 from drsr.request.view import caps_for
 from drsr.settings import Settings
-from tests.expectations.custom.test_split_shares import wrong_shares
+from tests.expectations.custom.test_splits import wrong_shares
 from tests.trajectory_files import trajectories_folder
 
 MEASURED = Path(__file__).parents[3] / "corpora" / "measured"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,25 +11,20 @@ from sqlalchemy import delete, text, update
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.errors import ReleaseRefused
+from drsr.offline.audit.checks.calibration import check_calibration
+from drsr.offline.audit.checks.golden import check_golden
+from drsr.offline.audit.checks.split_reads import check_split_reads
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.scorer_tables import CalibrationRun
 from drsr.offline.publish import candidate as release_candidate
 from drsr.offline.publish.candidate import build, decide_golden, policy_numbers
-from drsr.offline.publish.gates import (
-    Gate,
-    Subject,
-    admissible,
-    agreement,
-    calibration_repeats,
-    golden,
-    lineage,
-    refuse_failed,
-    split_unread,
-)
+from drsr.offline.publish.gates import admissible, agreement, in_one, refuse_failed
 from drsr.offline.publish.golden_requests import golden_requests, sample_requests
 from drsr.offline.publish.lineage import Traced, trace
+from drsr.offline.publish.subject import Candidate, Order, Subject
 from drsr.offline.train.records import find_calibration
 from drsr.offline.train.stage import load_trained
+from drsr.offline.verdicts import Check, Section, Severity, Told, Verdict
 from drsr.request.contracts import Backbone
 from tests.offline.small_pipeline import Pipeline
 
@@ -38,21 +34,17 @@ def traced(pipeline: Pipeline) -> Traced:
     return trace(pipeline.catalog, pipeline.artifacts, pipeline.calibration)
 
 
-def subject_of(pipeline: Pipeline, traced: Traced, *, may_abstain_always: bool = False) -> Subject:
-    return Subject(pipeline.catalog, pipeline.artifacts, traced, may_abstain_always)
-
-
-def test_lineage(pipeline: Pipeline, traced: Traced) -> None:
-    assert lineage(subject_of(pipeline, traced)).passed
-    broken = traced._replace(problems=("first", "second"))
-    assert lineage(subject_of(pipeline, broken)) == (False, "first (and 1 more)")
+def asked(ask: Callable[[Subject, Told], list[Verdict]], pipeline: Pipeline, candidate: Candidate) -> Verdict:
+    """The answer about a candidate."""
+    (verdict,) = ask(Subject(pipeline.catalog, pipeline.artifacts, Order(), candidate), lambda done, total: None)
+    return verdict
 
 
 def test_admissible(pipeline: Pipeline, traced: Traced) -> None:
-    assert admissible(subject_of(pipeline, traced)).passed
+    assert asked(admissible, pipeline, Candidate(traced)).passed
     nothing = traced._replace(calibration=traced.calibration._replace(abstains_always=True))
-    assert not admissible(subject_of(pipeline, nothing)).passed
-    assert admissible(subject_of(pipeline, nothing, may_abstain_always=True)).passed
+    assert not asked(admissible, pipeline, Candidate(nothing)).passed
+    assert asked(admissible, pipeline, Candidate(nothing, may_abstain_always=True)).passed
 
 
 @pytest.mark.parametrize(
@@ -64,36 +56,34 @@ def test_an_operating_point_that_was_changed_by_hand(pipeline: Pipeline, column:
     with pipeline.catalog.reading() as connection:
         record = find_calibration(connection, pipeline.calibration.calibration_key)
     assert record is not None
-    verdict = calibration_repeats(subject_of(pipeline, trace(pipeline.catalog, pipeline.artifacts, record)))
+    changed = Candidate(trace(pipeline.catalog, pipeline.artifacts, record))
+    verdict = asked(check_calibration, pipeline, changed)
     assert not verdict.passed
-    assert f"{column} " in verdict.detail
-    assert f"recorded {value}" in verdict.detail
+    assert any(column in item for item in verdict.items)
 
 
 def test_an_operating_point_of_other_code(pipeline: Pipeline, traced: Traced) -> None:
-    assert calibration_repeats(subject_of(pipeline, traced)).passed
+    assert asked(check_calibration, pipeline, Candidate(traced)).passed
     older = traced._replace(calibration=traced.calibration._replace(version="calibration/0"))
-    verdict = calibration_repeats(subject_of(pipeline, older))
-    assert (verdict.passed, "run drsr calibrate again" in verdict.detail) == (False, True)
+    assert "made by calibration/0" in asked(check_calibration, pipeline, Candidate(older)).detail
 
 
 def test_a_read_of_the_test_split(pipeline: Pipeline, traced: Traced) -> None:
     """The database refuses to record one; a check that rests on it alone would not notice a database without."""
-    subject = subject_of(pipeline, traced)
-    assert split_unread(subject).passed
+    assert asked(check_split_reads, pipeline, Candidate(traced)).passed
     with pipeline.catalog.engine.connect() as connection:
         connection.execute(text("PRAGMA ignore_check_constraints = ON"))
         connection.execute(update(SplitRead).where(SplitRead.split == "validation").values(split="test"))
         connection.commit()
-    verdict = split_unread(subject)
+    verdict = asked(check_split_reads, pipeline, Candidate(traced))
     assert not verdict.passed
-    assert "were of the test split" in verdict.detail
+    assert "the test split was read to train" in verdict.detail
 
 
 def test_a_log_without_reads_shows_nothing(pipeline: Pipeline, traced: Traced) -> None:
     with pipeline.catalog.writing() as connection:
         connection.execute(delete(SplitRead))
-    assert not split_unread(subject_of(pipeline, traced)).passed
+    assert not asked(check_split_reads, pipeline, Candidate(traced)).passed
 
 
 @pytest.fixture
@@ -103,7 +93,8 @@ def backbone(pipeline: Pipeline) -> Backbone:
 
 def test_agreement(pipeline: Pipeline, traced: Traced, backbone: Backbone) -> None:
     numbers = policy_numbers(traced, load_trained(pipeline.artifacts, traced.run), backbone)
-    assert agreement(traced, numbers, backbone).passed
+    sound = Candidate(traced, numbers=numbers, backbone=backbone)
+    assert asked(agreement, pipeline, sound).passed
     view, labeler = traced.view, traced.labeler
     wrong = {
         "backbone of the features": traced._replace(view=_view(view, backbone_identity="0")),
@@ -120,11 +111,11 @@ def test_agreement(pipeline: Pipeline, traced: Traced, backbone: Backbone) -> No
         "target cap of the labels": traced._replace(labeler=_labeler(labeler, target_cap=7)),
     }
     for what, other in wrong.items():
-        gate = agreement(other, numbers, backbone)
+        gate = asked(agreement, pipeline, sound._replace(traced=other))
         assert not gate.passed
         assert gate.detail.startswith(f"{what} is ")
     for changes in ({"context_cap": 1000}, {"layout_hash": "0"}, {"backbone": replace(numbers.backbone, identity="0")}):
-        assert not agreement(traced, replace(numbers, **changes), backbone).passed
+        assert not asked(agreement, pipeline, sound._replace(numbers=replace(numbers, **changes))).passed
 
 
 def _view(view: Any, **changes: str) -> Any:
@@ -139,9 +130,11 @@ def test_golden_requests_that_decide_otherwise(pipeline: Pipeline, traced: Trace
     scorer = load_trained(pipeline.artifacts, traced.run)
     numbers = policy_numbers(traced, scorer, backbone)
     decided = decide_golden(numbers, scorer, backbone)
-    assert golden(build(traced, scorer, numbers, decided, "1").package, backbone).passed
+    sound = Candidate(traced, numbers=numbers, backbone=backbone, built=build(traced, scorer, numbers, decided, "1"))
+    assert asked(check_golden, pipeline, sound).passed
     turned = decided[0]._replace(expected=decided[0].expected._replace(removed=("9.9",)))
-    gate = golden(build(traced, scorer, numbers, [turned, *decided[1:]], "1").package, backbone)
+    built = build(traced, scorer, numbers, [turned, *decided[1:]], "1")
+    gate = asked(check_golden, pipeline, sound._replace(built=built))
     assert not gate.passed
     assert "bundled sample: removed is" in gate.detail
 
@@ -157,11 +150,13 @@ def test_a_policy_that_prunes_no_usual_request_is_asked_about_the_sample_corpus(
     assert [item.expected.pruned for item in decided] == [False, True, True]
     assert all(item.name.startswith("sample sandbox-") for item in decided[1:])
     assert decide_golden(numbers, scorer, backbone) == decided
-    gate = golden(build(traced, scorer, numbers, decided, "1").package, backbone)
-    assert (gate.passed, gate.detail) == (True, "3 requests decide as expected, 2 of them are pruned")
-    gate = golden(build(traced, scorer, numbers, decided[:1], "1").package, backbone)
+    pruning = Candidate(traced, numbers=numbers, backbone=backbone, built=build(traced, scorer, numbers, decided, "1"))
+    gate = asked(check_golden, pipeline, pruning)
     assert gate.passed
-    assert gate.detail.startswith("WARNING: 1 requests decide as expected, 0 of them are pruned")
+    assert gate.detail.startswith("3 decide as expected, 2 are pruned")
+    gate = asked(check_golden, pipeline, pruning._replace(built=build(traced, scorer, numbers, decided[:1], "1")))
+    assert gate.passed
+    assert gate.detail.startswith("WARNING: 1 decide as expected, 0 are pruned")
 
 
 def test_sample_requests_are_the_same_every_time() -> None:
@@ -173,9 +168,23 @@ def test_sample_requests_are_the_same_every_time() -> None:
     assert all(request["messages"][-1]["role"] != "assistant" for _, request in found)
 
 
+def verdict(check: str, detail: str, *, passed: bool) -> Verdict:
+    return Verdict(check, Severity.MAJOR, passed, detail)
+
+
 def test_a_failed_check_refuses() -> None:
-    gates = [Gate("one", True, "fine"), Gate("two", False, "wrong"), Gate("three", False, "bad")]
+    gates = [verdict("one", "fine", passed=True), verdict("two", "wrong", passed=False)]
+    gates.append(verdict("three", "bad", passed=False))
     with pytest.raises(ReleaseRefused, match="nothing was published: two, three failed: wrong") as refusal:
         refuse_failed(gates)
-    assert refusal.value.gates == tuple(gates)
+    assert refusal.value.gates == (("one", True, "fine"), ("two", False, "wrong"), ("three", False, "bad"))
     refuse_failed(gates[:1])
+
+
+def test_a_check_of_many_rules_is_one_gate() -> None:
+    check: Check[Subject] = Check("rules", Severity.MAJOR, "", "", lambda subject, told: [])
+    kept, broken = verdict("a: kept", "3 rows", passed=True), verdict("a: broken", "1 of 3 rows", passed=False)
+    assert in_one(Section(check, (broken,), 0.0)) == broken
+    assert in_one(Section(check, (kept, kept), 0.0)).detail == "2 rules are kept"
+    found = in_one(Section(check, (kept, broken, broken), 0.0))
+    assert (found.check, found.passed, found.detail) == ("rules", False, "a: broken: 1 of 3 rows (and 1 more)")

@@ -19,8 +19,7 @@ from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
-from drsr.offline.publish.lineage import policy_link, trace
-from drsr.offline.publish.lineage_file import lineage_bytes, read_lineage
+from drsr.offline.publish.lineage import lineage_bytes, policy_link, read_lineage, trace
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.records import find_calibration

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.errors import PolicyCorrupt
-from drsr.offline.publish.lineage import Link
-from drsr.offline.publish.lineage_file import lineage_bytes, read_lineage
+from drsr.offline.publish.lineage import Link, lineage_bytes, read_lineage
 
 HASH, OTHER = "0123456789abcdef" * 4, "fedcba9876543210" * 4
 LINKS = (

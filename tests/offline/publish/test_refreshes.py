@@ -11,7 +11,17 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.offline.catalog.feature_tables import FeatureFile
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.params import Params
-from drsr.offline.publish.refreshes import Refresh, Refreshed, Waiting, last_refresh, note_refresh, stamp, waiting
+from drsr.offline.publish.refreshes import (
+    NewLabels,
+    Refresh,
+    Refreshed,
+    Waiting,
+    last_refresh,
+    new_labels,
+    note_refresh,
+    stamp,
+    waiting,
+)
 from drsr.request.view import caps_for
 from drsr.settings import Settings
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize, quick_params
@@ -44,6 +54,29 @@ def test_nothing_waits_after_all_stages_and_new_runs_do(pipeline: Pipeline) -> N
     add_runs(pipeline.catalog, pipeline.artifacts, pipeline.folder, first=100, runs={"test": 1})
     assert left(pipeline) == (1, 0, 0)
     assert stamp_of(pipeline) != before
+
+
+def test_labels_that_the_latest_scorer_has_not_seen(pipeline: Pipeline) -> None:
+    def new() -> NewLabels | None:
+        return new_labels(pipeline.catalog, "default", "default")
+
+    def change(statement: str) -> None:
+        with pipeline.catalog.writing() as connection:
+            connection.exec_driver_sql(statement)
+
+    assert new() == NewLabels(0, others_gone=False)
+    assert new_labels(pipeline.catalog, "light", "default") is None, "nothing was trained on that view"
+    mine = "SELECT max(m.state_id) FROM state_measurement m JOIN decision_state s ON s.id = m.state_id"
+    mine += " JOIN trajectory t ON t.id = s.trajectory_id WHERE t.split = 'train'"
+    change(f"UPDATE state_measurement SET measured_at = '2999-01-01 00:00:00' WHERE state_id = ({mine})")
+    assert new() == NewLabels(1, others_gone=True), "it read as many states as there are, and one of them is new"
+    change("UPDATE split_read SET states = states - 1 WHERE split = 'train' AND purpose = 'train'")
+    found = new()
+    assert found == NewLabels(1, others_gone=False)
+    assert found is not None
+    assert (found.are_too_few(2), found.are_too_few(1)) == (True, False)
+    assert found.waiting(1_000) == "1 new labelled states wait for training, which begins with 1,000"
+    assert not NewLabels(1, others_gone=True).are_too_few(2), "a scorer of withdrawn runs is trained again"
 
 
 def test_features_that_are_gone_wait(pipeline: Pipeline) -> None:

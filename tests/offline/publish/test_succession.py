@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from drsr.decide.selection import ProposedSets, SelectionRule, select
 from drsr.offline.audit.release import gated_order
 from drsr.offline.calibrate.stage import frozen_rule
-from drsr.offline.publish.gates import Subject
 from drsr.offline.publish.lineage import trace
+from drsr.offline.publish.subject import Candidate, Order, Subject
 from drsr.offline.publish.succession import NOT_WORSE, Performance, compare, judge_succession, not_worse, performance
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.records import get_training_run
@@ -45,20 +45,20 @@ performances = st.builds(Performance, *[st.sampled_from([0.0, 0.01, 0.05, 0.1, 0
 )
 def test_the_rule(new: Performance, released: Performance, passed: bool, said: str) -> None:
     verdict = compare(new, released, **LIMITS)
-    assert verdict.passed is passed
-    assert said in verdict.detail
+    assert verdict.may_follow is passed
+    assert said in verdict.why
 
 
 @given(performances, performances)
 def test_of_two_that_keep_to_the_limits_one_at_least_may_follow_the_other(a: Performance, b: Performance) -> None:
     if a.keeps_to(**LIMITS) and b.keeps_to(**LIMITS):
-        assert compare(a, b, **LIMITS).passed or compare(b, a, **LIMITS).passed
+        assert compare(a, b, **LIMITS).may_follow or compare(b, a, **LIMITS).may_follow
 
 
 @given(performances, performances, performances)
 def test_whoever_may_follow_a_follower_may_follow_at_once(a: Performance, b: Performance, c: Performance) -> None:
-    if all(one.keeps_to(**LIMITS) for one in (a, b, c)) and compare(b, a, **LIMITS).passed:
-        assert not compare(c, b, **LIMITS).passed or compare(c, a, **LIMITS).passed
+    if all(one.keeps_to(**LIMITS) for one in (a, b, c)) and compare(b, a, **LIMITS).may_follow:
+        assert not compare(c, b, **LIMITS).may_follow or compare(c, a, **LIMITS).may_follow
 
 
 def test_performance_is_that_of_the_calibration_and_of_selecting_state_by_state(pipeline: Pipeline) -> None:
@@ -101,23 +101,23 @@ def slowly(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coeffici
 
 def test_before_the_first_release_there_is_nobody_to_be_worse_than(pipeline: Pipeline) -> None:
     traced = trace(pipeline.catalog, pipeline.artifacts, pipeline.calibration)
-    verdict = not_worse(Subject(pipeline.catalog, pipeline.artifacts, traced, may_abstain_always=False))
-    assert verdict == (True, "nothing was released before")
+    (verdict,) = not_worse(Subject(pipeline.catalog, pipeline.artifacts, Order(), Candidate(traced)), lambda *_: None)
+    assert (verdict.passed, verdict.detail) == (True, "nothing was released before")
 
 
 def test_after_a_release_the_next_one_is_compared_with_it(pipeline: Pipeline) -> None:
     catalog, artifacts = pipeline.catalog, pipeline.artifacts
-    order = gated_order(index=pipeline.folder / "index", more_checks=((NOT_WORSE, not_worse),))
+    order = gated_order(index=pipeline.folder / "index", more_checks=(NOT_WORSE,))
     published = publish_quickly(pipeline, order)
-    assert NOT_WORSE in [gate.check for gate in published.gates]
+    assert NOT_WORSE.name in [gate.check for gate in published.gates]
     validation = read_inputs(catalog, artifacts, "default", "default", "calibrate").validation
     with catalog.reading() as connection:
         run = get_training_run(connection, pipeline.calibration.training_run_id)
     same = judge_succession(catalog, artifacts, pipeline.calibration, run, validation)
-    assert (same.passed, "it is the released one" in same.detail) == (True, True)
+    assert (same.may_follow, "it is the released one" in same.why) == (True, True)
     timid = fit(catalog, artifacts, pipeline.folder, quick_params(removal_cap=0.05))
     assert timid.mean_removal < pipeline.calibration.mean_removal
     worse = judge_succession(catalog, artifacts, timid, run, validation)
-    assert (worse.passed, worse.detail.startswith("worse on validation")) == (False, True)
+    assert (worse.may_follow, worse.why.startswith("worse on validation")) == (False, True)
     other = judge_succession(catalog, artifacts, timid, run._replace(layout_hash="other"), validation)
-    assert (other.passed, "cannot be judged" in other.detail) == (False, True)
+    assert (other.may_follow, "cannot be judged" in other.why) == (False, True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.calibrate.files import read_search_table
 from drsr.offline.calibrate.operating_curve import operating_curve
 from drsr.offline.calibrate.stage import CALIBRATION_VERSION, choose
 from drsr.offline.params import calibrate_params
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 AGREEMENT = 1e-6
 """Relative, for numbers that are sums; counts and choices must be equal. On one machine the bits are the same."""
@@ -22,7 +22,7 @@ _SHIPPED = ("max_cardinality", "uncertainty_coefficient", "risk_threshold", "rem
 """What a policy decides by."""
 
 
-def check_calibration(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_calibration(subject: Subject, told: Told) -> list[Verdict]:
     record, frames = subject.calibration, subject.traced.frames
     if record.version != CALIBRATION_VERSION:
         detail = f"it was made by {record.version}, this code is {CALIBRATION_VERSION}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.publish.lineage import Link, policy_link
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 
-def check_chain(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_chain(subject: Subject, told: Told) -> list[Verdict]:
     """Without a policy the chain ends at the calibration, and nothing claims a hash for it yet."""
     links: tuple[Link, ...] = subject.traced.links
     claimed: tuple[Link, ...] = ()
@@ -46,7 +46,7 @@ def _broken(claimed: tuple[Link, ...], links: tuple[Link, ...]) -> Iterator[str]
             return
 
 
-def _released(subject: AuditSubject, last: Link) -> Iterator[str]:
+def _released(subject: Subject, last: Link) -> Iterator[str]:
     """Yield what the catalog wrote down when the policy was published; nothing yet about one that is about to be."""
     if subject.candidate is not None:
         return

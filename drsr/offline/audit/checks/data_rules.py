@@ -6,23 +6,11 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from drsr.errors import MissingExtra
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_CRITICAL = frozenset({"splits", "labels", "features", "calibration"})
-"""Datasets whose rules are about leaks and about numbers; those of the others are about order and completeness, but
-for these:"""
-CRITICAL_RULES = frozenset(
-    {
-        ("trajectories", "no near-duplicates across splits"),
-        ("policy", "the policy's numbers are those of its calibration"),
-        ("policy", "a policy is made of train and validation only"),
-        ("policy", "a policy is made of no evaluation task"),
-    }
-)
 
 
 def find_judge() -> Callable[..., Any]:
@@ -35,25 +23,16 @@ def find_judge() -> Callable[..., Any]:
     return judge
 
 
-def check_data_rules(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_data_rules(subject: Subject, told: Told) -> list[Verdict]:
     """One verdict per rule."""
     judge = find_judge()
     from drsr.expectations.judging import DATASETS
 
     datasets = [dataset for dataset in DATASETS if subject.has_policy or dataset != "policy"]
-    judged = judge(subject.catalog, subject.artifacts, datasets)
-    if not judged:
-        return failed(CHECK, "no expectation was judged", "python -m drsr.expectations shows what there is to judge")
-    return [
-        AuditVerdict(
-            f"{dataset}: {rule}",
-            Severity.CRITICAL if dataset in _CRITICAL or (dataset, rule) in CRITICAL_RULES else Severity.MAJOR,
-            is_kept,
-            detail,
-            "" if is_kept else f"python -m drsr.expectations {dataset} shows the rule and the first rows that break it",
-        )
-        for dataset, rule, is_kept, detail in judged
-    ]
+    judged: list[Verdict] = judge(subject.catalog, subject.artifacts, datasets, kept=subject.kept)
+    return judged or failed(
+        CHECK, "no expectation was judged", "python -m drsr.expectations shows what there is to judge"
+    )
 
 
 CHECK = Check(

@@ -19,15 +19,15 @@ from drsr.errors import FeatureViewError
 from drsr.features.light import light_features
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.features.view_layouts import Kind, kind_of
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.featurize.stored import FeatureReader, StoredState, stored_states
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
 from drsr.offline.freeze.rows import StateRow, load_states
 from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.publish.subject import Subject
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
 from drsr.request.history import read_history
 from drsr.request.protocol import violations
 from drsr.request.rendering import render
@@ -102,7 +102,7 @@ def audit_future(
     return FutureAudit(len(chosen), tuple(leaks), tuple(stale), largest, tuple(differences), len(states))
 
 
-def check_future(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_future(subject: Subject, told: Told) -> list[Verdict]:
     """The states that the policy was made from, by the language model that their features were read from."""
     view = subject.view
     identity = view.identity

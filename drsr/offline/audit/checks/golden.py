@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 from drsr.policy.golden import TOLERANCE, verify_files
 from drsr.policy.policy import policy_of
 
 
-def check_golden(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_golden(subject: Subject, told: Told) -> list[Verdict]:
     if not subject.has_policy:
         return passed(CHECK, "nothing is published yet, so no request is golden")
     numbers = subject.policy.numbers
@@ -24,6 +24,8 @@ def check_golden(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     pruned = sum(result.found.pruned for result in found.results)
     largest = max((result.score_difference for result in found.results), default=0.0)
     detail = f"{len(found.results)} decide as expected, {pruned} are pruned; scores use {largest:.1%} of the tolerance"
+    if pruned == 0 and not numbers.always_abstains:
+        detail = f"WARNING: {detail}; though the policy may prune, drsr policy verify will see no rewrite"
     return passed(CHECK, detail)
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import orjson
 
 from drsr.errors import ArtifactCorrupt
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.params import train_params
+from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.metrics import Bootstrap, brier, evaluate
 from drsr.offline.train.records import TrainingRecord
 from drsr.offline.train.scored_sets import score_frame
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 from drsr.scorer.ensemble import Ensemble
 
 AGREEMENT = 1e-5
@@ -26,7 +26,7 @@ RANKED = 1e-3
 _BRIER = "Brier score"
 
 
-def check_judged_scorer(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_judged_scorer(subject: Subject, told: Told) -> list[Verdict]:
     traced = subject.traced
     run, scorer = traced.run, subject.shipped_scorer
     groups = tuple(map(column_group, traced.view.columns))
@@ -80,7 +80,7 @@ def _members(scorer: Ensemble, frame: TrainingFrame, run: TrainingRecord) -> Ite
             yield f"the Brier score of member {seed} is {found}, recorded is {said}"
 
 
-def _history(subject: AuditSubject, run: TrainingRecord) -> Iterator[str]:
+def _history(subject: Subject, run: TrainingRecord) -> Iterator[str]:
     """Members whose recorded evaluation is not the best of the evaluations that were kept."""
     try:
         history = orjson.loads(subject.artifacts.get(run.history))

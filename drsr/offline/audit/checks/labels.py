@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.label.remeasure import remeasure
 from drsr.offline.label.target_nll import AGREEMENT
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 from drsr.request.view import caps_for
 
 
-def check_labels(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_labels(subject: Subject, told: Told) -> list[Verdict]:
     """The states that the policy was made from, by the language model that measured them."""
     labeler = subject.labeler
     identity = labeler.identity

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.params import train_params
+from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame, used_columns
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.objective import fit_harm_scale
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
 from drsr.scorer.ensemble import HarmScale, Normaliser, fit_normaliser
 
 AGREEMENT = 1e-6
 """Relative: processors add up in different orders. On one machine the bits are the same."""
 
 
-def check_normaliser(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
     traced = subject.traced
     run, shipped = traced.run, subject.shipped_scorer
     ablation = find_ablation(run.ablation)

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, passed
 from drsr.offline.params import train_params
+from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame
 from drsr.offline.train.fitting import TRAINING_VERSION, train_scorer
 from drsr.offline.train.scored_sets import score_frame
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
 from drsr.scorer.weights import scorer_bytes
 
 SCORES = 1e-3
 """How far the unsafe scores of two processors' trainings may be apart, and their harms in nats per token."""
 
 
-def check_retrained_scorer(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_retrained_scorer(subject: Subject, told: Told) -> list[Verdict]:
     traced = subject.traced
     run, shipped = traced.run, subject.shipped_scorer
     if run.version != TRAINING_VERSION:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 
 class Read(NamedTuple):
@@ -23,7 +23,7 @@ class Read(NamedTuple):
     read_at: datetime.datetime
 
 
-def check_split_reads(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_split_reads(subject: Subject, told: Told) -> list[Verdict]:
     with subject.catalog.reading() as connection:
         columns = [getattr(SplitRead, field) for field in Read._fields]
         reads = [Read(*row) for row in connection.execute(select(*columns).order_by(SplitRead.read_at, SplitRead.id))]
@@ -49,7 +49,7 @@ def check_split_reads(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     return passed(CHECK, detail, **evidence)
 
 
-def _unaccounted(subject: AuditSubject, reads: list[Read]) -> list[str]:
+def _unaccounted(subject: Subject, reads: list[Read]) -> list[str]:
     """Frames that training and calibration must have seen, and that nobody is recorded to have read."""
     run, calibration = subject.run, subject.calibration
     needed = [

@@ -6,11 +6,10 @@ import hashlib
 from collections import Counter
 from typing import NamedTuple
 
+import orjson
 from sqlalchemy import select
 
 from drsr.errors import DrsrError
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.catalog.statements import among, storable
 from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
@@ -18,6 +17,9 @@ from drsr.offline.ingest.corpus.task_names import NamedTask, all_task_names
 from drsr.offline.ingest.near_duplicates import text_of
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.publish.subject import Subject
+from drsr.offline.store.kept import bytes_named, readings
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 
 class Placed(NamedTuple):
@@ -44,7 +46,7 @@ class Placed(NamedTuple):
         return self.own_group if self.named is None else storable(group_key("", "", self.named.group))
 
 
-def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_splits(subject: Subject, told: Told) -> list[Verdict]:
     states: list[tuple[int, str]] = []
     unknown = []
     try:
@@ -68,7 +70,7 @@ def check_splits(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     return passed(CHECK, f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}", **evidence)
 
 
-def _behind_the_policy(subject: AuditSubject) -> list[tuple[int, str]]:
+def _behind_the_policy(subject: Subject) -> list[tuple[int, str]]:
     """For every state that the policy was made from: the row of its trajectory, and the split of that now."""
     keys = subject.state_keys
     columns = (TrajectoryRow.id, TrajectoryRow.split)
@@ -78,7 +80,7 @@ def _behind_the_policy(subject: AuditSubject) -> list[tuple[int, str]]:
         return [(number, split) for number, split in found]
 
 
-def _read(subject: AuditSubject, behind: set[int], told: Told) -> list[Placed]:
+def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
     """Every version of every trajectory; `behind` are those that the policy was made from."""
     columns = (Source.name, TrajectoryRow.external_id, TrajectoryRow.split, TrajectoryRow.group_key, TrajectoryRow.blob)
     is_current = TrajectoryRow.is_current().label("is_current")
@@ -87,17 +89,24 @@ def _read(subject: AuditSubject, behind: set[int], told: Told) -> list[Placed]:
     with subject.catalog.reading() as connection:
         known = connection.execute(query).all()
     names = all_task_names()
+    blobs = {bytes_named(row.blob): row.blob for row in known}
+    read = readings(subject.artifacts, subject.kept, "task and text of a run", blobs, _task_and_text)
     found = []
     for done, (number, version, current, source, external_id, split, group, blob) in enumerate(known):
         told(done, len(known))
         is_used = bool(current) or number in behind
-        run = Trajectory.from_json(subject.artifacts.get(blob))
-        text = text_of(run).encode("utf-8", "replace")
-        said = hashlib.sha256(text).hexdigest() if text else ""
-        own = storable(group_key(source, external_id, run.task))
-        named = names.find(source, external_id, run.task)
+        task, said = orjson.loads(read[bytes_named(blob)])
+        own = storable(group_key(source, external_id, task))
+        named = names.find(source, external_id, task)
         found.append(Placed(f"{source}/{external_id}", version, is_used, split, group, own, named, said))
     return found
+
+
+def _task_and_text(name: str, data: bytes) -> bytes:
+    """What a stored run says its task is, and the hash of what was said in it."""
+    run = Trajectory.from_json(data)
+    text = text_of(run).encode("utf-8", "replace")
+    return orjson.dumps([run.task, hashlib.sha256(text).hexdigest() if text else ""])
 
 
 def _misfiled(versions: list[Placed]) -> list[str]:

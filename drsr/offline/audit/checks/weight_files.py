@@ -7,13 +7,13 @@ from typing import Any
 
 from drsr.backbone.catalogue import identity_of
 from drsr.errors import DrsrError
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 from drsr.scorer.weights import FILE_NAME as SCORER_FILE
 from drsr.scorer.weights import scorer_bytes
 
 
-def check_weight_files(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_weight_files(subject: Subject, told: Told) -> list[Verdict]:
     """Looks at each file on its own, so that one that was swapped is named whatever else is broken."""
     problems: list[str] = []
     files: list[dict[str, Any]] = []
@@ -48,7 +48,7 @@ def check_weight_files(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
     return passed(CHECK, f"{len(files)} hashes are the recorded ones", **evidence)
 
 
-def _models(subject: AuditSubject) -> list[tuple[str, str, str]]:
+def _models(subject: Subject) -> list[tuple[str, str, str]]:
     """Return, for features, labels and policy, the name and the identity of the language model behind them."""
     view, labeler = subject.view.identity, subject.labeler.identity
     found = [

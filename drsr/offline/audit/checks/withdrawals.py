@@ -11,15 +11,15 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import select
 
-from drsr.offline.audit.subject import AuditSubject
-from drsr.offline.audit.verdicts import AuditVerdict, Check, Severity, Told, failed, first_of, passed
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.ingest.withdrawals import WithdrawnRun, taken_back_runs, withdrawn_runs
 from drsr.offline.publish.lineage_rows import present_states
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 
-def check_withdrawals(subject: AuditSubject, told: Told) -> list[AuditVerdict]:
+def check_withdrawals(subject: Subject, told: Told) -> list[Verdict]:
     with subject.catalog.reading() as connection:
         runs, past = withdrawn_runs(connection), taken_back_runs(connection)
     trained_at = subject.run.trained_at
@@ -73,7 +73,7 @@ def _said_of_hidden(runs: Sequence[WithdrawnRun]) -> str:
     return f"; made without these, which were taken back: {'; '.join(shown)}{more}"
 
 
-def _taken_back(subject: AuditSubject, past: Sequence[WithdrawnRun], known: Collection[str]) -> list[WithdrawnRun]:
+def _taken_back(subject: Subject, past: Sequence[WithdrawnRun], known: Collection[str]) -> list[WithdrawnRun]:
     """Those that the policy was made without, and that take part now; not what is `known` to be in it or withdrawn."""
     trained_at, candidates = subject.run.trained_at, [run for run in past if run.name not in known]
     if not subject.has_policy:
@@ -102,7 +102,7 @@ def _day(moment: datetime.datetime | None) -> str:
     return "" if moment is None else f"{moment:%Y-%m-%d}"
 
 
-def _named(subject: AuditSubject, keys: Sequence[str]) -> set[str]:
+def _named(subject: Subject, keys: Sequence[str]) -> set[str]:
     """Names of the runs that these states are of."""
     query = (
         select(Source.name + "/" + Trajectory.external_id)

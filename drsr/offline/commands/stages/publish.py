@@ -95,11 +95,11 @@ def _sample(text: str) -> int | None:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import ReleaseRefused
-    from drsr.offline.audit.release import gated_order, rules_kept, rules_kept_if_judged
+    from drsr.offline.audit.release import gated_order
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.publish.simple_index import drsr_wheel
     from drsr.offline.publish.stage import find_calibration, publish
-    from drsr.offline.publish.succession import NOT_WORSE, not_worse
+    from drsr.offline.publish.succession import NOT_WORSE
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.settings import load_settings
 
@@ -115,9 +115,9 @@ def run(options: argparse.Namespace) -> int:
             beside=() if options.with_drsr is None else (drsr_wheel(options.with_drsr),),
             backbone=options.backbone,
             device=settings.device,
-            data_rules=rules_kept_if_judged if options.without_expectations else rules_kept,
+            without_expectations=options.without_expectations,
             audit_sample=options.audit_sample,
-            more_checks=((NOT_WORSE, not_worse),) if options.not_worse else (),
+            more_checks=(NOT_WORSE,) if options.not_worse else (),
         )
         try:
             published = publish(catalog, ArtifactStore(settings.artifact_root), calibration, order)
@@ -144,7 +144,7 @@ def _shown(published: Published) -> dict[str, Any]:
         "published": True,
         "is_new": published.is_new,
         "wheel_file": str(published.wheel),
-        "gates": [gate._asdict() for gate in published.gates],
+        "gates": [gate.row for gate in published.gates],
     }
 
 
@@ -156,7 +156,7 @@ def _text(published: Published) -> str:
     lines = [
         f"{head} {project} {record.version}{', which abstains always' if record.abstains_always else ''}",
         "",
-        _table(published.gates),
+        _table([(gate.check, gate.passed, gate.detail) for gate in published.gates]),
         "",
         f"  {published.wheel} ({record.size / 1e6:.1f} MB)",
         f"  SHA-256 {record.wheel}",

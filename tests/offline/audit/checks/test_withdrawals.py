@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drsr.expectations.judging import RuleVerdict, judge
+from drsr.expectations.judging import judge
 from drsr.offline.audit.checks import splits, withdrawals
 from drsr.offline.audit.running import run_audit
-from drsr.offline.audit.subject import AuditSubject, Order
-from drsr.offline.audit.verdicts import AuditVerdict
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.ingest.withdrawals import take_back, withdraw
+from drsr.offline.publish.subject import Order, Subject
+from drsr.offline.verdicts import Verdict
 from tests.offline.audit.published import PublishedPipeline, ask, audited, by_hand, failures, trained_again
 from tests.offline.chat_files import task_in_split, write_json
 from tests.offline.small_pipeline import Pipeline
@@ -101,7 +101,7 @@ def test_a_calibration_that_is_not_published_yet(pipeline: Pipeline) -> None:
     name = of_split(pipeline, "train")
     taken_out(pipeline, name, "too hard")
     let_in_again(pipeline, name)
-    subject = AuditSubject(pipeline.catalog, pipeline.artifacts, Order())
+    subject = Subject(pipeline.catalog, pipeline.artifacts, Order())
     assert run_audit(subject, [withdrawals.CHECK]).verdicts[0].detail == "no run is withdrawn"
     by_hand(pipeline, "UPDATE withdrawal SET withdrawn_at = datetime(withdrawn_at, '-1 day')")
     (verdict,) = run_audit(subject, [withdrawals.CHECK]).verdicts
@@ -109,7 +109,7 @@ def test_a_calibration_that_is_not_published_yet(pipeline: Pipeline) -> None:
     assert f"made without these, which were taken back: {name} (train, " in verdict.detail
 
 
-def withdrawals_of(release: PublishedPipeline) -> AuditVerdict:
+def withdrawals_of(release: PublishedPipeline) -> Verdict:
     (verdict,) = audited(release, [withdrawals.CHECK]).verdicts
     assert verdict.passed
     return verdict
@@ -124,8 +124,8 @@ def test_a_near_duplicate_stops_nothing_once_it_is_withdrawn(release: PublishedP
     write_json(tmp_path / "more" / "copy.json", copied)
     ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
     caught, opened_alike = broken(pipeline)
-    assert caught.rule == "no near-duplicates across splits"
-    assert opened_alike.rule == "no subject on two sides of a split"
+    assert caught.check == "splits: no near-duplicates across splits"
+    assert opened_alike.check == "splits: no subject on two sides of a split"
     assert "drsr withdraw 'more/copy.json#again' --reason" in caught.detail
     assert ", or 'runs/train-0-0.json#train-0-0'; or give both" in caught.detail
     assert "splits hold" in failures(audited(release, [splits.CHECK]))
@@ -141,12 +141,12 @@ def test_a_run_of_an_evaluation_task_stops_nothing_once_it_is_withdrawn(release:
         pipeline, "UPDATE trajectory SET task = 'bb-bin-dns-parse-010' WHERE external_id = ?", name.partition("/")[2]
     )
     (caught,) = broken(pipeline)
-    assert caught.rule == "evaluation tasks disjoint from supervision"
+    assert caught.check == "splits: evaluation tasks disjoint from supervision"
     assert f"drsr withdraw '{name}' --reason" in caught.detail
     taken_out(pipeline, name, "a task of Eval40")
     assert broken(pipeline) == []
 
 
-def broken(pipeline: Pipeline) -> list[RuleVerdict]:
+def broken(pipeline: Pipeline) -> list[Verdict]:
     verdicts = judge(pipeline.catalog, pipeline.artifacts, ["trajectories", "splits"])
     return [verdict for verdict in verdicts if not verdict.passed]

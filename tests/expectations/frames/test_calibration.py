@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drsr.expectations.frames.search_tables import SEARCHED, search_row
+from drsr.expectations.frames.calibration import SEARCHED, search_row
 from drsr.offline.train.records import CalibrationRecord
 
 LIMITS = {"max_unsafe_rate": 0.1, "max_mean_harm": 0.02}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.expectations.frames.recent_steps import first_recent_steps
+from drsr.expectations.frames.states import complete_steps, first_recent_steps
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.request.history import read_history
 from drsr.request.request import Protocol, read_request
@@ -30,7 +30,7 @@ def test_the_slow_twin(protocol: Protocol, data: st.DataObject) -> None:
     for decision in decisions:
         recent = read_history(request.with_messages(request.messages[:decision])).recent
         slow[decision] = recent[0].index if len(recent) == 2 else -1
-    assert first_recent_steps(run_of(body, protocol), decisions) == slow
+    assert first_recent_steps(complete_steps(run_of(body, protocol)), decisions) == slow
 
 
 def test_a_step_without_its_result_does_not_count() -> None:
@@ -44,7 +44,11 @@ def test_a_step_without_its_result_does_not_count() -> None:
     messages += [{"role": "assistant", "content": "aborted", "tool_calls": [call("d")]}]
     messages += [{"role": "user", "content": "on"}, {"role": "assistant", "content": "fine"}]
     # Before the last message: Steps 0, 1, 2 are complete, Step 3 is not; Recent2 is 1 and 2.
-    assert first_recent_steps(run_of({"messages": messages}, "openai"), [9, 5, 3]) == {9: 1, 5: 0, 3: -1}
+    assert first_recent_steps(complete_steps(run_of({"messages": messages}, "openai")), [9, 5, 3]) == {
+        9: 1,
+        5: 0,
+        3: -1,
+    }
 
 
 def test_a_later_message_that_cannot_be_read_changes_nothing_before_it() -> None:
@@ -52,7 +56,7 @@ def test_a_later_message_that_cannot_be_read_changes_nothing_before_it() -> None
     for number in range(4):
         messages.append({"role": "assistant", "content": f"step {number}"})
         messages.append({"role": "user", "content": "on"})
-    sound = first_recent_steps(run_of({"messages": messages}, "openai"), [5, 7])
+    sound = first_recent_steps(complete_steps(run_of({"messages": messages}, "openai")), [5, 7])
     assert sound == {5: 0, 7: 1}
     messages.append({"role": "narrator", "content": "?"})
-    assert first_recent_steps(run_of({"messages": messages}, "openai"), [5, 7]) == sound
+    assert first_recent_steps(complete_steps(run_of({"messages": messages}, "openai")), [5, 7]) == sound

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 import pytest
 
-from drsr.expectations.custom.split_shares import ExpectSplitSharesWithinTolerance
+from drsr.expectations.custom.splits import ExpectSplitSharesWithinTolerance
 from drsr.expectations.frames.splits import shares_frame
 from drsr.offline.ingest.splits import assign_split
 

@@ -1,7 +1,8 @@
-"""The subject of an audit: a policy, its calibration, and everything behind that, each read once.
+"""The subject of all checks: a policy, its calibration, and everything behind that, each read once.
 
 Nothing here judges. Where something cannot be read, every check that needs it fails with that reason, and the others
-still run.
+still run. Publishing asks about a candidate, which neither store nor catalog has yet, and may keep what it has read;
+an audit asks about a release, and reads everything itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import orjson
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import (
     ArtifactCorrupt,
     BackboneError,
@@ -26,11 +28,12 @@ from drsr.errors import (
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.light_reader import LightReader, load_light_reader
 from drsr.offline.featurize.views import RegisteredView
-from drsr.offline.publish.lineage import Link, Traced, trace
-from drsr.offline.publish.lineage_file import read_lineage
+from drsr.offline.publish.candidate import Built
+from drsr.offline.publish.lineage import Link, Traced, read_lineage, trace
 from drsr.offline.publish.lineage_rows import NamedLabeler, labeler_of, present_states, view_of
 from drsr.offline.publish.records import ReleaseRecord, find_release, latest_releases
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import Kept
 from drsr.offline.train.records import (
     CalibrationRecord,
     TrainingRecord,
@@ -42,6 +45,7 @@ from drsr.offline.train.stage import load_trained
 from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.folder import PolicyFiles
 from drsr.policy.location import read_found, read_wheel_policy
+from drsr.request.contracts import Backbone
 from drsr.scorer.ensemble import Ensemble
 
 Value = TypeVar("Value")
@@ -78,24 +82,34 @@ class ShippedLineage(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A policy that is to be published if it passes: neither store nor catalog has it yet."""
+    """A policy that is to be published if it passes, as far as it has come."""
 
-    file_name: str
-    wheel: bytes
-    states: bytes
-    """The list of states that it was made from, as it would be stored."""
     traced: Traced
+    may_abstain_always: bool = False
+    """Somebody said that it may, where calibration found nothing admissible."""
+    numbers: PolicyNumbers | None = None
+    backbone: Backbone | LightReader | None = None
+    """What it reads with."""
+    built: Built | None = None
+    """Its wheel, and the list of states that it was made from."""
 
 
-class AuditSubject:
+class Subject:
     """A policy and what it rests on, read when a check asks for it."""
 
     def __init__(
-        self, catalog: Catalog, artifacts: ArtifactStore, order: Order, candidate: Candidate | None = None
+        self,
+        catalog: Catalog,
+        artifacts: ArtifactStore,
+        order: Order,
+        candidate: Candidate | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.catalog, self.artifacts, self.order = catalog, artifacts, order
         self.candidate = candidate
-        self._kept: dict[str, Any] = {}
+        self.kept = kept
+        """What a night has read and judged before; None in an audit."""
+        self._read: dict[str, Any] = {}
         with catalog.reading() as connection:
             released = latest_releases(connection, 1)
             calibrated = latest_calibrations(connection, 1)
@@ -104,6 +118,8 @@ class AuditSubject:
             raise ScorerNotTrained("nothing is calibrated yet, so there is nothing to audit", hint="drsr calibrate")
         self._latest = released[0] if released else None
         self._unpublished = of_mode[0] if of_mode else None
+        if candidate is not None:
+            return
         if not self.has_policy and self._unpublished is None:
             raise ScorerNotTrained(
                 f"nothing is published yet, and nothing is calibrated in the {order.mode} mode",
@@ -120,13 +136,15 @@ class AuditSubject:
     @property
     def has_policy(self) -> bool:
         """False: nothing is published yet, and the latest calibration of a mode is audited: what would be next."""
-        return self.candidate is not None or self.order.policy is not None or self._latest is not None
+        if self.candidate is not None:
+            return self.candidate.built is not None
+        return self.order.policy is not None or self._latest is not None
 
     @property
     def named(self) -> str:
         """What is audited, as a person would call it: without the folders of this machine."""
         if self.candidate is not None:
-            return self.candidate.file_name
+            return "the calibration" if self.candidate.built is None else self.candidate.built.wheel.file_name
         if self.order.policy is not None:
             return Path(self.order.policy).name
         return self._latest.file_name if self._latest is not None else f"the latest {self.order.mode} calibration"
@@ -218,7 +236,8 @@ class AuditSubject:
             assert isinstance(found, FrozenLM)  # features and labels have no other kind
             return found
 
-        model = self._once(f"backbone {name} {dtype}", load)
+        held = self.candidate.backbone if self.candidate is not None else None
+        model = held if isinstance(held, FrozenLM) else self._once(f"backbone {name} {dtype}", load)
         self._refuse_other(model.name, model.identity, identity)
         return model
 
@@ -232,19 +251,19 @@ class AuditSubject:
 
     def _once(self, what: str, make: Callable[[], Value]) -> Value:
         """The same result for everybody, also where it is an error: of whatever kind, for a policy may be hostile."""
-        if what not in self._kept:
+        if what not in self._read:
             try:
-                self._kept[what] = make()
+                self._read[what] = make()
             except Exception as error:
-                self._kept[what] = error
-        found: Value | Exception = self._kept[what]
+                self._read[what] = error
+        found: Value | Exception = self._read[what]
         if isinstance(found, Exception):
             raise found
         return found
 
     def _read_wheel(self) -> bytes | None:
         if self.candidate is not None:
-            return self.candidate.wheel
+            return None if self.candidate.built is None else self.candidate.built.wheel.data
         if self.order.policy is None:
             return None if self._latest is None else self.artifacts.get(self._latest.wheel)
         path = Path(self.order.policy)
@@ -263,6 +282,8 @@ class AuditSubject:
         return ShippedLineage(*read_lineage(data, self.named))
 
     def _find_calibration(self) -> CalibrationRecord:
+        if self.candidate is not None and self.candidate.built is None:
+            return self.candidate.traced.calibration
         if not self.has_policy:
             assert self._unpublished is not None  # or there is no subject
             return self._unpublished
@@ -291,7 +312,8 @@ class AuditSubject:
             view, labeler = self.view, self.labeler
             with self.catalog.reading() as connection:
                 return present_states(connection, view, labeler)
-        stored = self.artifacts.get(self.lineage.states) if self.candidate is None else self.candidate.states
+        built = self.candidate.built if self.candidate is not None else None
+        stored = self.artifacts.get(self.lineage.states) if built is None else built.states.data
         try:
             keys = orjson.loads(stored)
         except orjson.JSONDecodeError:

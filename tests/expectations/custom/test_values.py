@@ -6,7 +6,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.expectations.custom.one_value_per_key import ExpectOneValuePerKey
+from drsr.expectations.custom.values import ExpectOneValuePerKey
 
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.sampled_from(["x", "y", None])), max_size=8)
 

@@ -1,0 +1,113 @@
+"""Checks and verdicts: the questions asked of a policy and its data, before it is published and in an audit.
+
+Plain values below every room. A rule of the data, a gate before publishing and a question of an audit are answered
+alike; `publish/subject.py` is what they are asked about, `audit/checks/` has the questions.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from drsr.errors import DrsrError, MissingExtra
+
+SHOWN = 20
+"""So many offending items are listed; the detail says how many there are."""
+Asked = TypeVar("Asked")
+"""What a check is asked about."""
+
+
+class Severity(StrEnum):
+    """The severity of a failed check, in the order of the table."""
+
+    CRITICAL = "critical"
+    """Information may have leaked, or a number is not what it is said to be: do not use the policy."""
+    MAJOR = "major"
+    """Something cannot be traced or computed again: find out why before the policy is used."""
+
+
+class Verdict(NamedTuple):
+    """The answer to one question."""
+
+    check: str
+    severity: Severity
+    passed: bool
+    detail: str
+    """What was found, with numbers."""
+    hint: str = ""
+    """What to do about it; empty where it passed."""
+    items: tuple[str, ...] = ()
+    """What offends: states, runs, files. The first few."""
+    evidence: Mapping[str, Any] = {}
+    """The numbers behind it, as JSON values; what the report plots."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The answer in three words, for a table."""
+        return {"check": self.check, "passed": self.passed, "detail": self.detail}
+
+
+Told = Callable[[int, int], None]
+"""Told how many items of how many are done."""
+
+
+class Check(NamedTuple, Generic[Asked]):
+    """One question."""
+
+    name: str
+    severity: Severity
+    asks: str
+    """The question, for somebody who has not read the code."""
+    how: str
+    """How it is answered, so that somebody else could do it otherwise and compare."""
+    run: Callable[[Asked, Told], Sequence[Verdict]]
+
+
+class Section(NamedTuple, Generic[Asked]):
+    """A check that was run."""
+
+    check: Check[Asked]
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+    trace: str = ""
+    """Where it broke off, for whoever looks for the fault; may quote anything, and is in no report."""
+
+
+def run_check(check: Check[Asked], subject: Asked, told: Told = lambda done, total: None) -> Section[Asked]:
+    """Run one check. One that breaks off has failed; only a package that is not installed is an error."""
+    started = time.monotonic()
+    trace = ""
+    try:
+        verdicts = check.run(subject, told) or failed(check, "came to no verdict", "a fault of drsr: report it")
+    except MissingExtra:
+        raise
+    except DrsrError as error:
+        where = f" ({error.where})" if error.where else ""
+        hint = error.hint or "mend it and audit again"
+        verdicts, trace = failed(check, f"could not be checked: {error.what}{where}", hint), traceback.format_exc()
+    except Exception as error:  # what was made to break a check must not break the audit
+        hint = "find out what it stumbled over: drsr audit --debug shows the place"
+        verdicts, trace = failed(check, f"could not be checked: {without_words(error)}", hint), traceback.format_exc()
+    return Section(check, tuple(verdicts), time.monotonic() - started, trace)
+
+
+def without_words(error: Exception) -> str:
+    """Return the error's class and place, not its text, which may quote a recorded run."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {last.name}"
+
+
+def passed(check: Check[Any], detail: str, **evidence: Any) -> list[Verdict]:
+    return [Verdict(check.name, check.severity, True, detail, evidence=evidence)]
+
+
+def failed(check: Check[Any], detail: str, hint: str, items: Sequence[str] = (), **evidence: Any) -> list[Verdict]:
+    return [Verdict(check.name, check.severity, False, detail, hint, tuple(items[:SHOWN]), evidence)]
+
+
+def first_of(items: Sequence[str]) -> str:
+    """The first item, and how many more."""
+    return items[0] + (f" (and {len(items) - 1:,} more)" if len(items) > 1 else "")
