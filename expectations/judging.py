@@ -84,6 +84,7 @@ def find(
         if dataset not in DATASETS:
             raise SettingsError(f"{dataset!r} is no dataset", hint=f"one of {', '.join(DATASETS)}")
     # Great Expectations takes seconds to import; whoever only reads names from here does not pay for it.
+    import drsr.expectations.library  # noqa: F401 - says first what to install
     from drsr.expectations.inputs import Fingerprints
     from drsr.expectations.suites import SUITES
 
