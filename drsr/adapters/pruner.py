@@ -38,6 +38,9 @@ class Options(TypedDict, total=False):
     deadline_ms: float | None
     """How long a call may wait for its decision. A request that takes longer is sent as it is, and read on in the
     background for the run's next call."""
+    warm: bool
+    """Read each request in the background while the model answers, also where nothing was to be decided, so that the
+    run's next decision has less to read."""
 
 
 class Pruner:
@@ -51,6 +54,7 @@ class Pruner:
         on_decision: Callable[[Decision], None] | None = None,
         shadow: bool = False,
         deadline_ms: float | None = None,
+        warm: bool = False,
     ) -> None:
         deadline_after(deadline_ms)  # what is no time is said now, and not with the first call
         if not isinstance(policy, AnyPolicy):
@@ -60,6 +64,7 @@ class Pruner:
         self.on_decision = on_decision
         self.shadow = shadow
         self.deadline_ms = deadline_ms
+        self.warm = warm
 
     def view(self, native: T, read: Callable[[T], Form[T]]) -> T:
         """Return what to send instead of `native`: the very same object unless something is removed from a copy of it.
@@ -77,6 +82,8 @@ class Pruner:
                 protect=self._protect(form.pinned),
                 deadline_ms=self.deadline_ms,
             )
+            if self.warm:
+                self.policy.read_ahead(request=form.request, format=form.format, protect=self._protect(form.pinned))
             if decision.pruned and not self.shadow:
                 seen = form.without(removed_by(decision))
                 if not _same(read(seen).request["messages"], decision.messages, form.format):

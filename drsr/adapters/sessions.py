@@ -63,6 +63,15 @@ class Sessions:
             conversation.session = session
         return decision
 
+    def read_ahead(self, *, request: Any, format: Protocol, protect: Protect | None = None) -> bool:
+        """Like `Policy.read_ahead`, with the session of the run that the request belongs to."""
+        trail = _trail(request, format)
+        if not trail:
+            return False
+        with self._lock:
+            session = self._conversations.of(trail).session
+        return session.read_ahead(request=request, format=format, protect=protect)
+
 
 def _trail(request: Any, format: Protocol) -> Trail:
     try:

@@ -65,6 +65,8 @@ class _Job:
         self.features: CandidateFeatures | None = None
         self.read: list[TokenIds] = []
         self.error: BaseException | None = None
+        self.waited = False
+        """Whether a decision has waited for it: then no other of its run waits as well."""
 
     def run(self, source: SessionSource, give_up: GiveUp) -> None:
         try:
@@ -100,6 +102,7 @@ class BackgroundReader:
         self._finished: OrderedDict[str, _Job] = OrderedDict()
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._abandoned: _Job | None = None
         _readers.add(self)
 
     def by(self, deadline: float) -> TimedSource:
@@ -117,11 +120,13 @@ class BackgroundReader:
         with self._lock:
             job = self._finished.get(key)
             if job is None:
-                if self._is_read_already(state, key):
+                waited = any(known.waited for known in self._of_run(state))
+                job = self._put(state, key)
+                if waited:
                     raise NotInTime("an earlier request of this run is still being read")
-                job = self._submit(state, key)
-        if job is None:
-            raise NotInTime(f"{WAITING} other runs wait to be read")
+                if job is None:
+                    raise NotInTime(f"{WAITING} other runs wait to be read")
+                job.waited = True
         if not job.done.wait(max(deadline - time.perf_counter(), 0.0)):
             raise NotInTime("reading goes on for the next request of this run")
         return job.result()
@@ -130,9 +135,7 @@ class BackgroundReader:
         """Read a state when there is time. False where too many wait already."""
         key = prefix_hash(state)
         with self._lock:
-            if key in self._finished or self._is_read_already(state, key):
-                return True
-            return self._submit(state, key) is not None
+            return key in self._finished or self._put(state, key) is not None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is in flight; False where that took too long."""
@@ -141,6 +144,13 @@ class BackgroundReader:
             thread.join(timeout)
         return thread is None or not thread.is_alive()
 
+    def abandon(self, timeout: float = LAST_SECONDS) -> None:
+        """Give up what is in flight; what comes later is read."""
+        with self._lock:
+            self._waiting.clear()
+            self._abandoned = self._reading
+        self.wait(timeout)
+
     def stop(self, timeout: float = LAST_SECONDS) -> None:
         """Give up what is in flight, and read nothing more."""
         with self._lock:
@@ -148,18 +158,23 @@ class BackgroundReader:
             self._waiting.clear()
         self.wait(timeout)
 
-    def _is_read_already(self, state: DecisionState, key: str) -> bool:
-        """Whether this run is in flight; then its latest request takes the place of the one that waits."""
+    def _of_run(self, state: DecisionState) -> list[_Job]:
+        """The states of this run that are in flight."""
         token_ids = state.view.token_ids(state.rendering.token_ids)
-        for number, job in enumerate(self._waiting):
-            if job.is_of_run(token_ids):
-                self._waiting[number] = _Job(state, key)
-                return True
-        if self._reading is None or not self._reading.is_of_run(token_ids):
-            return False
-        if self._reading.key != key:
-            self._submit(state, key)
-        return True
+        in_flight = [*self._waiting, *([self._reading] if self._reading is not None else [])]
+        return [job for job in in_flight if job.is_of_run(token_ids)]
+
+    def _put(self, state: DecisionState, key: str) -> _Job | None:
+        """The state in flight; a run's latest request takes the place of the one that waits. None without room."""
+        for known in self._of_run(state):
+            if known.key == key:
+                return known
+            if known is not self._reading:
+                job = _Job(state, key)
+                job.waited = known.waited
+                self._waiting[self._waiting.index(known)] = job
+                return job
+        return self._submit(state, key)
 
     def _submit(self, state: DecisionState, key: str) -> _Job | None:
         if self._stopped or len(self._waiting) >= WAITING:
@@ -195,7 +210,7 @@ class BackgroundReader:
             job.error = error
             job.done.set()
             return
-        job.run(self._source, lambda: self._stopped)
+        job.run(self._source, lambda: self._stopped or self._abandoned is job)
 
 
 class TimedSource:

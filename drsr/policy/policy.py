@@ -27,9 +27,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from drsr.backbone.catalogue import SCRIPTED
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.background import BackgroundReader
+from drsr.decide.candidates import DecisionState, freeze_rendered
 from drsr.decide.decision import Frozen, Outcome, Reason, decide
 from drsr.decide.numbers import PolicyNumbers
-from drsr.decide.representation import LazyRepresentation, Representation, ScriptedRepresentation, checked
+from drsr.decide.representation import (
+    FeatureSource,
+    LazyRepresentation,
+    Representation,
+    ScriptedRepresentation,
+    checked,
+)
 from drsr.errors import (
     BackboneError,
     FeatureError,
@@ -47,7 +54,9 @@ from drsr.policy.light_representation import LightRepresentation, light_represen
 from drsr.policy.location import read_found
 from drsr.receipts.receipt import build_receipt, explain
 from drsr.request.contracts import Backbone, SetScorer
-from drsr.request.history import Protect
+from drsr.request.history import History, Protect, read_history
+from drsr.request.protocol import violations
+from drsr.request.rendering import render
 from drsr.request.request import Request, read_request
 from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import scorer_bytes
@@ -196,10 +205,41 @@ class Policy:
             if session.policy is not self:
                 raise ValueError("the session is another policy's")
             return session.prune(request=body, format=format, protect=protect, deadline_ms=deadline_ms)
-        source = None if deadline is None else self.reader.by(deadline)
+        source = self.source_until(deadline)
         return self.decided(
             body, format, lambda read: (decide(read, self.frozen, protect=protect, source=source), None)
         )
+
+    def source_until(self, deadline: float | None) -> FeatureSource | None:
+        """The source of features that is waited for until a deadline; None where there is nothing to wait for: no
+        deadline, or a light policy, which reads in milliseconds and has nothing to go on with."""
+        return None if deadline is None or self.numbers.light is not None else self.reader.by(deadline)
+
+    def read_ahead(self, *, request: Any, format: Format = "auto", protect: Protect | None = None) -> bool:
+        """Read a request in the background, so that the next decision of its run finds it read. False where there is
+        nothing to read: it is not eligible, the policy is light, or too much is in flight. Never raises."""
+        return self.reads_ahead(request, format, lambda read: (read, read_history(read, protect)))
+
+    def reads_ahead(
+        self, body: Any, format: Format, taken: Callable[[Request], tuple[Request, History] | None]
+    ) -> bool:
+        """Read ahead what `taken` says would be decided on. For sessions."""
+        numbers = self.numbers
+        if numbers.light is not None or numbers.always_abstains:
+            return False
+        try:
+            found = taken(read_request(body, protocol=None if format == "auto" else format))
+            if found is None:
+                return False
+            request, history = found
+            tokenizer = self.frozen.representation.tokenizer
+            state = freeze_rendered(
+                history, render(request, tokenizer), violations(request), len(tokenizer.lead), numbers.view_cap
+            )
+            return isinstance(state, DecisionState) and self.reader.read_ahead(state)
+        except Exception as error:  # nobody waits for it, and the decision to come says what is wrong
+            _log.debug("a request was not read ahead: %s", type(error).__name__)
+            return False
 
     @cached_property
     def reader(self) -> BackgroundReader:
@@ -298,6 +338,7 @@ _WITHOUT_TEXT = (PolicyError, BackboneError, FeatureError, ScorerError, LayoutMi
 """Errors whose text we write ourselves, from names and numbers."""
 
 _Run = tuple[Outcome, Mapping[str, Any] | None]
+_Taken = tuple[Request, History]
 
 
 def load_policy(

@@ -84,6 +84,7 @@ class ProxyApp:
             Pruning(decider, self.kill_switch, self._receipts, shadow=settings.shadow),
             upstream,
             self.activity,
+            set(),
         )
         try:
             yield

@@ -61,6 +61,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--upstream-timeout", type=float, default=600, metavar="S", help="longest silence of the upstream (%(default)s)"
     )
     add("--sessions", action="store_true", help="keep what was removed removed, so that prompt caches stay of use")
+    add("--warm", action="store_true", help="read answers as they come, so that the next decision has less to read")
     add("--prices", metavar="IN,CACHED,WRITE,OUT", help="per million tokens, for --sessions: 3,0.3,3.75,15")
     add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, for --sessions (40)")
     add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (2000)")
@@ -90,6 +91,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         keep_text=arguments.keep_text,
         protect=parse_protection(arguments.protect),
         sessions=_sessions(arguments),
+        warm=arguments.warm,
         deadline=arguments.deadline_ms / 1000,
         workers=arguments.workers,
         max_body=int(arguments.max_body_mb * 1024 * 1024),

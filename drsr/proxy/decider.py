@@ -21,6 +21,11 @@ from drsr.sessions.conversations import Conversation, Conversations, trail_of
 
 T = TypeVar("T")
 
+LAST_SECONDS = 1.5
+"""How long the end of the proxy waits for reading to be given up, and for decisions that are being made."""
+SPARE_SECONDS = 0.1
+"""How long before the deadline reading is no longer waited for, at most: time to put the answer together."""
+
 _log = logging.getLogger("drsr.proxy")
 
 
@@ -87,13 +92,20 @@ class Decider:
     async def decide(
         self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]
     ) -> Decided:
-        """Decide about one request within the deadline, which includes the wait for a worker. Never raises."""
+        """Decide about one request within the deadline, which includes the wait for a worker. Never raises.
+
+        Reading is given up a little earlier, so that what a session removed before can still be left out in time; it
+        goes on in the background. Whatever else takes longer is thrown away.
+        """
         start = time.perf_counter()
         answer, reason = None, str(ProxyReason.BUSY)
+        until = start + max(0.9 * self.deadline, self.deadline - SPARE_SECONDS)
         try:
             async with asyncio.timeout(self.deadline):
-                answer = await self._ask(body, protocol, credentials)
+                answer = await self._ask(body, protocol, credentials, until)
             reason = PRUNED if answer.pruned else str(answer.reason)
+            if answer.reason is Reason.DEADLINE_EXCEEDED:
+                self._late()
         except _NoRoom:
             pass
         except TimeoutError:
@@ -104,21 +116,45 @@ class Decider:
         return Decided(answer, reason, 1000 * (time.perf_counter() - start))
 
     def close(self) -> None:
-        """Waits for the decisions that are being made; drops those that wait."""
-        self._pool.close(finish=False)
+        """Gives up what is being read and drops decisions that wait; waits a few seconds for those being made."""
+        if "reader" in self._policy.__dict__:  # it is made when it is first needed
+            self._policy.reader.abandon(LAST_SECONDS)
+        self._pool.close(finish=False, timeout=LAST_SECONDS)
+
+    async def read_ahead(
+        self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """Read a conversation as far as it is known, for its next decision, when a worker is free. Never raises."""
+        try:
+            trail = ()
+            if self.conversations is not None:
+                trail = await self._run(partial(trail_of, body, protocol, credentials))
+            found = self.conversations.known(trail) if self.conversations is not None else None
+            reads = self._policy if found is None else found.session
+            await self._run(partial(reads.read_ahead, request=body, format=protocol, protect=self._protect))
+        except _NoRoom:
+            pass
+        except Exception as error:
+            _log.error("reading ahead failed: %s", without_text(error))
 
     async def _ask(
-        self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]
+        self,
+        body: dict[str, Any],
+        protocol: Protocol,
+        credentials: Sequence[tuple[bytes, bytes]],
+        until: float,
     ) -> Answer:
         if self.conversations is not None:
             # In a worker, like all that takes the longer the larger the request is.
             trail = await self._run(partial(trail_of, body, protocol, credentials))
             if trail:
-                return await self._continue(self.conversations.of(trail), body, protocol)
+                return await self._continue(self.conversations.of(trail), body, protocol, until)
         prune = partial(self._policy.prune, request=body, format=protocol, protect=self._protect)
-        return await self._run(partial(self._answer, prune))
+        return await self._run(partial(self._answer, prune, until))
 
-    async def _continue(self, conversation: Conversation, body: dict[str, Any], protocol: Protocol) -> Answer:
+    async def _continue(
+        self, conversation: Conversation, body: dict[str, Any], protocol: Protocol, until: float
+    ) -> Answer:
         """The next decision of a conversation. A late one leaves no trace in its session."""
         await conversation.gate.acquire()
         loop = asyncio.get_running_loop()
@@ -130,7 +166,7 @@ class Decider:
         # The gate opens when the worker is done, not when we stop waiting for it: the next decision of this
         # conversation would only block a second worker.
         prune = partial(trial.prune, request=body, format=protocol, protect=self._protect)
-        answer = await self._run(partial(self._answer, prune), finally_=leave)
+        answer = await self._run(partial(self._answer, prune, until), finally_=leave)
         conversation.session = trial
         return answer
 
@@ -149,8 +185,8 @@ class Decider:
                 future.add_done_callback(self._tell_late)
             raise
 
-    def _answer(self, prune: Callable[[], Decision]) -> Answer:
-        decision = prune()
+    def _answer(self, prune: Callable[..., Decision], until: float) -> Answer:
+        decision = prune(deadline_ms=max(1000 * (until - time.perf_counter()), 1.0))
         content = None
         if decision.pruned:
             content = json.dumps(decision.request, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

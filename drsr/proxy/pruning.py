@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
 from drsr.proxy.decider import Decided, Decider
@@ -22,6 +22,8 @@ class Treated(NamedTuple):
 
     content: bytes
     """Where nothing was removed, the very bytes that came."""
+    parsed: dict[str, Any] | None = None
+    """The request as it came, where it could be read."""
     meanwhile: asyncio.Task[Decided] | None = None
     """In shadow mode: the decision, which is made while the upstream is at work. `judge` it when it is there."""
 
@@ -59,8 +61,8 @@ class Pruning:
         deciding = self._decider.decide(parsed, incoming.endpoint.protocol, credentials(incoming.headers))
         if self._shadow:
             exchange.reason = ProxyReason.SHADOW
-            return Treated(body, asyncio.create_task(deciding))
-        return Treated(self.judge(await deciding, exchange) or body)
+            return Treated(body, parsed, asyncio.create_task(deciding))
+        return Treated(self.judge(await deciding, exchange) or body, parsed)
 
     def judge(self, decided: Decided, exchange: Exchange) -> bytes | None:
         """Return the bytes to send instead, after asking switch and mode, and record the decision."""

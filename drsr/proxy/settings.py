@@ -92,6 +92,8 @@ class ProxySettings:
     protect: Protect | None = None
     """Pins every Block for which it says True."""
     sessions: SessionSettings | None = None
+    warm: bool = False
+    """Read each answer as it comes, so that the next decision of its conversation finds it read."""
     deadline: float = 5.0
     """Seconds that a decision may take, waiting included. Later, the request goes through unchanged."""
     workers: int = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -46,16 +47,18 @@ class WorkerPool:
     def waiting(self) -> int:
         return len(self._jobs)
 
-    def close(self, *, finish: bool) -> None:
-        """Ends the threads once the calls that run are done; with `finish` those that wait, too."""
+    def close(self, *, finish: bool, timeout: float | None = None) -> None:
+        """Ends the threads once the calls that run are done; with `finish` those that wait, too. With a `timeout` the
+        wait for them is no longer than these seconds, and what still runs dies with the process."""
         with self._changed:
             self._closed = True
             dropped = [] if finish else [future for future, _ in self._jobs]
             self._changed.notify_all()
         for future in dropped:
             future.cancel()
+        until = None if timeout is None else time.monotonic() + timeout
         for thread in self._threads:
-            thread.join()
+            thread.join(None if until is None else max(until - time.monotonic(), 0.0))
 
     def _forget_cancelled(self, future: Future[Any]) -> None:
         if future.cancelled():

@@ -95,6 +95,10 @@ class Conversations:
         self._end(found, trail[-1])
         return found
 
+    def known(self, trail: Trail) -> Conversation | None:
+        """The conversation that a request continues or repeats, if there is one. Nothing is begun or remembered."""
+        return next((self._by_end[end] for end in reversed(trail) if end in self._by_end), None)
+
     def _new(self, session: PruningSession, gate: asyncio.Lock) -> Conversation:
         conversation = Conversation(session, gate)
         self._recent[id(conversation)] = conversation

@@ -116,11 +116,24 @@ class PruningSession:
 
         body = request_body(messages, request, tools, system)
         deadline = deadline_after(deadline_ms)
-        source = self._source if deadline is None else self.policy.reader.by(deadline)
+        source = self.policy.source_until(deadline) or self._source
         with self._lock:
             decision = self.policy.decided(body, format, lambda read: self._decide(read, protect, source))
             self.calls += 1
             return decision
+
+    def read_ahead(self, *, request: Any, format: Format = "auto", protect: Protect | None = None) -> bool:
+        """Like `Policy.read_ahead`, for the run's history as it would be sent. Changes nothing in the session."""
+
+        def taken(read: Request) -> tuple[Request, History] | None:
+            base = self._base(read, protect, self.policy.frozen.representation.tokenizer)
+            if base is None:
+                return None
+            names = _names_in_original(base)
+            return base.rewrite.request, read_history(base.rewrite.request, lambda block, _: names[block.name].pinned)
+
+        with self._lock:
+            return self.policy.reads_ahead(request, format, taken)
 
     def _decide(
         self, request: Request, protect: Protect | None, source: FeatureSource

@@ -29,11 +29,13 @@ class Slow:
     """Reads when it is let."""
 
     def __init__(self) -> None:
+        self.begun = threading.Event()
         self.may_read = threading.Event()
         self.read: list[int] = []
         self.error: Exception | None = None
 
     def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
+        self.begun.set()
         while not self.may_read.wait(0.005):
             if give_up is not None and give_up():
                 raise RuntimeError("given up")
@@ -77,6 +79,7 @@ def test_nobody_waits_twice_and_the_latest_request_of_a_run_is_read_next(slow: S
     with pytest.raises(NotInTime, match="reading goes on"):
         reader.features(first, soon(50))
     assert time.perf_counter() - start >= 0.05
+    assert slow.begun.wait(60)
     for state in (first, second, third):  # no deadline could be too far
         start = time.perf_counter()
         with pytest.raises(NotInTime, match="still being read"):
@@ -100,7 +103,7 @@ def test_what_is_in_flight_is_bounded(slow: Slow) -> None:
         with pytest.raises(NotInTime) as caught:
             reader.features(state, soon(1))
         said.append("wait to be read" in str(caught.value))
-        time.sleep(0.01)
+        assert slow.begun.wait(60)  # the first no longer waits
     assert reader.in_flight == WAITING + 1
     assert said == [False] * (WAITING + 1) + [True] * 2
     slow.may_read.set()
@@ -139,6 +142,29 @@ def test_reading_ahead_waits_for_nobody_and_serves_the_next(slow: Slow) -> None:
     assert reader.wait(20)
     assert reader.features(state, soon(0)) is not None
     assert len(slow.read) == 1
+
+
+def test_a_decision_waits_for_what_is_read_ahead_of_it(slow: Slow) -> None:
+    """Nobody has waited for that yet."""
+    reader = BackgroundReader(lambda: slow)
+    first, second, third, *_ = states_of_run("a")
+    reader.read_ahead(first)
+    reader.read_ahead(second)
+    threading.Timer(0.05, slow.may_read.set).start()
+    assert reader.features(third, soon(60_000)) is not None
+    assert slow.read[-1] == len(third.rendering)
+    assert len(slow.read) <= 2  # whatever waited gave up its place to the latest
+
+
+def test_what_is_abandoned_is_given_up_and_later_states_are_read(slow: Slow) -> None:
+    reader = BackgroundReader(lambda: slow)
+    first, second, *_ = states_of_run("a")
+    reader.read_ahead(first)
+    reader.abandon(20)
+    assert reader.in_flight == 0
+    slow.may_read.set()
+    assert reader.features(second, soon(60_000)) is not None
+    assert slow.read == [len(second.rendering)]
 
 
 def test_stopping_gives_up_and_reads_nothing_more(slow: Slow) -> None:

@@ -26,6 +26,7 @@ from drsr.policy.scripted import scripted_policy
 from drsr.request.history import Block
 from drsr.request.request import Request, read_request
 from drsr.scorer.scripted import ScriptedScorer
+from drsr.sessions.prices import Prices
 from tests.messages import answers, asks
 
 BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
@@ -380,3 +381,19 @@ def test_with_a_deadline_bad_requests_and_failures_get_their_reasons(monkeypatch
     decision = policy.prune(request=BODY, deadline_ms=60_000)
     assert decision.request is BODY
     assert (decision.reason, type(decision.error)) == (Reason.INTERNAL_FAILURE, OSError)
+
+
+def test_what_was_read_ahead_is_there_for_the_decision() -> None:
+    policy = scripted_policy()
+    assert policy.read_ahead(request=BODY)
+    assert policy.reader.wait(60)
+    assert policy.frozen.representation.passes == 1  # type: ignore[attr-defined]
+    decision = policy.prune(request=BODY, deadline_ms=60_000)
+    assert decision.pruned
+    assert policy.frozen.representation.passes == 1  # type: ignore[attr-defined]
+    session = policy.session(Prices(3, 3, 3, 15), 9)
+    assert session.read_ahead(request=BODY)
+    for nothing in ({"messages": []}, {"messages": 5}, None, {"messages": BODY["messages"][:3]}):
+        assert not policy.read_ahead(request=nothing)
+        assert not session.read_ahead(request=nothing)
+    assert not scripted_policy(risk_threshold=None).read_ahead(request=BODY)

@@ -95,3 +95,21 @@ def test_a_request_that_is_nested_too_deeply_goes_through(
         answer = http.post(f"{proxy.address}{PATHS['openai']}", content=content)
         assert upstream.latest().body == content
         assert answer.headers["x-drsr-reason"] in ("unreadable_request", "too_few_candidates")
+
+
+def test_a_warm_proxy_reads_the_answer_for_the_next_decision(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
+) -> None:
+    policy = scripted_policy()
+    proxy = start_proxy(policy=policy, warm=True)
+    bodies = list(growing("warm", last=12))
+    url = f"{proxy.address}{PATHS['openai']}"
+    answer = http.post(url, json=bodies[8])
+    assert answer.status_code == 200
+    representation = policy.frozen.representation
+    assert eventually(lambda: representation.passes == 2)  # type: ignore[attr-defined]
+    assert policy.reader.wait(PATIENCE)
+    said = answer.json()["choices"][0]["message"]
+    known = {**bodies[8], "messages": [*bodies[8]["messages"], {"role": "assistant", "content": said["content"]}]}
+    policy.prune(request=known, deadline_ms=60_000)
+    assert representation.passes == 2  # type: ignore[attr-defined]

@@ -12,14 +12,15 @@ from starlette.types import Receive, Scope, Send
 
 from drsr.proxy.activity import Activity
 from drsr.proxy.admission import Admission
-from drsr.proxy.decider import Decided, Decider
+from drsr.proxy.decider import Decider
+from drsr.proxy.http.answers import AnswerReader
 from drsr.proxy.http.exchange import Ending, Exchange
 from drsr.proxy.http.faults import without_text
-from drsr.proxy.http.headers import to_client, to_upstream
+from drsr.proxy.http.headers import credentials, to_client, to_upstream
 from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.http.upstream import Upstream, UpstreamFailed
-from drsr.proxy.pruning import Pruning
+from drsr.proxy.pruning import Pruning, Treated
 from drsr.proxy.settings import ProxySettings
 
 _log = logging.getLogger("drsr.proxy")
@@ -34,6 +35,8 @@ class Parts(NamedTuple):
     pruning: Pruning
     upstream: Upstream
     activity: Activity
+    reading: set[asyncio.Task[None]]
+    """What is read ahead at this moment."""
 
 
 class Forwarding:
@@ -91,7 +94,7 @@ class Forwarding:
                 if isinstance(treated, Refusal):
                     return treated
                 try:
-                    return await self._forward(incoming, exchange, treated.content, send, treated.meanwhile)
+                    return await self._forward(incoming, exchange, treated.content, send, treated)
                 finally:
                     if treated.meanwhile is not None:
                         treated.meanwhile.cancel()
@@ -106,10 +109,12 @@ class Forwarding:
         exchange: Exchange,
         content: bytes | AsyncIterator[bytes] | None,
         send: Send,
-        meanwhile: asyncio.Task[Decided] | None = None,
+        treated: Treated | None = None,
     ) -> Refusal | None:
         """Send it, and pass the answer on as it comes. A refusal where none came."""
         start = time.perf_counter()
+        meanwhile = treated.meanwhile if treated is not None else None
+        warm = self._parts.settings.warm and treated is not None and treated.parsed is not None
         headers = to_upstream(incoming.headers, new_length=isinstance(content, bytes))
         try:
             sending = self._parts.upstream.send(incoming.method, incoming.target, headers, content)
@@ -120,15 +125,30 @@ class Forwarding:
                 exchange.status = response.status
                 own = exchange.response_headers()
                 await _start(send, response.status, [*to_client(response.headers), *own])
+                answer = AnswerReader(incoming.endpoint.protocol, response.headers) if warm else None
                 async for chunk in response.chunks:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    if answer is not None:
+                        answer.add(chunk)
         except UpstreamFailed as failed:
             exchange.ending = Ending.UPSTREAM_BROKE
             return failed.refusal
+        if answer is not None and treated is not None and treated.parsed is not None and exchange.status == 200:
+            self._read_ahead(incoming, treated.parsed, answer)
         # Last of all: with it the client counts as gone, and what is not finished by then is cancelled.
         exchange.ending = Ending.COMPLETED
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return None
+
+    def _read_ahead(self, incoming: Incoming, body: dict[str, Any], answer: AnswerReader) -> None:
+        """Read the conversation with its newest answer while the agent works on that; nobody waits for it."""
+        message = answer.message()
+        if message is not None:
+            so_far = {**body, "messages": [*body["messages"], message]}
+            reading = self._parts.decider.read_ahead(so_far, incoming.endpoint.protocol, credentials(incoming.headers))
+            task = asyncio.create_task(reading)
+            self._parts.reading.add(task)
+            task.add_done_callback(self._parts.reading.discard)
 
 
 _OVERLOADED = Refusal(RefusalKind.OVERLOADED, "too many requests are on their way already; try again")
