@@ -17,7 +17,7 @@ from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool
 from drsr.request.history import Protect
 from drsr.request.request import Protocol
-from drsr.sessions.conversations import Conversation, Conversations, trail_of
+from drsr.sessions.conversations import Conversation, Conversations, Trail, trail_of
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class Decider:
     ) -> None:
         """Read a conversation as far as it is known, for its next decision, when a worker is free. Never raises."""
         try:
-            trail = ()
+            trail: Trail = ()
             if self.conversations is not None:
                 trail = await self._run(partial(trail_of, body, protocol, credentials))
             found = self.conversations.known(trail) if self.conversations is not None else None

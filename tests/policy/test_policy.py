@@ -393,7 +393,8 @@ def test_what_was_read_ahead_is_there_for_the_decision() -> None:
     assert policy.frozen.representation.passes == 1  # type: ignore[attr-defined]
     session = policy.session(Prices(3, 3, 3, 15), 9)
     assert session.read_ahead(request=BODY)
-    for nothing in ({"messages": []}, {"messages": 5}, None, {"messages": BODY["messages"][:3]}):
+    nothings: list[Any] = [{"messages": []}, {"messages": 5}, None, {"messages": BODY["messages"][:3]}]
+    for nothing in nothings:
         assert not policy.read_ahead(request=nothing)
         assert not session.read_ahead(request=nothing)
     assert not scripted_policy(risk_threshold=None).read_ahead(request=BODY)
