@@ -64,7 +64,8 @@ def take_apart(uri: str) -> Parts | None:
     userinfo = _userinfo(scheme, rest)
     if userinfo:
         rest = rest[len(userinfo) + 1 :]
-        if re.search(r"[?&;#].*=", userinfo, re.DOTALL):
+        mark = re.search("[?&;#]", userinfo)
+        if mark and "=" in userinfo[mark.end() :]:
             return Parts(scheme, userinfo, _HIDDEN, rest)  # the @ may stand in a parameter: all that follows is suspect
     rest, query = _query(scheme, rest)
     return Parts(scheme, userinfo, rest, query)

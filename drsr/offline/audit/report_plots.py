@@ -203,7 +203,8 @@ def _svg(name: str, draw: Callable[[Sequence[Axes]], None], columns: int, height
 
 def _for_the_page(name: str, svg: str) -> str:
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    before, _, described = svg.partition("<metadata>")
+    svg = before + described.partition("</metadata>")[2]
     svg = (
         re.sub(r'\s(xmlns(:\w+)?|width|height|version)="[^"]*"', "", svg.partition(">")[0])
         + ">"

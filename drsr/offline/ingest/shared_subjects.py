@@ -48,7 +48,7 @@ CONTAINED = 0.5
 OPENING, SHORT_OPENING = 12, 4
 """Words of an opening that is enough by itself, and of one that is enough with the same first call."""
 
-_IDENTIFIER = re.compile(r"#?\w+(?:[-_@.]\w+)*")
+_IDENTIFIER = re.compile(r"#?\w+(?:[-@.]\w+)*")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 _SHORTEST, _DIGITS = 5, 3
 _WORD = re.compile(r"\w+")

@@ -79,7 +79,7 @@ def storage_errors(uri: str) -> Iterator[None]:
 def _safe_text(error: Exception, uri: str) -> str:
     """Return what a filesystem says, without anything that the URI keeps secret, whole or in pieces."""
     text = str(error).replace(uri, redact(uri))
-    text = re.sub(r"\b[a-z][a-z0-9+.-]*://\S+", lambda match: redact(match.group()), text)
+    text = re.sub(r"(?<![a-z0-9+.-])[a-z0-9+.-]+://\S+", lambda match: redact(match.group()), text)
     for part in filter(None, map(take_apart, links(uri))):
         secrets = [part.userinfo, part.query, *re.split("[:@/]", part.userinfo), *re.split("[?#&=]", part.query)]
         for secret in sorted(secrets, key=len, reverse=True):

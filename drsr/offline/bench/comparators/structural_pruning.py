@@ -20,7 +20,7 @@ from drsr.request.request import Request
 MOST_WORDS = 40
 """Narration has fewer words than this."""
 _NUMBER = re.compile(r"\d")
-_PATH = re.compile(r"[\w.~-]*[/\\][\w.-]|\b\w+\.[A-Za-z]\w*\b")
+_PATH = re.compile(r"[/\\][\w.-]|\b\w+\.[A-Za-z]\w*\b")
 _IDENTIFIER = re.compile(r"\w_\w|\b[a-z]+[A-Z]\w*|\b[A-Z]{2,}\b|`[^`]+`|\w\(\)|\w::\w|#\w")
 _DECISIONS = re.compile(
     r"\b(decid|chos|choos|conclud|confirm|determin|reject|approv|agree|prefer|select|must|cannot|can't|should|instead|"

@@ -19,7 +19,7 @@ _TOOLS = (
 )
 _OPENING = re.compile(f"<({'|'.join(_TOOLS)})>")
 _PARAMETER = re.compile(r"<(\w+)>")
-REPLY = re.compile(r"\s*\[\w[^\n]*\] Result:")
+begins_reply = re.compile(r"\[\w[^\n]*\] Result:").match
 
 
 def parse(text: str) -> tuple[str, str, dict[str, str]] | None:

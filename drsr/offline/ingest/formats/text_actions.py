@@ -51,8 +51,12 @@ class Style(NamedTuple):
 
     name: str
     parse: Callable[[str], Action | None]
-    reply: re.Pattern[str]
-    """What the environment's replies look like."""
+    begins_reply: Callable[[str], Any]
+    """Says of a text whether the environment's replies begin like this."""
+
+    def answers(self, message: Json) -> bool:
+        """Return whether a message is a reply to an action, as it looks."""
+        return self.begins_reply(text_of(message.get("content")).lstrip()) is not None
 
 
 def fenced(text: str) -> Action | None:
@@ -116,12 +120,12 @@ def _cline(text: str) -> Action | None:
 
 
 STYLES = (
-    Style("tagged", _tagged, re.compile("")),  # the tags alone are beyond doubt
-    Style("cline", _cline, cline_actions.REPLY),
-    Style("hermes", _hermes, re.compile(r"\s*<tool_response>")),
-    Style("code_act", _code_act, re.compile(r"\s*OBSERVATION:", re.I)),
-    Style("react", _react, re.compile(r"\s*(?:Observation(?: \d+)?:|Obs(?: \d+)?:|API output:)", re.I)),
-    Style("fenced", fenced, re.compile(r"\s*(?:<returncode>|<output>|Observation:|\[?exit code)", re.I)),
+    Style("tagged", _tagged, re.compile("").match),  # the tags alone are beyond doubt
+    Style("cline", _cline, cline_actions.begins_reply),
+    Style("hermes", _hermes, re.compile("<tool_response>").match),
+    Style("code_act", _code_act, re.compile("OBSERVATION:", re.I).match),
+    Style("react", _react, re.compile(r"(?:Observation(?: \d+)?:|Obs(?: \d+)?:|API output:)", re.I).match),
+    Style("fenced", fenced, re.compile(r"(?:<returncode>|<output>|Observation:|\[?exit code)", re.I).match),
 )
 
 
@@ -131,7 +135,7 @@ def style_of(messages: Sequence[Json]) -> Style | None:
         for message, reply in zip(messages, messages[1:], strict=False):
             if message.get("role") == "assistant" and reply.get("role") in ("user", "tool"):
                 text = text_of(message.get("content"))
-                if style.parse(text) and style.reply.match(text_of(reply.get("content"))):
+                if style.parse(text) and style.answers(reply):
                     return style
     return None
 
@@ -145,7 +149,7 @@ def add_turns(chat: Chat, messages: Sequence[Json], style: Style) -> None:
         if role == "assistant":
             action = style.parse(text)
             reply = messages[index + 1] if index + 1 < len(messages) else None
-            if action and (reply is None or style.reply.match(text_of(reply.get("content")))):
+            if action and (reply is None or style.answers(reply)):
                 chat.answer(action.thought or None, action.calls, demo=demo)
                 waiting = list(action.calls)
             else:
