@@ -113,9 +113,9 @@ class Steps:
 
         if least > 0:
             return self._sequence(inner, 0, at, again)
-        once_more = (lambda: self._sequence(inner, 0, at, again)) if most > 0 else (lambda: None)
-        for way in (once_more, lambda: then(at)) if greedy else (lambda: then(at), once_more):
-            if (found := way()) is not None:
+        for once_more in (True, False) if greedy else (False, True):
+            found = then(at) if not once_more else self._sequence(inner, 0, at, again) if most > 0 else None
+            if found is not None:
                 return found
         return None
 

@@ -55,7 +55,8 @@ def _in_file(path: Path) -> Iterator[Found]:
     if "re." not in text or name == MADE_LATER:
         return
     tree = ast.parse(text)
-    names = {id(node.value): node.targets[0].id for node in ast.walk(tree) if _is_named(node)}
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    names = {id(node.value): to.id for node in assigned for to in node.targets if isinstance(to, ast.Name)}
     bound = {id(node.value): frozenset({node.attr}) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and _is_re(node.func) and node.args):
@@ -73,10 +74,6 @@ def _in_file(path: Path) -> Iterator[Found]:
         flags += [keyword.value for keyword in node.keywords if keyword.arg == "flags"]
         flag = eval(compile(ast.Expression(flags[0]), place, "eval"), scope) if flags else 0  # noqa: S307
         yield Found(place, made.decode("latin-1") if isinstance(made, bytes) else made, int(flag), uses)
-
-
-def _is_named(node: Any) -> bool:
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
 
 
 def _is_re(function: ast.expr) -> bool:
