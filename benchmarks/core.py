@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=15)
     options = parser.parse_args()
     tokenizer, _ = load_tokenizer(embedded.NAME)
-    plain = tokenizers.Tokenizer.from_file(str(embedded.folder() / "tokenizer.json"))
+    plain = tokenizers.Tokenizer.from_file(str(embedded.MODEL.folder / "tokenizer.json"))
     name, request = long_request(tokenizer, options.tokens)
     data = json.dumps(request.to_wire()).encode()
     text = plain.decode(render(request, tokenizer).token_ids.tolist(), skip_special_tokens=False)

@@ -89,3 +89,16 @@ def _from_file(path: Path, names: list[str]) -> dict[str, str]:
         if not isinstance(value, str) or not value:
             raise SettingsError(f"{name} must be a text that is not empty", where=str(path))
     return values
+
+
+def cache_folder() -> Path:
+    """For what can be fetched or computed again: `DRSR_CACHE`, else `XDG_CACHE_HOME/drsr`, else `~/.cache/drsr`.
+
+    It need not exist yet.
+    """
+    chosen = os.environ.get("DRSR_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification: a relative path is invalid and is to be ignored.
+    return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "drsr"

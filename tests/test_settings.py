@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.errors import SettingsError
-from drsr.settings import Settings, load_settings, redacted
+from drsr.settings import Settings, cache_folder, load_settings, redacted
 
 
 def test_defaults_lie_below_the_working_directory(tmp_path: Path) -> None:
@@ -91,3 +91,30 @@ def test_no_password_is_printed(password: str) -> None:
     settings = Settings(catalog_url=f"postgresql://me:{secret}@host/name", artifact_root=f"s3://me:{secret}@bucket")
     assert secret not in repr(settings) + str(settings)
     assert "***@host/name" in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "xdg", "expected"),
+    [
+        ("/data/drsr", "/xdg", "/data/drsr"),
+        ("~/models", None, "/home/someone/models"),
+        ("", "/xdg", "/xdg/drsr"),
+        (None, "/xdg", "/xdg/drsr"),
+        (None, "relative", "/home/someone/.cache/drsr"),
+        (None, "", "/home/someone/.cache/drsr"),
+        (None, None, "/home/someone/.cache/drsr"),
+    ],
+)
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch, chosen: str | None, xdg: str | None, expected: str) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    for name, value in (("DRSR_CACHE", chosen), ("XDG_CACHE_HOME", xdg)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert cache_folder() == Path(expected)
+
+
+def test_a_relative_choice_is_of_the_working_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRSR_CACHE", "here")
+    assert cache_folder() == tmp_path / "here"

@@ -2,6 +2,8 @@
 
 smollm2-135m           the embedded default, a real 135M causal language model (embedded.py)
 smollm2-135m-int8      the same with 8-bit weights, for features only (int8.py)
+qwen2.5-coder-0.5b     larger ones, by choice: better and slower (larger.py)
+qwen2.5-coder-1.5b
 hf:<repo>@<revision>   any causal language model of the Hugging Face hub (hub.py)
 path:<dir>             any causal language model saved by transformers
 int8:<name>            another one of these with 8-bit weights
@@ -13,9 +15,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drsr.backbone import embedded, hub
-from drsr.backbone.embedded import Report
+from drsr.backbone import embedded, hub, installing, larger
 from drsr.backbone.frozen_lm import FrozenLM, check_int8_placement, read_settings
+from drsr.backbone.installing import GgufModel, Report
 from drsr.backbone.model_folder import backbone_identity, int8_identity, read_window
 from drsr.backbone.scripted import WINDOW, ScriptedBackbone, ScriptedTokenizer
 from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
@@ -27,7 +29,9 @@ PATH_PREFIX = "path:"
 PAPER_BACKBONE = "hf:Qwen/Qwen3.5-9B"
 INT8_NAME = f"{embedded.NAME}-int8"
 INT8_PREFIX = "int8:"
-KNOWN_NAMES = (embedded.NAME, INT8_NAME, "hf:<repo>@<revision>", "path:<dir>", "int8:<name>", SCRIPTED)
+CONVERTED: dict[str, GgufModel] = {embedded.NAME: embedded.MODEL, **larger.MODELS}
+"""Those that are converted once from a GGUF file."""
+KNOWN_NAMES = (*CONVERTED, INT8_NAME, "hf:<repo>@<revision>", "path:<dir>", "int8:<name>", SCRIPTED)
 
 
 class BackboneEntry(NamedTuple):
@@ -128,14 +132,14 @@ def _load_int8(name: str, device: str, dtype: str) -> FrozenLM:
 
 
 def fetch(name: str, *, source: Path | None = None, force: bool = False, report: Report = lambda line: None) -> Fetched:
-    """Bring a backbone onto this machine, if it is not there yet. `source` and `force` are for the embedded one."""
+    """Bring a backbone onto this machine, if it is not there yet. `source` and `force` are for converted ones."""
     if is_int8(name):
         return fetch(_without_int8(name), source=source, force=force, report=report)._replace(name=name)
-    if name == embedded.NAME:
-        folder = embedded.fetch(source=source, force=force, report=report)
+    if name in CONVERTED:
+        folder = installing.fetch(CONVERTED[name], source=source, force=force, report=report)
         return Fetched(name, str(folder), _size(folder))
     if source is not None or force:
-        raise InputError(f"a file or a second conversion is only for {embedded.NAME}, not for {name!r}")
+        raise InputError(f"a file or a second conversion is only for {', '.join(CONVERTED)}, not for {name!r}")
     if name == SCRIPTED:
         return Fetched(name, "ships with drsr", 0)
     folder = hub.fetch(name) if name.startswith(hub.PREFIX) else _folder(name, tokenizer_only=False)
@@ -144,22 +148,14 @@ def fetch(name: str, *, source: Path | None = None, force: bool = False, report:
 
 def list_backbones() -> list[BackboneEntry]:
     """Every named backbone and every form of name, with whether it is on this machine."""
-    here = embedded.is_fetched()
     return [
-        BackboneEntry(
-            embedded.NAME,
-            "the embedded default: SmolLM2-135M-Instruct, 30 layers, window 8,192",
-            str(embedded.folder()) if here else f"package index, {embedded.REQUIREMENT}",
-            here,
-            _size(embedded.folder()) if here else None,
-            embedded.LICENCE,
-        ),
+        *map(_converted_entry, CONVERTED.values()),
         BackboneEntry(
             INT8_NAME,
-            "the same with 8-bit weights, for features on a CPU; harm is measured with the one above",
+            f"{embedded.NAME} with 8-bit weights, for features on a CPU; harm is measured with the exact one",
             f"made from {embedded.NAME} when it is loaded",
-            here,
-            0 if here else None,
+            embedded.MODEL.is_fetched,
+            0 if embedded.MODEL.is_fetched else None,
             embedded.LICENCE,
         ),
         _paper_entry(),
@@ -169,6 +165,12 @@ def list_backbones() -> list[BackboneEntry]:
         BackboneEntry("hf:<repo>@<revision>", "a causal LM of the hub", "Hugging Face hub", None, None, "its own"),
         BackboneEntry("path:<dir>", "a causal LM saved by transformers", "this machine", None, None, "its own"),
     ]
+
+
+def _converted_entry(model: GgufModel) -> BackboneEntry:
+    here = model.is_fetched
+    where = str(model.folder) if here else f"{model.origin}, {model.source}"
+    return BackboneEntry(model.name, model.what, where, here, _size(model.folder) if here else None, model.licence)
 
 
 def _paper_entry() -> BackboneEntry:
@@ -190,8 +192,8 @@ def _folder(name: str, *, tokenizer_only: bool) -> Path:
     """The folder that holds a backbone's files; 8-bit weights are rounded when they are loaded."""
     if is_int8(name):
         return _folder(_without_int8(name), tokenizer_only=tokenizer_only)
-    if name == embedded.NAME:
-        return embedded.checked_folder(tokenizer_only=tokenizer_only)
+    if name in CONVERTED:
+        return CONVERTED[name].checked_folder(tokenizer_only=tokenizer_only)
     if name.startswith(hub.PREFIX):
         return hub.local_folder(name, tokenizer_only=tokenizer_only)
     if name.startswith(PATH_PREFIX):

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drsr.backbone.cache_folder import cache_folder
 from drsr.errors import BackboneCorrupt
+from drsr.settings import cache_folder
 
 _log = logging.getLogger(__name__)
 

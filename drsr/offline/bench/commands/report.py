@@ -40,7 +40,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.backbone.cache_folder import cache_folder
     from drsr.errors import SettingsError
     from drsr.offline.bench.report.inputs import Asked
     from drsr.offline.bench.report.output_folder import make_folder
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.params import load_params
     from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.settings import load_settings
+    from drsr.settings import cache_folder, load_settings
 
     for name, least in (("replicates", 1), ("workers", 1), ("steps", 0)):
         if getattr(options, name) < least:

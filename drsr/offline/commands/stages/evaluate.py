@@ -37,7 +37,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.backbone.cache_folder import cache_folder
     from drsr.errors import SettingsError
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.evaluate.stage import evaluate_ablations
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.offline.train.ablations import FULL
     from drsr.offline.train.metrics import Bootstrap
-    from drsr.settings import load_settings
+    from drsr.settings import cache_folder, load_settings
 
     for name in ("replicates", "workers"):
         if getattr(options, name) < 1:

@@ -50,14 +50,13 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.backbone.cache_folder import cache_folder
     from drsr.errors import SettingsError
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.params import load_params
     from drsr.offline.store.artifacts import ArtifactStore
     from drsr.offline.train.ablations import ABLATIONS, find_ablation
     from drsr.offline.train.stage import read_inputs, train
-    from drsr.settings import load_settings
+    from drsr.settings import cache_folder, load_settings
 
     if options.workers < 1:
         raise SettingsError(f"--workers must be at least 1, not {options.workers}")

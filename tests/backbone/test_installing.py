@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drsr.backbone.manifest import MANIFEST, check_manifest, write_manifest
+from drsr.backbone.installing import MANIFEST, check_manifest, write_manifest
 from drsr.errors import BackboneCorrupt
 
 
