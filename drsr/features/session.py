@@ -52,8 +52,10 @@ class Session:
         `kind` says which columns are wanted."""
         self._backbone = backbone
         self._kind = kind
-        self._queried = WINDOW_POSITIONS if kind in (Kind.WINDOW, Kind.WIDE) else 1
-        """Positions at the end of the view whose queries are needed, and which are therefore run again."""
+        queried = {Kind.WINDOW: WINDOW_POSITIONS, Kind.WIDE: WINDOW_POSITIONS, Kind.SEMANTIC: backbone.window}
+        self._queried = queried.get(kind, 1)
+        """Positions at the end of the view that are needed, and therefore run again: queries of the window, hidden
+        states of the whole view."""
         self._foreseen = capacity
         self._lock = threading.Lock()
         self._continuation: Continuation | None = None

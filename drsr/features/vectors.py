@@ -99,6 +99,9 @@ class FeatureWatch:
         self._known = known or {}
         wanted = {span for spans in self._spans for span in spans}.union(extra) - self._known.keys()
         self._position = len(state.view.token_ids(state.rendering.token_ids)) - 1
+        self._whole = range(self._position + 1)
+        if Kind.SEMANTIC in kinds:
+            wanted.add(self._whole)
         self._states = SpanStates(
             sorted(wanted, key=lambda span: span.start), self._position, self.layout.geometry.layers, start=start
         )
@@ -178,16 +181,15 @@ class FeatureWatch:
         return np.concatenate(by_layer, axis=1)
 
     def _semantic(self) -> NDArray[np.float64]:
-        """By semantic layer the direction of the Block, then of the pre-action state, rounded to 16 bits: that leaves
-        a cosine its first three decimals."""
-        states = self._block_states()
-        pairs = [
-            part
-            for layer in self.layout.semantic_layers
-            for block in [unit(states.mean[:, layer - 1])]
-            for part in (block, np.broadcast_to(unit(states.state[layer - 1]), block.shape))
-        ]
-        return np.concatenate(pairs, axis=1).astype(np.float16).astype(np.float64)
+        """By semantic layer the direction of the Block, of the pre-action state and of the mean over the whole view,
+        rounded to 16 bits: that leaves a cosine its first three decimals."""
+        states, whole = self._block_states(), _array(self._states.summary(self._whole).total)
+        parts = []
+        for layer in self.layout.semantic_layers:
+            block = unit(states.mean[:, layer - 1])
+            shared = (unit(states.state[layer - 1]), unit(whole[layer - 1]))
+            parts += [block, *(np.broadcast_to(one, block.shape) for one in shared)]
+        return np.concatenate(parts, axis=1).astype(np.float16).astype(np.float64)
 
     def _block_states(self) -> BlockStates:
         summaries = {**self._known, **self.summaries()}

@@ -3,7 +3,8 @@
 full       the paper's columns (`layout.py`): the reference, under any name that is not one of the others
 window     attention from the last 64 positions instead of the last one, a few columns per attention layer
 wide       full, then window: what a scorer reads that is to have both
-semantic   directions of Blocks and of the pre-action state at the semantic layers, for analyses; no scorer reads it
+semantic   directions of Blocks, of the pre-action state and of the whole context at the semantic layers, for
+           analyses; no scorer reads it
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def semantic_layout(semantic_layers: Sequence[int], size: int) -> ViewLayout:
     columns = tuple(
         Column(f"semantic_l{layer:02d}_{whose}_{number:04d}", Group.SEMANTIC, Unit.COORDINATE)
         for layer in semantic_layers
-        for whose in ("block", "state")
+        for whose in ("block", "state", "context")
         for number in range(1, size + 1)
     )
     return _hashed({"view": Kind.SEMANTIC, "rounded": "float16"}, columns)

@@ -61,7 +61,7 @@ def eager_semantic(backbone: FrozenLM, state: DecisionState) -> NDArray[np.float
         vectors = [
             vector
             for layer in layout.semantic_layers
-            for vector in (hidden[layer][inside].mean(axis=0), hidden[layer][-1])
+            for vector in (hidden[layer][inside].mean(axis=0), hidden[layer][-1], hidden[layer].mean(axis=0))
         ]
         rows.append(np.concatenate([vector / np.linalg.norm(vector) for vector in vectors]))
     return np.array(rows)

@@ -58,7 +58,7 @@ def test_equal_to_an_eager_pass_on_the_embedded_model(smollm2: FrozenLM) -> None
     assert window.shape == (3, 8 * 4)
     np.testing.assert_allclose(window, eager_window(smollm2, state), rtol=1e-5, atol=1e-6)
     semantic = candidate_features(smollm2, state, kind=Kind.SEMANTIC).matrix
-    assert semantic.shape == (3, 4 * 2 * 576)
+    assert semantic.shape == (3, 4 * 3 * 576)
     np.testing.assert_allclose(semantic, eager_semantic(smollm2, state), rtol=1e-3, atol=1e-6)
     # The cosine that the full view has in its own column, from the directions.
     names = layout_of(geometry_of(smollm2)).names
@@ -67,7 +67,7 @@ def test_equal_to_an_eager_pass_on_the_embedded_model(smollm2: FrozenLM) -> None
     np.testing.assert_allclose(cosine, column, atol=2e-4)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(cuts=st.sets(st.integers(1, 150)), chunk=st.integers(5, 90), data=st.data())
 def test_any_pieces_give_the_same(cuts: set[int], chunk: int, data: st.DataObject) -> None:
     """The window may lie across many forwards, and a shorter last one holds only a part of it."""
@@ -109,11 +109,12 @@ def test_a_session_gives_the_same(architecture: Architecture) -> None:
     """Also where hardly a token is new, so that most of the window was run before."""
     backbone = tiny_backbone(architecture)
     messages = [*run_messages(8), {"role": "user", "content": "And?"}]
-    session = Session(backbone, kind=Kind.WIDE)
-    for end in (14, 16, 18, 19, 19):
-        state = state_of(messages[:end], backbone.tokenizer)
-        expected = candidate_features(backbone, state, kind=Kind.WIDE).matrix
-        assert np.abs(session.features(state).matrix - expected).max() < 1e-5
+    for kind in (Kind.WIDE, Kind.SEMANTIC):
+        session = Session(backbone, kind=kind)
+        for end in (14, 18, 19, 19):
+            state = state_of(messages[:end], backbone.tokenizer)
+            expected = candidate_features(backbone, state, kind=kind).matrix
+            assert np.abs(session.features(state).matrix - expected).max() < (1e-5 if kind is Kind.WIDE else 1e-3)
 
 
 def test_each_position_of_the_window_attends_to_what_was_before_it() -> None:

@@ -185,13 +185,12 @@ def label(
 
 
 def _views_to_fill(connection: Connection, features: Sequence[FeaturizeRun]) -> list[RegisteredView]:
-    """The views but for another language model's: labels can be measured with any, a view is read from one."""
-    views = []
-    for run in features:
-        found = find_view(connection, run.view)
-        if found is None or found.is_read_from(run.identity):
-            views.append(register_view(connection, run.view, run.identity, run.columns))
-    return views
+    """The views, unless one of them is another language model's: labels can be measured with any, but views that come
+    out of one forward belong to one model."""
+    found = [(run, find_view(connection, run.view)) for run in features]
+    if any(view is not None and not view.is_read_from(run.identity) for run, view in found):
+        return []
+    return [register_view(connection, run.view, run.identity, run.columns) for run in features]
 
 
 def _watches(
