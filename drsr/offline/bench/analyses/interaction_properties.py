@@ -2,7 +2,8 @@
 
 Four properties, all from features that are known online: of what kinds the two are, how alike their contents are to the
 language model (cosine of their projected hidden states), how alike the heads look at them (cosine of their attention
-masses), and how many Steps lie between them. The last three are cut into thirds of the pairs at hand.
+masses), and how many Steps lie between them (the column has logarithms of ages: they are undone first). The last three
+are cut into thirds of the pairs at hand.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def interaction_properties(frame: ExampleFrame, columns: Sequence[str], bootstra
         "kinds": _kinds(pairs, columns),
         "semantic overlap": _thirds(_cosine(pairs, [n for n, name in enumerate(columns) if "_block_" in name])),
         "head overlap": _thirds(_cosine(pairs, [n for n, name in enumerate(columns) if HEAD_MASS.fullmatch(name)])),
-        "Steps between": _thirds(np.abs(pairs.one[:, columns.index(AGE)] - pairs.other[:, columns.index(AGE)])),
+        "Steps between": _thirds(_steps_between(pairs, columns.index(AGE))),
     }
     rows: list[tuple[Cell, ...]] = []
     drawn: dict[tuple[str, str], Metric] = {}
@@ -102,6 +103,12 @@ def _kinds(pairs: _Pairs, columns: Sequence[str]) -> list[str]:
     texts = pairs.one[:, columns.index(KIND)] + pairs.other[:, columns.index(KIND)]
     words = {0: "two exchanges", 1: "text, exchange", 2: "two texts"}
     return [words[round(number)] for number in texts]
+
+
+def _steps_between(pairs: _Pairs, age: int) -> Floats:
+    """Whole Steps: the ages are counts, and 32 bits of their logarithms give them back."""
+    between: Floats = np.abs(np.rint(np.expm1(pairs.one[:, age])) - np.rint(np.expm1(pairs.other[:, age])))
+    return between
 
 
 def _cosine(pairs: _Pairs, chosen: Sequence[int]) -> Floats:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from drsr.errors import FrameError
 from drsr.offline.bench.analyses.analysis import Analysis
 from drsr.offline.bench.analyses.figures import OURS, PAPER, THIRD, figure
 from drsr.offline.bench.analyses.grouped_means import INTERVALS, GroupedMeans, draw_line
@@ -26,10 +28,11 @@ from drsr.offline.train.metrics import Bootstrap, Floats, Metric, PairCounts, co
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+COSINE, MASS = "cosine with the decision state", "attention mass"
 RELATIONS = {
-    "cosine with the decision state": re.compile(r"hidden_l(\d+)_mean_cosine"),
+    COSINE: re.compile(r"hidden_l(\d+)_mean_cosine"),
     "distance to the decision state": re.compile(r"hidden_l(\d+)_distance"),
-    "attention mass": re.compile(r"attention_l(\d+)_mean_mass"),
+    MASS: re.compile(r"attention_l(\d+)_mean_mass"),
 }
 IN_THE_PAPER = {
     "matched_state": "for the matched pre-action relation",
@@ -80,8 +83,72 @@ def layer_relations(
     )
 
 
+class OneRelation(NamedTuple):
+    """A relation of one or two layers, chosen and turned on training pairs alone."""
+
+    layers: tuple[int, ...]
+    accuracy: Metric
+
+
+def best_layer(
+    train: ExampleFrame, test: ExampleFrame, columns: Sequence[str], relation: str, gap: float, bootstrap: Bootstrap
+) -> OneRelation:
+    """One of `RELATIONS` at the layer where it orders most training pairs; FrameError without such a column."""
+    numbers = _numbers(columns, relation)
+    fitted = {layer: _count(train, number, 1.0, gap).pooled for layer, number in numbers.items()}
+    best = max(fitted, key=lambda layer: max(fitted[layer], 1 - fitted[layer]))
+    sign = 1.0 if fitted[best] >= 0.5 else -1.0
+    found = _count(test, numbers[best], sign, gap)
+    return OneRelation((best,), GroupedMeans(test, bootstrap).accuracy(found))
+
+
+def best_two_layers(
+    train: ExampleFrame, test: ExampleFrame, columns: Sequence[str], relation: str, gap: float, bootstrap: Bootstrap
+) -> OneRelation:
+    """The same of two layers: each turned and scaled as training says, and added; the best two of training."""
+    numbers = _numbers(columns, relation)
+    signed = {
+        layer: (1.0 if _count(train, number, 1.0, gap).pooled >= 0.5 else -1.0) / _spread(train, number)
+        for layer, number in numbers.items()
+    }
+
+    def count(frame: ExampleFrame, layers: tuple[int, ...]) -> PairCounts:
+        values = sum(signed[layer] * _values(frame, numbers[layer]) for layer in layers)
+        return _count_values(frame, np.asarray(values), gap)
+
+    pairs: list[tuple[int, ...]] = [*combinations(numbers, 2)] or [tuple(numbers)]
+    best = max(pairs, key=lambda layers: count(train, layers).pooled)
+    return OneRelation(best, GroupedMeans(test, bootstrap).accuracy(count(test, best)))
+
+
+def _numbers(columns: Sequence[str], relation: str) -> dict[int, int]:
+    """By layer where the column of a relation stands."""
+    found = {
+        int(match.group(1)): number
+        for number, name in enumerate(columns)
+        if (match := RELATIONS[relation].fullmatch(name))
+    }
+    if not found:
+        raise FrameError(f"the features hold no {relation}")
+    return found
+
+
+def _spread(frame: ExampleFrame, column: int) -> float:
+    return float(_values(frame, column).std()) or 1.0
+
+
 def _count(frame: ExampleFrame, column: int, sign: float, gap: float) -> PairCounts:
+    return _count_values(frame, sign * _values(frame, column), gap)
+
+
+def _values(frame: ExampleFrame, column: int) -> Floats:
+    """Of every set of a single Block."""
     single = np.flatnonzero(frame.cardinality == 1)
     member = np.log2(frame.mask[single]).astype(np.int64)
-    values: Floats = sign * frame.features[frame.state[single], member, column].astype(np.float64)
+    values: Floats = frame.features[frame.state[single], member, column].astype(np.float64)
+    return values
+
+
+def _count_values(frame: ExampleFrame, values: Floats, gap: float) -> PairCounts:
+    single = np.flatnonzero(frame.cardinality == 1)
     return count_pairs(values, frame.harm[single], frame.state[single], frame.trajectory[single], gap)

@@ -1,12 +1,13 @@
 """A Block beside its own decision state, beside others, and alone (paper, figure "Decision-conditioned ...").
 
-The Block is held fixed and only what it is related to changes. Features keep the directions of Block and state apart,
-as projected coordinates at the semantic layers; so the relation of a Block to any state is the cosine of two stored
-vectors, and no language model is asked.
+The Block is held fixed and only what it is related to changes. Features keep the directions of Block and state apart at
+the semantic layers: whole ones in the view `semantic`, projected to 64 coordinates in the full view. So the relation of
+a Block to any state is the cosine of two stored vectors, and no language model is asked.
 
     own state       of the decision before which the Block would go
     other states    of decisions of other tasks, several for each, drawn by seed
     Block alone     the mean state of training, the same for every decision: what a Block scores whatever is decided
+    whole context   the mean over all positions of the request that is read; only where whole directions are stored
 
 What the Block alone determines loses nothing beside other states; what lies in the relation to the decision does.
 """
@@ -34,12 +35,20 @@ from drsr.offline.train.metrics import Bootstrap, Floats, Ints, Metric, PairCoun
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OWN, OTHERS, ALONE = KINDS = ("own state", "states of other tasks", "Block alone")
+OWN, OTHERS, ALONE, CONTEXT = "own state", "states of other tasks", "Block alone", "whole context"
+KINDS = (OWN, OTHERS, ALONE)
+"""Those that any stored directions allow."""
+IN_THE_PAPER = ("matched_state", "mismatched_state", "full_context")
 PARTNERS = 10
 """States of other tasks for each state: one alone would make the control a matter of luck."""
 PARTNER_SEED = 4_097
-COORDINATE = re.compile(r"projection_l(\d+)_(block|state)_\d+")
+COORDINATE = re.compile(r"(?:projection|semantic)_l(\d+)_(block|state|context)_\d+")
 NO_COORDINATES = "the features hold no projected directions of Blocks and states"
+PROJECTED = (
+    "Stored are projections of hidden states, so these cosines are rougher than the exact one of the own state (one "
+    "relation alone, layer by layer), and all three alike: `drsr featurize --view semantic` keeps whole directions."
+)
+EXACT = "The cosines are of whole hidden states, rounded to 16 bits."
 ONE_TASK = "there is one task only, so no state of another"
 
 
@@ -52,6 +61,8 @@ class Related(NamedTuple):
     own_less_others: Metric
     own_less_alone: Metric
     """Both on the same drawn tasks."""
+    context: Metric | None = None
+    """With the whole context, where it is stored."""
 
 
 class LayerRelations:
@@ -71,12 +82,14 @@ class LayerRelations:
     def at(self, margin: float, means: GroupedMeans) -> Related:
         """On pairs whose harms differ by `margin` or more; `means` are of the test frame."""
         own, others, alone = (_count(self._test, self._values[kind], margin) for kind in KINDS)
+        context = self._values.get(CONTEXT)
         return Related(
             own=means.accuracy(own),
             others=means.accuracy(others),
             alone=means.accuracy(alone),
             own_less_others=means.gain(own, others),
             own_less_alone=means.gain(own, alone),
+            context=None if context is None else means.accuracy(_count(self._test, context, margin)),
         )
 
 
@@ -88,11 +101,16 @@ def layers_of(
     found: dict[int, _Layer] = {}
     for number, name in enumerate(columns):
         if match := COORDINATE.fullmatch(name):
-            layer = found.setdefault(int(match.group(1)), _Layer(int(match.group(1)), [], []))
-            (layer.block if match.group(2) == "block" else layer.state).append(number)
+            layer = found.setdefault(int(match.group(1)), _Layer(int(match.group(1)), [], [], []))
+            getattr(layer, match.group(2)).append(number)
     if not found or not all(layer.block and layer.state for layer in found.values()):
         raise FrameError(NO_COORDINATES, where=test.split)
     return [LayerRelations(train, test, layer, meaningful_gap) for layer in found.values()]
+
+
+def is_exact(columns: Sequence[str]) -> bool:
+    """Return whether these are whole directions, not projected ones."""
+    return any(name.startswith("semantic_") for name in columns)
 
 
 def best_in_training(layers: Iterable[LayerRelations]) -> LayerRelations:
@@ -106,7 +124,7 @@ def state_relations(
     """Layer by layer, at the margin of a meaningful gap."""
     means = GroupedMeans(test, bootstrap)
     layers = {one.layer: one.at(meaningful_gap, means) for one in layers_of(train, test, columns, meaningful_gap)}
-    theirs = [analyses()[f"representation.{name}"].value for name in ("matched_state", "mismatched_state")]
+    theirs = [analyses()[f"representation.{name}"].value for name in IN_THE_PAPER]
 
     def draw(axes: Axes) -> None:
         _draw(axes, layers)
@@ -121,11 +139,10 @@ def state_relations(
         f"decision's state, then those of {PARTNERS} decisions of other tasks, then the mean state of training, which "
         "is the same for all. Each in the direction that orders more training pairs. Where the own state orders no "
         "more than others do, the Block alone carries the signal. "
-        f"In the paper {theirs[0]:.3f} with the matched state and {theirs[1]:.3f} with a mismatched one. Stored are "
-        "projections of hidden states, so these cosines are rougher than the exact one of the own state (one relation "
-        "alone, layer by layer), and all three alike. The paper's figure also has surface features: here the scorer of "
-        f"structural features only. {INTERVALS}",
-        ("layer", "pairs", *KINDS, "own less others", "own less Block alone"),
+        f"In the paper {theirs[0]:.3f} with the matched state, {theirs[1]:.3f} with a mismatched one, {theirs[2]:.3f} "
+        f"with the full context. {EXACT if is_exact(columns) else PROJECTED} The paper's figure also has surface "
+        f"features: here the scorer of structural features only. {INTERVALS}",
+        ("layer", "pairs", *_headings(layers.values())),
         tuple((layer, one.own.support, *_row(one)) for layer, one in layers.items()),
         figure(draw, width=5.0),
     )
@@ -149,7 +166,7 @@ def relation_margins(
         "The same Block beside its own decision and others, by margin",
         f"As above at layer {best.layer}, whose cosine with the own state orders most pairs of the {train.split} "
         f"split, for pairs whose harms differ by the margin or more. {INTERVALS}",
-        ("margin", "pairs", *KINDS, "own less others", "own less Block alone"),
+        ("margin", "pairs", *_headings(found.values())),
         tuple((margin, one.own.support, *_row(one)) for margin, one in found.items()),
         figure(draw, width=5.0),
     )
@@ -176,6 +193,7 @@ class _Layer(NamedTuple):
     number: int
     block: list[int]
     state: list[int]
+    context: list[int]
 
 
 def _states(frame: ExampleFrame, layer: _Layer) -> Floats:
@@ -192,6 +210,9 @@ def _cosines(frame: ExampleFrame, layer: _Layer, mean: Floats) -> Iterable[tuple
     yield OWN, _products(block, [states[state]])
     yield OTHERS, _products(block, (states[partners[state, number]] for number in range(PARTNERS)))
     yield ALONE, _products(block, [unit(mean)])
+    if layer.context:
+        whole = unit(frame.features[:, 0][:, layer.context].astype(np.float64))
+        yield CONTEXT, _products(block, [whole[state]])
 
 
 def _products(block: Floats, states: Iterable[Floats]) -> Floats:
@@ -210,10 +231,22 @@ def _single(frame: ExampleFrame) -> NDArray[np.int64]:
     return np.flatnonzero(frame.cardinality == 1)
 
 
+def _headings(found: Iterable[Related]) -> tuple[str, ...]:
+    context = () if any(one.context is None for one in found) else (CONTEXT,)
+    return (*KINDS, "own less others", "own less Block alone", *context)
+
+
 def _row(one: Related) -> tuple[str, ...]:
-    return (*cells(one[:3]), *(cell(gain, signed=True) for gain in one[3:]))
+    gains = (one.own_less_others, one.own_less_alone)
+    context = () if one.context is None else cells([one.context])
+    return (*cells(one[:3]), *(cell(gain, signed=True) for gain in gains), *context)
 
 
 def _draw(axes: Axes, found: Mapping[int, Related] | Mapping[float, Related]) -> None:
     for place, (kind, colour) in enumerate(zip(KINDS, COLOURS, strict=False)):
-        draw_line(axes, list(found), [one[place] for one in found.values()], "o-", colour, kind)
+        draw_line(
+            axes, list(found), [(one.own, one.others, one.alone)[place] for one in found.values()], "o-", colour, kind
+        )
+    contexts = [one.context for one in found.values() if one.context is not None]
+    if len(contexts) == len(found):
+        draw_line(axes, list(found), contexts, "o-", COLOURS[len(KINDS)], CONTEXT)

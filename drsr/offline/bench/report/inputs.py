@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, select
 
 from drsr.errors import FrameError, InputError
+from drsr.features.view_layouts import Kind
 from drsr.offline.calibrate.search import SearchTable
 from drsr.offline.calibrate.stage import Calibrated, calibrate, plain_search
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.evaluate.stage import Evaluated, evaluate_ablations
-from drsr.offline.featurize.views import RegisteredView, get_view
+from drsr.offline.featurize.views import RegisteredView, find_view, get_view
 from drsr.offline.ingest.splits import Split
 from drsr.offline.label.records import recorded_identity
 from drsr.offline.params import Params
@@ -49,6 +50,15 @@ class Asked(NamedTuple):
     """And that of whole tasks."""
 
 
+class Directions(NamedTuple):
+    """Frames whose features hold directions of Blocks and states: whole ones where they are stored."""
+
+    fitted: ExampleFrame
+    """Of a split that is not judged."""
+    judged: ExampleFrame
+    columns: list[str]
+
+
 class ReportInputs(NamedTuple):
     params: Params
     bootstrap: Bootstrap
@@ -64,6 +74,7 @@ class ReportInputs(NamedTuple):
     """Validation and what is judged, by the full scorer."""
     exchanged: ScoredSets[ExampleFrame] | None
     """What is judged, by the same scorer given another decision's relations; None where there are too few decisions."""
+    directions: Directions
     judged: Split
     domains: Mapping[str, str]
     """Of the trajectories that have one, named as in the frames."""
@@ -139,10 +150,36 @@ def read_report_inputs(
         frames=frames,
         scored={split: score_frame(scorer, frames[split]) for split in dict.fromkeys(("validation", asked.split))},
         exchanged=_exchanged(scorer, frames[asked.split], inputs.column_groups),
+        directions=_whole_directions(catalog, artifacts, asked)
+        or Directions(frames["train"], frames[asked.split], [column.name for column in view.columns]),
         judged=asked.split,
         domains=domains,
         released=releases[0].version if releases else None,
     )
+
+
+def _whole_directions(catalog: Catalog, artifacts: ArtifactStore, asked: Asked) -> Directions | None:
+    """None where they are not stored of all that is judged, or of no other split. An export holds those of validation
+    and test, so training may have none."""
+    with catalog.reading() as connection:
+        view = find_view(connection, Kind.SEMANTIC.value)
+    if view is None:
+        return None
+
+    def frame(split: Split) -> ExampleFrame | None:
+        try:
+            return get_training_frame(
+                catalog, artifacts, view.name, split=split, purpose="evaluate", labeler=asked.labeler
+            )
+        except FrameError:
+            return None
+
+    judged = frame(asked.split)
+    others: tuple[Split, ...] = ("train", "validation")
+    fitted = next((found for split in others if split != asked.split and (found := frame(split)) is not None), None)
+    if judged is None or fitted is None:
+        return None
+    return Directions(fitted, judged, [column.name for column in view.columns])
 
 
 def _exchanged(scorer: Ensemble, frame: ExampleFrame, column_groups: Sequence[str]) -> ScoredSets[ExampleFrame] | None:

@@ -46,8 +46,8 @@ def paper_analyses(given: ReportInputs, steps: Sequence[StepHarm] | None) -> Sec
         "reconstruction": lambda: reconstruction(train, bootstrap),
         "granularity": lambda: granularity(_measured(steps), HARM_TOLERANCE, bootstrap),
         "interaction_properties": lambda: interaction_properties(train, columns, bootstrap),
-        "state_relations": lambda: state_relations(train, judged, columns, gap, bootstrap),
-        "relation_margins": lambda: relation_margins(train, judged, columns, gap, bootstrap),
+        "state_relations": lambda: state_relations(*given.directions, gap, bootstrap),
+        "relation_margins": lambda: relation_margins(*given.directions, gap, bootstrap),
         "layer_relations": lambda: layer_relations(train, judged, columns, given.inputs.column_groups, gap, bootstrap),
         "margin_sweep": lambda: margin_sweep(
             judged, predictions, bootstrap, "" if given.exchanged is None else EXCHANGED_SAYS

@@ -14,6 +14,7 @@ import numpy as np
 from drsr.errors import FrameError
 from drsr.offline.bench.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.bench.analyses.grouped_means import GroupedMeans
+from drsr.offline.bench.analyses.layer_relations import COSINE, MASS, OneRelation, best_layer, best_two_layers
 from drsr.offline.bench.analyses.state_relations import Related, best_in_training, layers_of
 from drsr.offline.bench.report.inputs import ReportInputs
 from drsr.offline.bench.report.paper_tables import SOURCE, analyses, calibration, supervision
@@ -33,7 +34,7 @@ def side_by_side(given: ReportInputs) -> Section:
         [
             data(given.frames),
             chosen_values(given.calibrated.record, given.params.calibrate),
-            representations(given.evaluated.study, best_relation(given)),
+            representations(given.evaluated.study, best_relation(given), single_relations(given)),
         ],
         {},
     )
@@ -110,8 +111,10 @@ class _Counterpart(NamedTuple):
     what: str
     scorer: str | None = None
     """The configuration of the study that it is, if one is."""
-    relation: Literal["own", "others"] | None = None
+    relation: Literal["own", "others", "context"] | None = None
     """Or which cosine of a Block with a decision state it is, if one is."""
+    single: str | None = None
+    """Or which of `single_relations`."""
 
 
 COUNTERPARTS = {
@@ -119,12 +122,11 @@ COUNTERPARTS = {
     "surface_features": _Counterpart("a scorer of structural features only", "structural-only"),
     "matched_state": _Counterpart("cosine of a Block with its own decision's state", relation="own"),
     "mismatched_state": _Counterpart("cosine of the same Block with states of other tasks", relation="others"),
-    "full_context": _Counterpart(
-        "not measured here: no feature relates a Block to the context as a whole, only to the pre-action position"
-    ),
-    "attention_mass_layer_20": _Counterpart("a scorer of attention features only, all layers", "attention-only"),
-    "combined_layers_12_and_16": _Counterpart("a scorer of hidden-state relations only, all layers", "hidden-only"),
+    "full_context": _Counterpart("cosine of a Block with the mean over the whole context", relation="context"),
+    "attention_mass_layer_20": _Counterpart("attention mass at one layer", single=MASS),
+    "combined_layers_12_and_16": _Counterpart("cosines with the own state at two layers, added", single=COSINE),
 }
+NO_CONTEXT = "not stored: drsr featurize --view semantic"
 
 
 class BestRelation(NamedTuple):
@@ -136,22 +138,42 @@ class BestRelation(NamedTuple):
 
 def best_relation(given: ReportInputs) -> BestRelation | str:
     """Or why it cannot be had."""
-    train, judged, gap = given.frames["train"], given.frames[given.judged], given.params.train.meaningful_gap
+    gap = given.params.train.meaningful_gap
     try:
-        best = best_in_training(layers_of(train, judged, given.columns, gap))
+        best = best_in_training(layers_of(*given.directions, gap))
     except FrameError as error:
         return error.what
-    return BestRelation(best.layer, best.at(gap, GroupedMeans(judged, given.bootstrap)))
+    return BestRelation(best.layer, best.at(gap, GroupedMeans(given.directions.judged, given.bootstrap)))
 
 
-def representations(study: Study, relation: BestRelation | str) -> Analysis:
+def single_relations(given: ReportInputs) -> dict[str, OneRelation | str]:
+    """Attention mass at its best layer of training, cosines at its best two; or why one cannot be had."""
+    about = (given.frames["train"], given.frames[given.judged], given.columns)
+    found: dict[str, OneRelation | str] = {}
+    for relation, best in ((MASS, best_layer), (COSINE, best_two_layers)):
+        try:
+            found[relation] = best(*about, relation, given.params.train.meaningful_gap, given.bootstrap)
+        except FrameError as error:
+            found[relation] = error.what
+    return found
+
+
+def representations(study: Study, relation: BestRelation | str, single: Mapping[str, OneRelation | str]) -> Analysis:
     """Pair accuracies of the paper's representations, and of what comes nearest here."""
     found = {row.name: cell(row.metrics.state_pairs) for row in study.scorers}
     missing = {row.name: row.why for row in study.missing}
 
     def here(one: _Counterpart) -> str:
         if one.relation is not None:
-            return relation if isinstance(relation, str) else cell(getattr(relation.found, one.relation))
+            if isinstance(relation, str):
+                return relation
+            metric = getattr(relation.found, one.relation)
+            return NO_CONTEXT if metric is None else cell(metric)
+        if one.single is not None:
+            found_one = single[one.single]
+            if isinstance(found_one, str):
+                return found_one
+            return f"{cell(found_one.accuracy)}, layer {' and '.join(map(str, found_one.layers))}"
         if one.scorer is None:
             return "-"
         return found.get(one.scorer) or missing.get(one.scorer, "not judged: drsr report --ablations")
@@ -161,9 +183,9 @@ def representations(study: Study, relation: BestRelation | str) -> Analysis:
         "representations",
         "Representations",
         "Pairs that are ordered rightly at a harm margin of 0.02. A cosine here orders single Blocks of one state of "
-        f"the {study.split} split{layer}; it is of projected directions. A scorer here is trained and orders sets of "
-        f"one state and cardinality. The paper's are single relations, {SOURCE}. So the two columns are neighbours, "
-        "not the same measurement.",
+        f"the {study.split} split{layer}; so do attention mass and two cosines added, at the layers that are best in "
+        "training. Layers and directions are all that is fitted. A scorer here is trained and orders sets of one "
+        f"state and cardinality. The paper's are single relations, {SOURCE}.",
         ("in the paper", "pairs in the paper", "what comes nearest here", "pairs here"),
         tuple(
             (name.replace("_", " "), analyses()[f"representation.{name}"].value, one.what, here(one))

@@ -16,7 +16,12 @@ from drsr.features.geometry import Geometry
 from drsr.features.layout import Layout
 from drsr.offline.bench.analyses.analysis import Analysis, Cell
 from drsr.offline.bench.analyses.attention_cases import attention_cases
-from drsr.offline.bench.analyses.interaction_properties import HEAD_MASS, interaction_properties
+from drsr.offline.bench.analyses.interaction_properties import (
+    HEAD_MASS,
+    _Pairs,
+    _steps_between,
+    interaction_properties,
+)
 from drsr.offline.bench.analyses.layer_relations import layer_relations
 from drsr.offline.bench.analyses.margin_sweep import MARGINS, margin_sweep
 from drsr.offline.bench.analyses.non_compositionality import (
@@ -53,7 +58,7 @@ COSINE = COLUMNS.index("hidden_l01_mean_cosine")
 def drawn(generator: np.random.Generator, count: int) -> NDArray[np.float32]:
     values = generator.normal(size=(count, len(COLUMNS))).astype(np.float32)
     values[:, 0] = generator.integers(0, 2, count)
-    values[:, 1] = np.arange(count)[::-1] + 2
+    values[:, 1] = np.log1p(np.arange(count)[::-1] + 2)
     values[:, 4] = np.abs(values[:, 4])
     return values
 
@@ -188,6 +193,14 @@ def test_interactions_by_property_count_every_pair_once(frame: ExampleFrame) -> 
         assert sum(int(str(row[2])) for row in found.rows if row[0] == name) == pairs
     alike = {row[1]: number(row[4]) for row in found.rows if row[0] == "semantic overlap"}
     assert alike["high"] > alike["low"]  # by the rule, those that look the same way add harm
+
+
+def test_steps_between_are_steps_and_no_difference_of_logarithms() -> None:
+    """An old pair ten Steps apart is farther apart than a young one two Steps apart, though its logarithms are not."""
+    old, young = (np.log1p(ages).astype(np.float32).astype(float) for ages in ([[200.0], [2.0]], [[190.0], [4.0]]))
+    pairs = _Pairs(np.arange(2), np.zeros(2), old, young)
+    assert _steps_between(pairs, 0).tolist() == [10.0, 2.0]
+    assert abs(old - young)[0] < abs(old - young)[1]
 
 
 def test_heads_are_compared_and_no_summaries_over_them(frame: ExampleFrame) -> None:

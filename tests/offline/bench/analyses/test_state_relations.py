@@ -14,7 +14,13 @@ from drsr.features.geometry import Geometry
 from drsr.features.layout import Layout
 from drsr.offline.bench.analyses.analysis import Analysis, Cell
 from drsr.offline.bench.analyses.grouped_means import GroupedMeans
-from drsr.offline.bench.analyses.layer_relations import layer_relations
+from drsr.offline.bench.analyses.layer_relations import (
+    COSINE,
+    MASS,
+    best_layer,
+    best_two_layers,
+    layer_relations,
+)
 from drsr.offline.bench.analyses.margin_sweep import MARGINS
 from drsr.offline.bench.analyses.state_relations import (
     PARTNERS,
@@ -183,6 +189,54 @@ def test_what_cannot_be_compared_is_said() -> None:
         state_relations(train, test, COLUMNS[: STATE.start], 0.02, QUICK)
     with pytest.raises(FrameError, match="one task only"):
         state_relations(train, replace(test, group_ids=("t",) * len(test.group_ids)), COLUMNS, 0.02, QUICK)
+
+
+def test_whole_directions_also_tell_the_whole_context() -> None:
+    """The same numbers under the names of the view `semantic`, and beside them a context that makes the harm."""
+    names = [name.replace("projection_", "semantic_") for name in COLUMNS]
+    names += [f"semantic_l08_context_{number:04d}" for number in range(1, SIZE + 1)]
+    context = np.random.default_rng(8).normal(size=SIZE)
+
+    def with_context(frame: ExampleFrame) -> ExampleFrame:
+        tiled = np.broadcast_to(context.astype(np.float32), (*frame.features.shape[:2], SIZE))
+        return replace(frame, features=np.concatenate([frame.features, tiled], axis=2))
+
+    def by_context(features: NDArray[np.float32], members: tuple[int, ...]) -> float:
+        return float((features[list(members), BLOCK] @ context).sum())
+
+    train, test = (with_context(frame) for frame in frames(by_context, common=0.0))
+    found = state_relations(train, test, names, 0.02, QUICK)
+    assert found.columns[-1] == "whole context"
+    assert number(found.rows[0][-1]) == 1.0
+    assert number(found.rows[0][2]) < 0.9
+    assert "whole hidden states" in found.says
+    projected = state_relations(*frames(by_context, common=0.0), COLUMNS, 0.02, QUICK)
+    assert projected.rows[0] == found.rows[0][:-1]
+    assert "projections" in projected.says
+    assert_drawn(found)
+    assert "whole context" in relation_margins(train, test, names, 0.02, QUICK).columns
+
+
+def test_one_layer_and_two_layers_are_chosen_and_turned_in_training() -> None:
+    """Harm is the second layer less the fourth: one of them orders some pairs, both together all."""
+    columns = [f"hidden_l{layer:02d}_mean_cosine" for layer in (1, 2, 3, 4)] + ["attention_l02_mean_mass"]
+
+    def harm(features: NDArray[np.float32], members: tuple[int, ...]) -> float:
+        return float((features[list(members), 1] - features[list(members), 3]).sum())
+
+    options = {"harm": harm, "noise": 0.0, "columns": len(columns)}
+    train, test = make_frame("train", 40, **options), make_test_frame(40, **options)
+    one = best_layer(train, test, columns, COSINE, 0.02, QUICK)
+    two = best_two_layers(train, test, columns, COSINE, 0.02, QUICK)
+    assert one.layers in ((2,), (4,))
+    assert two.layers == (2, 4)
+    assert one.accuracy.value < two.accuracy.value
+    assert two.accuracy.value > 0.95
+    assert best_layer(train, test, columns, MASS, 0.02, QUICK).layers == (2,)
+    alone = best_two_layers(train, test, columns[:1], COSINE, 0.02, QUICK)
+    assert alone.layers == (1,)
+    with pytest.raises(FrameError, match="hold no attention mass"):
+        best_layer(train, test, columns[:4], MASS, 0.02, QUICK)
 
 
 def test_the_columns_of_a_real_layout() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from drsr.offline.bench.analyses.layer_relations import COSINE, MASS, OneRelation
 from drsr.offline.bench.analyses.state_relations import Related
 from drsr.offline.bench.report.paper_tables import analyses
 from drsr.offline.bench.report.side_by_side import COUNTERPARTS, BestRelation, chosen_values, data, representations
@@ -50,14 +51,15 @@ def test_what_was_chosen_stands_beside_what_the_paper_froze() -> None:
 def test_every_representation_of_the_paper_has_a_row_and_what_is_not_measured_says_why() -> None:
     names = {name.partition(".")[2] for name in analyses() if name.startswith("representation.")}
     assert set(COUNTERPARTS) == names
-    study = Study("test", 1, 1, 1, 1, [], [], [], [], [Missing("hidden-only", "too few")])
-    rows = {row[0]: row[1:] for row in representations(study, "one task only").rows}
+    study = Study("test", 1, 1, 1, 1, [], [], [], [], [Missing("structural-only", "too few")])
+    single = {MASS: "no such column", COSINE: "none of these"}
+    rows = {row[0]: row[1:] for row in representations(study, "one task only", single).rows}
     assert rows["full context"][0] == 0.6639
-    assert str(rows["full context"][1]).startswith("not measured here: ")
-    assert rows["combined layers 12 and 16"][2] == "too few"
-    assert rows["surface features"][2] == "not judged: drsr report --ablations"
+    assert rows["surface features"][2] == "too few"
+    assert (rows["attention mass layer 20"][2], rows["combined layers 12 and 16"][2]) == tuple(single.values())
     assert np.isclose(float(str(rows["current state only"][0])), 0.5)
-    assert {rows[name][2] for name in ("matched state", "mismatched state")} == {"one task only"}
+    related = ("matched state", "mismatched state", "full context")
+    assert {rows[name][2] for name in related} == {"one task only"}
 
 
 def test_matched_and_mismatched_states_are_of_the_same_blocks() -> None:
@@ -66,8 +68,16 @@ def test_matched_and_mismatched_states_are_of_the_same_blocks() -> None:
         Metric("pair accuracy", "", "", value, value - 0.1, value + 0.1, 9, 3) for value in (0.7, 0.6, 0.5)
     )
     best = BestRelation(23, Related(own, others, rest, rest, rest))
-    found = representations(Study("test", 1, 1, 1, 1, [], [], [], [], []), best)
+    single = {MASS: OneRelation((20,), own), COSINE: OneRelation((12, 16), others)}
+    found = representations(Study("test", 1, 1, 1, 1, [], [], [], [], []), best, single)
     rows = {row[0]: row[1:] for row in found.rows}
+    assert rows["attention mass layer 20"][2] == "0.700 [0.600, 0.800], layer 20"
+    assert rows["combined layers 12 and 16"][2] == "0.600 [0.500, 0.700], layer 12 and 16"
+    assert rows["surface features"][2] == "not judged: drsr report --ablations"
+    assert rows["full context"][2] == "not stored: drsr featurize --view semantic"
+    whole = BestRelation(23, best.found._replace(context=rest))
+    again = representations(Study("test", 1, 1, 1, 1, [], [], [], [], []), whole, single)
+    assert {row[0]: row[3] for row in again.rows}["full context"] == "0.500 [0.400, 0.600]"
     assert rows["matched state"] == (0.7092, "cosine of a Block with its own decision's state", "0.700 [0.600, 0.800]")
     assert rows["mismatched state"][2] == "0.600 [0.500, 0.700]"
     assert "the same Block" in str(rows["mismatched state"][1])
