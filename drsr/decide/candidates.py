@@ -122,14 +122,14 @@ def invalid_protocol(found: Sequence[Violation]) -> Ineligible | None:
 
 
 def choose_candidates(
-    history: History, rendering: Rendering, view: View, found: Sequence[Violation]
+    history: History, rendering: Rendering, view: View, found: Sequence[Violation], bins: int = BINS
 ) -> tuple[Candidate, ...]:
     """The longest Block of each chronological bin whose deletion adds no violation to those found in the request."""
     inside = [step for step in history.older if step.message >= view.first_message]
     proposals = [(step, _deletable(step)) for step in inside]
     proposals = [(step, blocks) for step, blocks in proposals if blocks]
     chosen = []
-    for lower, upper in bin_edges(len(proposals), BINS):
+    for lower, upper in bin_edges(len(proposals), bins):
         blocks = [block for _, blocks in proposals[lower:upper] for block in blocks]
         candidate = _longest_valid(history, rendering, blocks, found)
         if candidate is not None:

@@ -1,0 +1,272 @@
+"""A second opinion on labels: the same states measured by another language model.
+
+    DRSR_CATALOG_URL=... python -m benchmarks.second_opinion --backbone qwen2.5-coder-0.5b --minutes 25
+
+Takes labelled states of train and validation, one of each task, the shortest first, that the first language model read
+whole. The candidates stay those that were frozen; only who reads them changes, and with it the tokens. Says how often
+the two agree on what is unsafe, on the order of the sets of a state, and on what would have been deleted. Intervals are
+drawn by task. Nothing is written to the catalog, and nothing of the test split is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from sqlalchemy import select
+
+from drsr.backbone.catalogue import load_backbone, load_tokenizer
+from drsr.decide.candidates import Candidate, DecisionState
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.catalog.tables import DecisionState as StateOfCatalog
+from drsr.offline.catalog.tables import Trajectory
+from drsr.offline.freeze.states import FrozenState, freeze_trajectory
+from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
+from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, measure_states
+from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.contracts import Tokenizer
+from drsr.request.history import removal
+from drsr.request.rendering import render, render_output
+from drsr.request.view import Caps, caps_for, find_view
+from drsr.settings import load_settings
+
+MEANINGFUL_GAP = 0.02
+REMOVAL_CAP = 0.20
+REPLICATES = 2_000
+SPLITS = ("train", "validation")
+"""Never test: nobody is to be tempted."""
+
+
+class LabelledState(NamedTuple):
+    task: str
+    split: str
+    decision: int
+    blob: str
+    context_tokens: int
+    harms: dict[int, float]
+    """H(A) by mask, as the first language model measured it."""
+
+
+class Opinions(NamedTuple):
+    """One state, measured twice."""
+
+    task: str
+    context_tokens: int
+    savings: dict[int, float]
+    """By mask the part of the request that deleting the set removes, in the first one's tokens."""
+    first: dict[int, float]
+    second: dict[int, float]
+
+
+class Agreement(NamedTuple):
+    """Of some states; every count is of sets, of pairs of sets of one state, or of states."""
+
+    states: int
+    sets: int
+    same_verdict: float
+    kappa: float
+    """Agreement on unsafe beyond what two judges would have by chance who find as many sets unsafe as these do."""
+    unsafe: tuple[float, float]
+    """Part of the sets that each finds unsafe."""
+    safe_then_unsafe: float
+    """Of the sets that the first finds safe, the part that the second finds unsafe."""
+    pairs: int
+    same_order: float
+    """Of pairs whose harms differ by a meaningful gap for the first."""
+    same_order_at_cardinality: float
+    both_meaningful: float
+    """The same order where the harms differ that much for both."""
+    choices: int
+    """States in which the first would allow a deletion under the cap."""
+    choice_is_safe: float
+    """Of the largest sets that the first finds safe, the part that the second finds safe, too."""
+
+
+def compare(states: Sequence[Opinions]) -> Agreement:
+    """Count; not a number where there is nothing to count."""
+    rows = [(one.first[mask], one.second[mask]) for one in states for mask in one.first.keys() & one.second.keys()]
+    unsafe = np.array(rows).reshape(-1, 2) > HARM_TOLERANCE
+    shares = unsafe.mean(axis=0) if len(rows) else np.full(2, np.nan)
+    same = _share(unsafe[:, 0] == unsafe[:, 1])
+    by_chance = float(shares[0] * shares[1] + (1 - shares[0]) * (1 - shares[1]))
+    pairs = [pair for one in states for pair in _pairs(one)]
+    chosen = [one.second[mask] <= HARM_TOLERANCE for one in states if (mask := _choice(one)) is not None]
+    return Agreement(
+        states=len(states),
+        sets=len(rows),
+        same_verdict=same,
+        kappa=(same - by_chance) / (1 - by_chance) if by_chance < 1 else float("nan"),
+        unsafe=(float(shares[0]), float(shares[1])),
+        safe_then_unsafe=_share(unsafe[~unsafe[:, 0], 1]),
+        pairs=len(pairs),
+        same_order=_share([pair.agrees for pair in pairs]),
+        same_order_at_cardinality=_share([pair.agrees for pair in pairs if pair.same_cardinality]),
+        both_meaningful=_share([pair.agrees for pair in pairs if pair.meaningful_to_both]),
+        choices=len(chosen),
+        choice_is_safe=_share(chosen),
+    )
+
+
+class _Pair(NamedTuple):
+    agrees: bool
+    same_cardinality: bool
+    meaningful_to_both: bool
+
+
+def _pairs(one: Opinions) -> Iterator[_Pair]:
+    for left, right in combinations(sorted(one.first.keys() & one.second.keys()), 2):
+        first, second = one.first[left] - one.first[right], one.second[left] - one.second[right]
+        if abs(first) >= MEANINGFUL_GAP:
+            same_size = left.bit_count() == right.bit_count()
+            yield _Pair(first * second > 0, same_size, abs(second) >= MEANINGFUL_GAP)
+
+
+def _choice(one: Opinions) -> int | None:
+    """The largest set within the cap that the first finds safe."""
+    allowed = [
+        mask
+        for mask, harm in one.first.items()
+        if harm <= HARM_TOLERANCE and one.savings[mask] <= REMOVAL_CAP and mask in one.second
+    ]
+    return max(allowed, key=lambda mask: (one.savings[mask], -mask), default=None)
+
+
+def intervals(states: Sequence[Opinions], seed: int = 0) -> dict[str, tuple[float, float]]:
+    """95 % of resampled tasks lie within, for every share."""
+    by_task: dict[str, list[Opinions]] = {}
+    for one in states:
+        by_task.setdefault(one.task, []).append(one)
+    draw, tasks = np.random.default_rng(seed), list(by_task.values())
+    drawn = [
+        compare([one for number in draw.integers(0, len(tasks), len(tasks)) for one in tasks[number]])
+        for _ in range(REPLICATES if tasks else 0)
+    ]
+    names = [name for name, value in compare(states)._asdict().items() if isinstance(value, float)]
+    found = {}
+    for name in names:
+        low, high = np.nanquantile([getattr(one, name) for one in drawn], [0.025, 0.975])
+        found[name] = (float(low), float(high))
+    return found
+
+
+def read_by(state: DecisionState, tokenizer: Tokenizer, context_cap: int) -> DecisionState | None:
+    """The same request with the same candidates in another tokenizer's tokens; None where it does not fit whole."""
+    rendering = render(state.history.request, tokenizer)
+    view = find_view(state.history, rendering, len(tokenizer.lead), context_cap)
+    if view is None or view.start:
+        return None
+    blocks = [candidate.block for candidate in state.candidates]
+    candidates = tuple(
+        Candidate(block, rendering.direct_saving(removal(state.history, [block])), rendering.token_spans(block))
+        for block in blocks
+    )
+    return DecisionState(state.history, rendering, view, candidates, state.violations)
+
+
+def labelled_states(catalog: Catalog, labeler: str) -> list[LabelledState]:
+    """Of each task its shortest state, the shortest first."""
+    query = (
+        select(
+            Trajectory.group_key,
+            Trajectory.split,
+            StateOfCatalog.id,
+            StateOfCatalog.decision_index,
+            Trajectory.blob,
+            StateMeasurement.context_tokens,
+            Labeler.id,
+        )
+        .join(StateOfCatalog, StateOfCatalog.trajectory_id == Trajectory.id)
+        .join(StateMeasurement, StateMeasurement.state_id == StateOfCatalog.id)
+        .join(Labeler, Labeler.id == StateMeasurement.labeler_id)
+        .where(Labeler.name == labeler, StateMeasurement.outcome == "labelled")
+        .where(Trajectory.is_current(), Trajectory.split.in_(SPLITS))
+        .order_by(StateMeasurement.context_tokens, StateOfCatalog.state_key)
+    )
+    found: dict[str, LabelledState] = {}
+    with catalog.reading() as connection:
+        for task, split, state_id, decision, blob, tokens, labeler_id in connection.execute(query).tuples().all():
+            if task not in found:
+                mine = select(Label.mask, Label.harm).where(Label.state_id == state_id, Label.labeler_id == labeler_id)
+                harms = dict(connection.execute(mine).tuples().all())
+                found[task] = LabelledState(task, split, decision, blob, tokens, harms)
+    return list(found.values())
+
+
+def measure_again(
+    scorer: TargetNll, labelled: LabelledState, run: RecordedRun, first: Tokenizer, first_caps: Caps
+) -> Opinions | None:
+    """The second opinion of one state; None where either language model cannot read all of it."""
+    frozen: FrozenState = next(
+        state for state in freeze_trajectory(run, first, first_caps).states if state.decision == labelled.decision
+    )
+    if frozen.state.view.start:
+        return None
+    tokenizer, caps = scorer.backbone.tokenizer, caps_for(scorer.backbone.window)
+    state = read_by(frozen.state, tokenizer, caps.context)
+    if state is None:
+        return None
+    (result,) = measure_states(scorer, [(state, render_output(frozen.next_output, tokenizer))]).results
+    if isinstance(result, Exclusion):
+        return None
+    request = len(frozen.state.rendering)
+    savings = {
+        harm.deletion_set.mask: frozen.state.rendering.direct_saving(harm.deletion_set.removal) / request
+        for harm in result.harms
+    }
+    second = {harm.deletion_set.mask: harm.harm for harm in result.harms}
+    return Opinions(labelled.task, labelled.context_tokens, savings, labelled.harms, second)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backbone", default="qwen2.5-coder-0.5b", help="the second language model")
+    parser.add_argument("--states", type=int, default=60, help="most states to measure (default: 60)")
+    parser.add_argument("--minutes", type=float, default=25.0, help="after which no state is begun (default: 25)")
+    parser.add_argument("--labeler", default="default")
+    parser.add_argument("--json", action="store_true", help="print every state as soon as it is measured")
+    options = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(1)
+    settings = load_settings()
+    first, window = load_tokenizer(settings.backbone)
+    scorer = TargetNll(load_backbone(options.backbone, device=settings.device, dtype=settings.dtype))
+    artifacts = ArtifactStore(settings.artifact_root)
+    with open_catalog(settings.catalog_url) as catalog:
+        waiting = labelled_states(catalog, options.labeler)
+    found: list[Opinions] = []
+    started, computed = time.monotonic(), time.process_time()
+    for labelled in waiting:
+        if len(found) >= options.states or time.monotonic() - started > 60 * options.minutes:
+            break
+        run = RecordedRun.from_json(artifacts.get(labelled.blob))
+        opinions = measure_again(scorer, labelled, run, first, caps_for(window))
+        if opinions is not None:
+            found.append(opinions)
+            if options.json:
+                print(json.dumps(opinions._asdict()), flush=True)
+    if not found:
+        raise SystemExit("not one state could be measured: label some of train or validation first")
+    lengths = [one.context_tokens for one in found]
+    print(f"{settings.backbone} and {options.backbone}: {len(found)} of {len(waiting)} tasks, one state of each")
+    print(f"contexts of {min(lengths):,} to {max(lengths):,} tokens, {time.process_time() - computed:,.0f} s of CPU")
+    edges = intervals(found)
+    for name, value in compare(found)._asdict().items():
+        low, high = edges.get(name, (float("nan"),) * 2)
+        print(f"{name:28} {f'{value:.3f} [{low:.3f}, {high:.3f}]' if isinstance(value, float) else value}")
+
+
+def _share(flags: Sequence[bool] | np.ndarray) -> float:
+    return float(np.mean(flags)) if len(flags) else float("nan")
+
+
+if __name__ == "__main__":
+    main()
