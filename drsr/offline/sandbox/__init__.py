@@ -12,7 +12,9 @@ voice.py      how the agent words things
 words.py      names, numbers and filler documents that a task is made of
 noise.py      moves that lead nowhere, for any task
 family.py     what a task family is: prepare, plan, check
-code/ office/ security/ web/   the task families, one file each
+moves.py      the moves of a script
+script.py     reads a family's script: what the user asks, what the agent says and does
+code/ office/ security/ web/   the task families: for each a script, and a module that writes the folder
 corpus.py     all families together, the committed corpus file
 cli.py        `drsr sandbox record`
 """

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
+from string import Formatter
 from typing import Any, Generic, TypeVar
 
 from drsr.offline.sandbox.visible import CALL_ID, latest_moves, prompt_of, user_replies, visible_outputs, visible_texts
@@ -39,10 +40,6 @@ class Call:
     arguments: Json
 
 
-def call(tool: str, **arguments: Any) -> Call:
-    return Call(tool, arguments)
-
-
 @dataclass(frozen=True, slots=True)
 class Message:
     """What the agent says and does in one Step."""
@@ -62,9 +59,19 @@ class Fact(Generic[T_co]):
     """Reads it from visible messages only; None if it is not there."""
 
 
+_REFERENCE = re.compile(r"\{[a-z_]+(?:\.\w+|\[\d\])?\}")
+
+
 def said(shown_by: str, *patterns: str) -> Fact[str]:
-    """A fact that stands in the text: group 1 of the first pattern that occurs in any visible message, newest first."""
-    return Fact(shown_by, lambda mind: mind.search(*patterns))
+    """A fact that stands in the text: group 1 of the first pattern that occurs in any visible message, newest first.
+
+    `{name}` in a pattern is the value of another fact of the plan.
+    """
+
+    def find(mind: Mind) -> str | None:
+        return mind.search(*(_REFERENCE.sub(lambda named: named[0].format_map(mind), pattern) for pattern in patterns))
+
+    return Fact(shown_by, find)
 
 
 @dataclass(frozen=True)
@@ -75,16 +82,8 @@ class Move:
     make: Callable[[Mind], Message]
     asks: bool = False
     """True if it is a question: the user answers, and it counts as done once the answer is visible."""
-
-
-def move(make: Callable[[Mind], Message]) -> Move:
-    """Decorator: a function that makes a message, as a move of that name."""
-    return Move(make.__name__, make)
-
-
-def question(make: Callable[[Mind], Message]) -> Move:
-    """Decorator: the same for a question to the user."""
-    return Move(make.__name__, make, asks=True)
+    facts: Mapping[str, Fact[Any]] = field(default_factory=dict, repr=False)
+    """The facts that its texts and calls name; the moves of a plan share them."""
 
 
 class _Missing(Exception):
@@ -110,6 +109,7 @@ class Mind:
         self._latest_output = str(messages[-1]["content"]) if messages[-1]["role"] == "tool" else ""
         self._latest_moves = latest_moves(messages)
         self._move = ""
+        self._facts: Mapping[str, Fact[Any]] = {}
 
     def __call__(self, fact: Fact[T]) -> T:
         """The fact's value; where it is not visible, the agent fetches it again or gives up instead of this move."""
@@ -124,6 +124,10 @@ class Mind:
             if self._plan.get(name) not in self._latest_moves:  # what is shown of it may not be all that was there
                 raise _Missing(name)
         raise _Lost
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of the fact of that name, in the same way."""
+        return self(self._facts[name])
 
     def prompt(self, pattern: str) -> str:
         """Group 1 of a pattern in the task, which is always visible."""
@@ -154,30 +158,28 @@ class Mind:
         words = f"{made.tool}: {json.dumps(made.arguments, sort_keys=True, ensure_ascii=False)}"
         return any(words in text for text in self._texts)
 
-    def say(self, texts: Sequence[str], *calls: Call, thinks: Sequence[str] = (), **facts: Fact[Any] | str) -> Message:
+    def say(self, texts: Sequence[str], *calls: Call, thinks: Sequence[str] = ()) -> Message:
         """A message with these calls. One of the texts goes with it, or none; `{name}` in it is a fact's value.
 
         Nothing is fetched again for the sake of narration: a text whose facts are not visible is left out.
         """
         voice = Voice(self._prompt, self._move, moves_left=len(self._plan) - self._plan[self._move])
-        text, reasoning = self._filled(voice.text(texts), facts), self._filled(voice.thought(thinks), facts)
+        text, reasoning = self._filled(voice.text(texts)), self._filled(voice.thought(thinks))
         notes = voice.notes(self._latest_output, self._prompt)
         return Message("\n".join(filter(None, (text, notes))) or None, calls, reasoning)
 
-    def tell(self, *texts: str, brief: Sequence[str] = (), **facts: Fact[Any] | str) -> Message:
+    def tell(self, *texts: str, brief: Sequence[str] = ()) -> Message:
         """A message without calls, a question or the final answer, for which every fact in it must be known.
 
         `brief` are the texts to choose from where the user asked for a short confirmation.
         """
         wanted = brief if brief and self._prompt.endswith(BRIEF) else texts
         text = Voice(self._prompt, self._move).choose(wanted)
-        used = {name: fact for name, fact in facts.items() if f"{{{name}}}" in text}
-        values = {name: fact if isinstance(fact, str) else self(fact) for name, fact in used.items()}
-        return Message(text.format(**values))
+        return Message(text.format_map(self))
 
     def made(self, planned: Move) -> Message:
         """The message of a move, worded as it always is for this task."""
-        self._move = planned.name
+        self._move, self._facts = planned.name, planned.facts
         return planned.make(self)
 
     def _found(self, fact: Fact[T]) -> T | None:
@@ -187,16 +189,18 @@ class Mind:
         except (AttributeError, LookupError, StopIteration, TypeError, ValueError):
             return None
 
-    def _filled(self, text: str | None, facts: dict[str, Fact[Any] | str]) -> str | None:
+    def _filled(self, text: str | None) -> str | None:
         """The text with its facts, None if one is not visible."""
         if text is None:
             return None
-        values = {
-            name: fact if isinstance(fact, str) else self._found(fact)
-            for name, fact in facts.items()
-            if f"{{{name}}}" in text
-        }
+        values = {name: self._found(self._facts[name]) for name in _named(text)}
         return None if None in values.values() else text.format(**values)
+
+
+def _named(text: str) -> list[str]:
+    """The facts whose values, or parts of them, a text has."""
+    fields = (field for _, field, _, _ in Formatter().parse(text) if field)
+    return [re.split(r"[.\[]", field)[0] for field in fields]
 
 
 def next_message(messages: Sequence[Json], plan_of: Callable[[Random], list[Move]]) -> Json:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from drsr.offline.sandbox.agent import BRIEF, Move
-
-Domain = Literal["code", "office", "security", "web"]
+from drsr.offline.sandbox.noise import mix, write_background
+from drsr.offline.sandbox.workshop.pages import submissions
+from drsr.offline.sandbox.workshop.workspace import LOG
 
 _RULES = (
     "Rules for every task: work in small steps and look before you act. Copy names, numbers and paths exactly as they "
@@ -57,29 +58,93 @@ class Outcome(NamedTuple):
         """A file's last line; empty if there is none."""
         return (self.text(path).splitlines() or [""])[-1]
 
-    def answer_names(self, *names: str, brief: tuple[str, ...]) -> bool:
-        """Whether the answer contains each of these entries of the truth; of a brief task, only those of `brief`."""
-        wanted = brief if self.scenario.brief else names
-        return all(self.scenario.truth[name] in self.answer for name in wanted)
+    def sent_once(self, fields: Sequence[str]) -> bool:
+        """Whether one form was sent, with the truth in these fields, and the answer has the number it got."""
+        sent = submissions(self.root)
+        return (
+            len(sent) == 1
+            and all(sent[0]["fields"][name] == self.scenario.truth[name] for name in fields)
+            and sent[0]["number"] in self.answer
+        )
+
+
+class SideTrack(NamedTuple):
+    """A detour of a plan that is taken by chance."""
+
+    chance: float
+    moves: Sequence[str]
+    """One of these is made."""
+    at: Sequence[int] | None = None
+    """Where it comes among the moves so far: from the first place to below the second; behind them if None."""
+
+
+class Requirement(NamedTuple):
+    """What a script asks of a finished run; names are those of the truth's entries, separated by blanks."""
+
+    answer: str
+    """What the answer names."""
+    brief: str
+    """What the answer names where the user asked for a short confirmation."""
+    log: str | None = None
+    """The last line of the log, with `{name}` for entries of the truth."""
+    form: str | None = None
+    """Fields of the one form that was sent; the answer names the number that it got."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of task."""
+    """A kind of task, as its script and its module describe it (see `script.py`)."""
 
-    domain: Domain
+    domain: str
     name: str
     role: str
     """What the system prompt begins with. It differs between families: a request tells which agent it is for."""
     tools: tuple[str, ...]
-    prepare: Callable[[Random, Path], Scenario]
-    """Write the files of an instance into an empty folder."""
-    plan: Callable[[Random], list[Move]]
-    """The agent's moves; the dice decide order and side tracks, not facts."""
-    check: Callable[[Outcome], bool] = field(repr=False)
-    """Whether the task was done, judged by the folder and the answer."""
+    prompts: tuple[str, ...]
+    """The wordings of the task, in the user's words."""
+    pieces: tuple[str | Sequence[str] | SideTrack, ...]
+    """The plan: moves separated by blanks, several of those to choose from, or a side track."""
+    moves: Mapping[str, Move]
+    requirement: Requirement
+    write: Callable[[Random, Path], Scenario] = field(repr=False)
+    """Write the files of an instance into a folder that has the background files only."""
+    done: Callable[[Outcome], bool] = field(repr=False)
+    """Whether the folder is as it should be, as far as the requirement does not say it."""
 
     @property
     def system(self) -> str:
         """The system prompt."""
         return f"{self.role}\n\n{_RULES}"
+
+    def prepare(self, dice: Random, root: Path) -> Scenario:
+        """Write the files of an instance into an empty folder."""
+        if "open" not in self.tools:  # a site comes with background pages of its own
+            write_background(dice, root)
+        return self.write(dice, root)
+
+    def plan(self, dice: Random) -> list[Move]:
+        """The agent's moves; the dice decide order, side tracks and noise, not facts."""
+        names: list[str] = []
+        for piece in self.pieces:
+            if not isinstance(piece, SideTrack):
+                names += (piece if isinstance(piece, str) else dice.choice(piece)).split()
+            elif dice.random() < piece.chance:
+                place = len(names) if piece.at is None else _place(dice, *piece.at)
+                names.insert(place, piece.moves[0] if len(piece.moves) == 1 else dice.choice(piece.moves))
+        return mix(dice, [self.moves[name] for name in names], self.tools)
+
+    def check(self, outcome: Outcome) -> bool:
+        """Whether the task was done, judged by the folder and the answer."""
+        truth, wanted = outcome.scenario.truth, self.requirement
+        names = wanted.brief if outcome.scenario.brief else wanted.answer
+        return (
+            (wanted.log is None or outcome.last_line(LOG) == wanted.log.format(**truth))
+            and (wanted.form is None or outcome.sent_once(wanted.form.split()))
+            and self.done(outcome)
+            and all(truth[name] in outcome.answer for name in names.split())
+        )
+
+
+def _place(dice: Random, first: int, end: int) -> int:
+    """A place from `first` to below `end`; the dice are not thrown where there is only one."""
+    return first if end - first == 1 else dice.randrange(first, end)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, next_message, question, said
+from drsr.offline.sandbox.agent import Call, Fact, Mind, Move, next_message, said
 from drsr.offline.sandbox.corpus import agent, corpus_tasks
 from drsr.offline.sandbox.recorder import Agent, Task, run_task
 from drsr.offline.sandbox.voice import FETCHING_AGAIN, GIVING_UP
@@ -15,27 +15,13 @@ from drsr.request.history import BlockKind, delete, read_history
 from drsr.request.request import read_request
 from tests.offline.sandbox.conversations import Json, calls, corpus, decisions, steps
 
-CODE = said("look", r"code (\d+)")
-
-
-@move
-def look(m: Mind) -> Message:
-    return m.say(["Looking."], call("read", path="a.txt"))
-
-
-@question
-def ask(m: Mind) -> Message:
-    return m.tell("Shall I?")
-
-
-@move
-def write(m: Mind) -> Message:
-    return m.say(["Writing {code}."], call("write", path="b.txt", text=m(CODE)), code=CODE)
-
-
-@move
-def answer(m: Mind) -> Message:
-    return m.tell("It is {code}.", code=CODE)
+FACTS = {"code": said("look", r"code (\d+)")}
+look = Move("look", lambda m: m.say(["Looking."], Call("read", {"path": "a.txt"})))
+ask = Move("ask", lambda m: m.tell("Shall I?"), asks=True)
+write = Move(
+    "write", lambda m: m.say(["Writing {code}."], Call("write", {"path": "b.txt", "text": m["code"]})), facts=FACTS
+)
+answer = Move("answer", lambda m: m.tell("It is {code}."), facts=FACTS)
 
 
 def _plan(dice: Random) -> list[Move]:
@@ -111,7 +97,7 @@ def test_an_output_that_can_no_longer_be_read_is_fetched_again(fault: type[Excep
         return mind.search(r"code (\d+)")
 
     def plan(dice: Random) -> list[Move]:
-        return [look, ask, Move("answer", lambda m: m.tell("It is {code}.", code=Fact("look", find)))]
+        return [look, ask, Move("answer", answer.make, facts={"code": Fact("look", find)})]
 
     messages = _then(_then(_task(), output="code 42"), reply="Yes.")
     assert next_message(messages, plan)["content"] == "It is 42."
@@ -132,7 +118,7 @@ def test_a_fact_that_stands_twice_may_be_lost_once() -> None:
     copied = said("look", r"code (\d+)", r"b\.txt\n(\d+)")
 
     def plan(dice: Random) -> list[Move]:
-        return [look, ask, write, Move("answer", lambda m: m.tell("It is {code}.", code=copied))]
+        return [look, ask, write, Move("answer", answer.make, facts={"code": copied})]
 
     without_the_output = [*messages[:2], *messages[4:]]
     without_the_copy = messages[:6]
@@ -145,10 +131,10 @@ def test_a_fact_that_stands_twice_may_be_lost_once() -> None:
 
 def test_a_fact_of_several_outputs_names_the_one_that_is_missing() -> None:
     both = Fact("one.0 one.1", lambda m: "x" if m.output("one") and m.output("one.1") else None)
-    one = Move("one", lambda m: m.say(["Two calls."], call("read", path="1"), call("read", path="2")))
+    one = Move("one", lambda m: m.say(["Two calls."], Call("read", {"path": "1"}), Call("read", {"path": "2"})))
 
     def plan(dice: Random) -> list[Move]:
-        return [one, Move("end", lambda m: m.tell("{x}", x=both))]
+        return [one, Move("end", lambda m: m.tell("{x}"), facts={"x": both})]
 
     first = next_message(_task(), plan)
     results = [{"role": "tool", "tool_call_id": made["id"], "content": "text"} for made in first["tool_calls"]]
@@ -164,7 +150,7 @@ def test_narration_is_not_worth_a_second_look() -> None:
         return [
             look,
             ask,
-            Move("go", lambda m: m.say(["Code {code}."], call("read", path="c"), code=CODE)),
+            Move("go", lambda m: m.say(["Code {code}."], Call("read", {"path": "c"})), facts=FACTS),
             answer,
         ]
 

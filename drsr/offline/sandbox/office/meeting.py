@@ -5,31 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question
-from drsr.offline.sandbox.family import Family, Outcome, Scenario
-from drsr.offline.sandbox.noise import mix, write_background
+from drsr.offline.sandbox.agent import Mind
+from drsr.offline.sandbox.family import Scenario
+from drsr.offline.sandbox.script import read_family
 from drsr.offline.sandbox.words import CITIES, NOUNS, number, people, write_files
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 _HOURS = tuple(range(9, 15))
-_TOOLS = ("read", "log", "run")
-_PROMPTS = (
-    "Set up the {topic} meeting on {day} for {a}, {b} and {c}: the first hour when all are free (calendars.txt has "
-    "what is taken), in a room for {size} (rooms.txt). Log '<hour> <room> <code>', with the code from "
-    "codes.txt, and tell me hour, room and code. Ask me about the hour first.",
-    "{a}, {b} and {c} need to meet on {day} about {topic}. Find the earliest common hour (calendars.txt) and a room "
-    "that seats {size} (rooms.txt, codes in codes.txt), propose it to me, log '<hour> <room> <code>' "
-    "and report hour, room and code.",
-    "Please arrange '{topic}' on {day}. People: {a}, {b} and {c}. Room for {size}. Earliest possible hour; see "
-    "calendars.txt, rooms.txt and codes.txt. Check the hour with me. Log '<hour> <room> <code>'. "
-    "Let me know hour, room and code.",
-)
 _REPLIES = ("Not before {hour}, please.", "Rather at {hour}.", "I have a call, take {hour}.")
 _FINE = ("That works.", "Yes, take it.", "Perfect.")
 
 
 def prepare(dice: Random, root: Path) -> Scenario:
-    write_background(dice, root)
     topic, day = dice.choice(NOUNS), dice.choice(_DAYS)
     names = [name.split()[0] for name in people(dice, 4)]
     first, second = sorted(dice.sample(_HOURS[1:], 2))
@@ -56,16 +43,12 @@ def prepare(dice: Random, root: Path) -> Scenario:
     )
     code = next(line.split()[-1] for line in codes if line.startswith(f"{rooms[1]}:"))
     reply = dice.choice(_REPLIES).format(hour=f"{hour}:00") if later else dice.choice(_FINE)
-    prompt = dice.choice(_PROMPTS).format(topic=topic, day=day, a=names[0], b=names[1], c=names[2], size=size)
+    prompt = dice.choice(FAMILY.prompts).format(topic=topic, day=day, a=names[0], b=names[1], c=names[2], size=size)
     return Scenario(prompt, {"hour": f"{hour}:00", "room": rooms[1], "code": code}, (reply,))
 
 
 def _names(mind: Mind) -> list[str]:
     return [mind.prompt(pattern) for pattern in (r"(\w+), \w+ and \w+", r"\w+, (\w+) and \w+", r"\w+, \w+ and (\w+)")]
-
-
-def _day(mind: Mind) -> str:
-    return mind.prompt(rf"({'|'.join(_DAYS)})")
 
 
 def _hour(mind: Mind) -> str | None:
@@ -79,9 +62,6 @@ def _hour(mind: Mind) -> str | None:
     return next(f"{hour}:00" for hour in _HOURS if f"{hour}:00" not in taken)
 
 
-HOUR = Fact("calendars", _hour)
-
-
 def _room(mind: Mind) -> str | None:
     """The smallest room with enough seats, from the list, or as it was stated or written since."""
     size, rooms = int(mind.prompt(r"(?:room for|seats|Room for) (\d+)")), mind.output("rooms")
@@ -91,92 +71,4 @@ def _room(mind: Mind) -> str | None:
     return min(option for option in options if option[0] >= size)[1]
 
 
-ROOM = Fact("rooms", _room)
-CODE = Fact("codes", lambda m: m.search(rf"^{m(ROOM)}: code (\d+)", r"^\d+:00 \w+-\d\d (\d+)$"))
-
-
-@move
-def calendars(m: Mind) -> Message:
-    return m.say(
-        ["What is taken on {day}?", "The calendars of that day.", "First the calendars."],
-        call("run", command=f"grep {_day(m)} calendars.txt"),
-        day=_day(m),
-    )
-
-
-@move
-def rooms(m: Mind) -> Message:
-    return m.say(["Which rooms are large enough?", "Looking at the rooms."], call("read", path="rooms.txt"))
-
-
-@question
-def propose(m: Mind) -> Message:
-    return m.tell(
-        "All are free at {hour}. Is that fine?", "The first hour is {hour}, in {room}. Yes?", hour=HOUR, room=ROOM
-    )
-
-
-@move
-def codes(m: Mind) -> Message:
-    return m.say(
-        ["I need the booking code of {room}.", "Now the code for the room.", "Codes are in a separate list."],
-        call("read", path="codes.txt"),
-        room=ROOM,
-    )
-
-
-@move
-def invite(m: Mind) -> Message:
-    return m.say(
-        ["Writing the invitation.", "So {room} it is."],
-        call("log", line=f"{m(HOUR)} {m(ROOM)} {m(CODE)}"),
-        room=ROOM,
-    )
-
-
-@move
-def answer(m: Mind) -> Message:
-    return m.tell(
-        "The meeting starts at {hour} in {room}, code {code}.",
-        "Done: {room} at {hour}, code {code}.",
-        "Code {code}: {room} is yours at {hour}.",
-        brief=(
-            "It is set up for {hour} in {room}, and the line is logged.",
-            "Done: the meeting is at {hour} in {room}.",
-        ),
-        hour=HOUR,
-        room=ROOM,
-        code=CODE,
-    )
-
-
-def plan(dice: Random) -> list[Move]:
-    look = dice.choice(([calendars, rooms], [rooms, calendars]))
-    return mix(dice, [*look, codes, propose, invite, answer], _TOOLS)
-
-
-def check(outcome: Outcome) -> bool:
-    truth = outcome.scenario.truth
-    line = f"{truth['hour']} {truth['room']} {truth['code']}"
-    return outcome.last_line("log.txt") == line and outcome.answer_names(
-        "hour",
-        "room",
-        "code",
-        brief=(
-            "hour",
-            "room",
-        ),
-    )
-
-
-FAMILY = Family(
-    domain="office",
-    name="meeting",
-    role="You are an office assistant who arranges meetings. Look at calendars and room lists, do not assume. "
-    "Working hours are 9:00 to 15:00, a meeting takes one hour, and the smallest room that is large enough is the "
-    "right one. The user has the last word on the hour.",
-    tools=_TOOLS,
-    prepare=prepare,
-    plan=plan,
-    check=check,
-)
+FAMILY = read_family(__file__, prepare, hour=_hour, room=_room)

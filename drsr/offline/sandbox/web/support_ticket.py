@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from drsr.offline.sandbox.agent import Fact, Message, Mind, Move, call, move, question, said
-from drsr.offline.sandbox.family import Family, Outcome, Scenario
-from drsr.offline.sandbox.noise import mix
+from drsr.offline.sandbox.agent import Mind
+from drsr.offline.sandbox.family import Scenario
+from drsr.offline.sandbox.script import read_family
 from drsr.offline.sandbox.words import CITIES, FIRST_NAMES, PRODUCTS, mail_address, number, numbers
-from drsr.offline.sandbox.workshop.pages import accepts, bullets, link, page, paragraphs, submissions, write_site
+from drsr.offline.sandbox.workshop.pages import accepts, bullets, link, page, paragraphs, write_site
 
 _TROUBLES = {
     "arrived broken": "damage",
@@ -18,18 +18,6 @@ _TROUBLES = {
     "stopped working": "warranty",
     "was charged twice": "billing",
 }
-_TOOLS = ("open", "post")
-_PROMPTS = (
-    "My {product} {trouble}. Please file a ticket with the help desk: my orders are under /orders, each with a page "
-    "that shows the serial, the kinds of trouble under /help, and the form at /ticket takes serial, kind and wish. Ask "
-    "me how I want it settled. Then give me ticket number, order number and the desk's address.",
-    "The {product} I bought {trouble}. Open a ticket for me at /ticket (serial, kind, wish; see /orders and "
-    "/help), after asking what I would like to get. I need the ticket number, the order number and the mail address "
-    "of the desk in charge.",
-    "Can you complain for me? The {product} {trouble}. Everything is on the site: /orders, /help, and /ticket, which "
-    "wants serial, kind and wish. Check with me what outcome I want. Finally tell me ticket number, order number "
-    "and whom to write to.",
-)
 _WISHES = {
     "refund": ("My money back.", "A refund, please."),
     "exchange": ("Send me a new one.", "An exchange."),
@@ -59,15 +47,11 @@ def prepare(dice: Random, root: Path) -> Scenario:
     write_site(dice, root, pages, {"/support": "/help"}, {"/ticket": accepts("Ticket", "H", **fields)})
     truth = {"order": orders[0], "serial": serials[0], "kind": codes[kind], "wish": wish, "desk": desks[kind]}
     return Scenario(
-        dice.choice(_PROMPTS).format(product=product, trouble=trouble), truth, (dice.choice(_WISHES[wish]),)
+        dice.choice(FAMILY.prompts).format(product=product, trouble=trouble), truth, (dice.choice(_WISHES[wish]),)
     )
 
 
-def _product(mind: Mind) -> str:
-    return mind.prompt(rf"({'|'.join(PRODUCTS)})")
-
-
-def _kind(mind: Mind) -> str:
+def _trouble(mind: Mind) -> str:
     return _TROUBLES[mind.prompt(rf"({'|'.join(_TROUBLES)})")]
 
 
@@ -77,104 +61,4 @@ def _wish(mind: Mind) -> str | None:
     return words.get(said_word, "voucher") if said_word else None
 
 
-ORDER = Fact("orders", lambda m: m.search(rf"\[{_product(m)}\]\(/orders/(\d{{4}})\)", r"^/orders/(\d{4})$"))
-SERIAL = said("order_page", r"^Serial (\w+)$", r"serial=(\w+)", r"serial (\w\d{3})\b")
-KIND = Fact("help_page", lambda m: m.search(rf"{_kind(m)}: kind (\w+)", r"kind=(\w+)"))
-DESK = Fact("help_page", lambda m: m.search(rf"{_kind(m)}: kind \w+, (\S+@\S+\w)"))
-WISH = Fact("ask", _wish)
-TICKET = said("submit", r"^Ticket: (H\d+)")
-
-
-@move
-def orders(m: Mind) -> Message:
-    return m.say(
-        ["Which order was the {product}?", "Looking through your orders.", "First the list of orders."],
-        call("open", path="/orders"),
-        product=_product(m),
-    )
-
-
-@move
-def order_page(m: Mind) -> Message:
-    return m.say(
-        ["It was order {order}. The serial is on its page.", "Opening that order.", "Now the details of the order."],
-        call("open", path=f"/orders/{m(ORDER)}"),
-        order=ORDER,
-    )
-
-
-@move
-def help_page(m: Mind) -> Message:
-    return m.say(
-        ["Which kind is it?", "The kinds of trouble.", "This is a case of {kind}; what is its code?"],
-        call("open", path="/help"),
-        kind=_kind(m),
-    )
-
-
-@move
-def support(m: Mind) -> Message:
-    return m.say(["Is there a support page?", "Trying the support page."], call("open", path="/support"))
-
-
-@question
-def ask(m: Mind) -> Message:
-    return m.tell(
-        "Found serial {serial}. Refund, exchange or voucher?",
-        "It is order {order}. Refund, exchange or voucher?",
-        order=ORDER,
-        serial=SERIAL,
-    )
-
-
-@move
-def submit(m: Mind) -> Message:
-    form = f"/ticket?serial={m(SERIAL)}&kind={m(KIND)}&wish={m(WISH)}"
-    return m.say(["Filing it.", "Now I send the ticket."], call("post", form=form))
-
-
-@move
-def answer(m: Mind) -> Message:
-    return m.tell(
-        "Ticket {ticket}, order {order}; write to {desk}.",
-        "Your ticket is {ticket} (order {order}), desk {desk}.",
-        "Filed as {ticket}; {desk} has order {order}.",
-        brief=(
-            "The ticket is filed as {ticket}, and it asks for the {wish}.",
-            "Done: ticket {ticket} asks for a {wish}.",
-        ),
-        ticket=TICKET,
-        order=ORDER,
-        desk=DESK,
-        wish=WISH,
-    )
-
-
-def plan(dice: Random) -> list[Move]:
-    look = dice.choice(
-        ([orders, order_page, help_page], [help_page, orders, order_page], [orders, help_page, order_page])
-    )
-    if dice.random() < 0.2:
-        look.insert(dice.randrange(3), support)
-    return mix(dice, [*look, ask, submit, answer], _TOOLS)
-
-
-def check(outcome: Outcome) -> bool:
-    truth, sent = outcome.scenario.truth, submissions(outcome.root)
-    if len(sent) != 1:
-        return False
-    right = all(sent[0]["fields"][name] == truth[name] for name in ("serial", "kind", "wish"))
-    return right and sent[0]["number"] in outcome.answer and outcome.answer_names("order", "desk", brief=("wish",))
-
-
-FAMILY = Family(
-    domain="web",
-    name="support_ticket",
-    role="You deal with help desks for customers through a text browser. Ask what they want, then file it once. Each "
-    "kind of trouble has a code of its own and a desk that answers for it. Tickets without a serial are ignored. "
-    "Links are shown as [text](target).",
-    tools=_TOOLS,
-    prepare=prepare,
-    plan=plan,
-    check=check,
-)
+FAMILY = read_family(__file__, prepare, wish=_wish, trouble=_trouble)

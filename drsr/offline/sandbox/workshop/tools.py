@@ -40,3 +40,6 @@ _SCHEMAS: dict[str, Json] = {
         _tool("post", "Send a form: its path and its fields, as in /form?name=value&other=value.", "form"),
     )
 }
+
+PARAMETERS = {name: tuple(schema["function"]["parameters"]["properties"]) for name, schema in _SCHEMAS.items()}
+"""The names of each tool's parameters, in order."""

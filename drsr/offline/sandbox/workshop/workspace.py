@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -123,3 +123,19 @@ def open_workspace() -> Iterator[Workspace]:
     """A fresh folder with its tools; folder and server are gone when the block ends."""
     with tempfile.TemporaryDirectory(prefix="drsr-sandbox-") as folder, ExitStack() as stack:
         yield Workspace(Path(folder), stack)
+
+
+def write_database(root: Path, tables: Mapping[str, Sequence[tuple[object, ...]]]) -> None:
+    """Write a task's database; a table is named with its columns, as in `orders (number INTEGER, item TEXT)`."""
+    with closing(sqlite3.connect(root / DATABASE)) as database:
+        for table, rows in tables.items():
+            database.execute(f"CREATE TABLE {table}")
+            places = ", ".join("?" * (table.count(",") + 1))
+            database.executemany(f"INSERT INTO {table.split()[0]} VALUES ({places})", rows)
+        database.commit()
+
+
+def read_database(root: Path, query: str) -> list[tuple[object, ...]]:
+    """The rows that a query finds in a task's database."""
+    with closing(sqlite3.connect(root / DATABASE)) as database:
+        return database.execute(query).fetchall()
