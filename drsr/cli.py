@@ -42,6 +42,7 @@ _EXTRA_OF = {
     "gcsfs": "offline",
     "huggingface_hub": "backbone",
     "starlette": "proxy",
+    "prometheus_client": "proxy",
     "httpx": "proxy",
     "uvicorn": "proxy",
 }

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import secrets
 from collections.abc import Container, Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drsr.errors import SettingsError
 from drsr.expectations.judging import DATASETS
 from drsr.expectations.suites import SUITES
+from drsr.pages import Cell, Markup, document, element, table, together, verdict, write_page
 
 if TYPE_CHECKING:
     from drsr.expectations.evaluation import Finding
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 INDEX = "index.html"
 FORMAT = "drsr-data-docs/1"
 """Changes whenever an older page could not be shown beside newer ones."""
-_STYLE = Path(__file__).with_suffix(".css")
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 Page = dict[str, Any]
 """What is kept of a dataset's findings, as JSON."""
@@ -52,9 +48,9 @@ def write_docs(
         }
         pages = {dataset: known[dataset] for dataset in DATASETS if dataset in known}
         for dataset, page in pages.items():
-            _write(folder / f"{dataset}.json", json.dumps(page, indent=1) + "\n")
-            _write(folder / f"{dataset}.html", dataset_html(page, tuple(pages)))
-        _write(folder / INDEX, index_html(pages))
+            write_page(folder / f"{dataset}.json", json.dumps(page, indent=1) + "\n")
+            write_page(folder / f"{dataset}.html", dataset_html(page, tuple(pages)))
+        write_page(folder / INDEX, index_html(pages))
     except OSError as error:
         raise SettingsError(f"cannot be written to: {error.strerror}", where=str(folder)) from None
     return folder / INDEX
@@ -65,25 +61,22 @@ def index_html(pages: Mapping[str, Page]) -> str:
     rows = []
     for dataset, page in pages.items():
         broken = sum(not rule["passed"] for rule in page["rules"])
-        rows.append(
-            f'<tr><td class="verdict {_class(not broken)}">{_word(not broken)}</td>'
-            f'<td><a href="{dataset}.html">{dataset}</a><div class="dim">{escape(SUITES[dataset].about)}</div></td>'
-            f'<td class="number">{len(page["rules"])}</td><td class="number">{broken}</td>'
-            f'<td class="number">{escape(page["judged_at"])}</td></tr>'
-        )
+        name = element("a", dataset, href=f"{dataset}.html")
+        about = element("div", SUITES[dataset].about, class_="dim")
+        judged_at = Cell(page["judged_at"], "number")
+        rows.append((_verdict(not broken), together(name, about), len(page["rules"]), broken, judged_at))
     absent = [dataset for dataset in DATASETS if dataset not in pages]
-    note = f'<p class="dim">Not judged yet: {", ".join(absent)}.</p>' if absent else ""
-    head = "<tr><th>verdict</th><th>dataset</th><th class=number>rules</th><th class=number>broken</th>"
-    head += "<th class=number>judged (UTC)</th></tr>"
     kept = bool(pages) and all(rule["passed"] for page in pages.values() for rule in page["rules"])
     catalogs = sorted({str(page["catalog"]) for page in pages.values()})
-    about = f"What is expected of the data, and whether it holds. Catalog: {', '.join(catalogs)}"
     return _html(
         "Data Docs",
-        _heading("Data Docs", kept, about)
-        + f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{note}",
         tuple(pages),
         None,
+        _heading(
+            "Data Docs", kept, f"What is expected of the data, and whether it holds. Catalog: {', '.join(catalogs)}"
+        ),
+        table(("verdict", "dataset", "rules", "broken", "judged (UTC)"), rows),
+        element("p", f"Not judged yet: {', '.join(absent)}.", class_="dim") if absent else None,
     )
 
 
@@ -93,16 +86,14 @@ def dataset_html(page: Page, datasets: Sequence[str]) -> str:
     sections = []
     for part in page["parts"]:
         mine = [rule for rule in page["rules"] if rule["part"] == part["name"]]
-        sections.append(
-            f"<section><h2>{escape(part['name'].replace('_', ' '))}</h2>"
-            f'<p class="dim">{escape(part["grain"])} Here: {part["rows"]:,}.</p>{_rules(mine)}</section>'
-        )
+        grain = element("p", f"{part['grain']} Here: {part['rows']:,}.", class_="dim")
+        sections.append(element("section", element("h2", part["name"].replace("_", " ")), grain, _rules(mine)))
     lost = [rule for rule in page["rules"] if not rule["part"]]
     if lost:
-        sections.insert(0, f"<section><h2>rules that were lost</h2>{_rules(lost)}</section>")
+        sections.insert(0, element("section", element("h2", "rules that were lost"), _rules(lost)))
     kept = all(rule["passed"] for rule in page["rules"])
     about = f"{SUITES[dataset].about} Judged {page['judged_at']} UTC. Catalog: {page['catalog']}"
-    return _html(f"{dataset} - Data Docs", _heading(dataset, kept, about) + "".join(sections), datasets, dataset)
+    return _html(f"{dataset} - Data Docs", datasets, dataset, _heading(dataset, kept, about), *sections)
 
 
 def _page(dataset: str, findings: Sequence[Finding], catalog: str, moment: str) -> Page:
@@ -161,67 +152,41 @@ def _kept(path: Path) -> Page:
     raise SettingsError("is no page of Data Docs", where=str(path), hint="remove it, or name another folder")
 
 
-def _rules(rules: Iterable[Mapping[str, Any]]) -> str:
-    head = "<tr><th>verdict</th><th>rule</th><th>found</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(map(_rule, rules))}</tbody></table>"
+def _rules(rules: Iterable[Mapping[str, Any]]) -> Markup:
+    return table(("verdict", "rule", "found"), map(_rule, rules))
 
 
-def _rule(rule: Mapping[str, Any]) -> str:
+def _rule(rule: Mapping[str, Any]) -> tuple[Cell, ...]:
     asked = ", ".join(f"{name}={json.dumps(value)}" for name, value in rule["asked"].items())
-    found = escape(str(rule["found"]))
+    stated = together(rule["rule"], element("div", f"{rule['expectation']}({asked})", class_="asked"))
+    found = together(rule["found"])
     if not rule["passed"]:
-        found += f'<div class="do">{escape(rule["hint"])}</div>{_offending(rule["offending"])}'
-    return (
-        f'<tr><td class="verdict {_class(rule["passed"])}">{_word(rule["passed"])}</td>'
-        f'<td class="rule">{escape(rule["rule"])}'
-        f'<div class="asked">{escape(rule["expectation"])}({escape(asked)})</div></td>'
-        f'<td class="found">{found}</td></tr>'
-    )
+        found = together(found, element("div", rule["hint"], class_="do"), _offending(rule["offending"]))
+    return _verdict(rule["passed"]), Cell(stated, "rule"), Cell(found, "found")
 
 
-def _offending(rows: Sequence[Mapping[str, Any]]) -> str:
+def _offending(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
     """The first rows that break a rule, as a table of their own."""
-    if not rows:
-        return ""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(row.get(name, '')))}</td>" for name in names) + "</tr>" for row in rows
-    )
-    return f'<div class="wide"><table class="rows"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return table(names, [[str(row.get(name, "")) for name in names] for row in rows]) if rows else None
 
 
-def _heading(title: str, kept: bool, about: str) -> str:
-    badge = f'<span class="badge {_class(kept)}">{"every rule is kept" if kept else "broken"}</span>'
-    return f"<header><h1>{escape(title)}</h1>{badge}<p>{escape(about)}</p></header>"
+def _verdict(kept: bool) -> Cell:
+    return verdict(kept, "✓ kept", "✗ broken")
 
 
-def _class(kept: bool) -> str:
-    return "kept" if kept else "broken"
+def _heading(title: str, kept: bool, about: str) -> Markup:
+    word, tone = ("every rule is kept", "passed") if kept else ("broken", "failed")
+    return element("header", element("h1", title), element("span", word, class_=f"badge {tone}"), element("p", about))
 
 
-def _word(kept: bool) -> str:
-    """Not by colour alone."""
-    return "✓ kept" if kept else "✗ broken"
-
-
-def _html(title: str, body: str, datasets: Sequence[str], current: str | None) -> str:
-    links = [("Data Docs", INDEX, current is None)]
-    links += [(dataset, f"{dataset}.html", dataset == current) for dataset in datasets]
-    shown = "".join(f'<a href="{to}"{" aria-current=page" if here else ""}>{name}</a>' for name, to, here in links)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head>"
-        f"<body><nav>{shown}</nav><main>{body}</main>"
-        "<footer>Judged by Great Expectations, shown by DRSR. This page loads nothing and calls nobody.</footer>"
-        "</body></html>\n"
-    )
-
-
-def _write(path: Path, text: str) -> None:
-    """Whoever reads the page meanwhile sees the old one or the new one."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
+def _html(title: str, datasets: Sequence[str], current: str | None, *content: object) -> str:
+    pages = {"Data Docs": INDEX} | {dataset: f"{dataset}.html" for dataset in datasets}
+    links = [
+        element("a", name, href=to, aria_current="page")
+        if name == (current or "Data Docs")
+        else element("a", name, href=to)
+        for name, to in pages.items()
+    ]
+    closing = "Judged by Great Expectations, shown by DRSR. This page loads nothing and calls nobody."
+    return document(title, element("nav", *links), element("main", *content), element("footer", closing))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from drsr.proxy.http.exchange import Ending, Exchange
-from drsr.proxy.metrics import Counter, Gauge, Histogram, Metric, exposition
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
 
+from drsr.proxy.http.exchange import Ending, Exchange
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+"""Upper edges for durations from a quick decision to a model that thinks for minutes."""
 RECENT = 200
 """Exchanges of the two pruned endpoints that are remembered."""
 SHOWN = 50
@@ -22,49 +27,64 @@ class Activity:
     def __init__(self) -> None:
         self.started = time.time()
         self.recent: deque[Exchange] = deque(maxlen=RECENT)
-        self.requests = Counter("drsr_requests_total", "Requests answered, by status.", "endpoint", "code")
-        self.decisions = Counter(
+        self._registry = CollectorRegistry()  # not the one of the whole process: there may be two proxies in it
+        self.requests = self._counter("drsr_requests_total", "Requests answered, by status.", "endpoint", "code")
+        self.decisions = self._counter(
             "drsr_decisions_total", "Requests to the pruned endpoints: pruned, or why not.", "endpoint", "reason"
         )
-        self.refusals = Counter("drsr_refusals_total", "Requests that the proxy answered with an error itself.", "kind")
-        self.gone = Counter("drsr_client_disconnects_total", "Clients that hung up before their answer was complete.")
-        self.broken = Counter("drsr_upstream_broken_total", "Answers that the upstream broke off.")
-        self.tokens = Counter("drsr_tokens_total", "Tokens of the requests that could be read, as they came.")
-        self.saved = Counter("drsr_tokens_saved_total", "Tokens that were not sent.")
-        self.shadow_saved = Counter("drsr_shadow_tokens_saved_total", "Tokens that shadow mode would not have sent.")
-        self.late = Counter(
+        self.refusals = self._counter(
+            "drsr_refusals_total", "Requests that the proxy answered with an error itself.", "kind"
+        )
+        self.gone = self._counter(
+            "drsr_client_disconnects_total", "Clients that hung up before their answer was complete."
+        )
+        self.broken = self._counter("drsr_upstream_broken_total", "Answers that the upstream broke off.")
+        self.tokens = self._counter("drsr_tokens_total", "Tokens of the requests that could be read, as they came.")
+        self.saved = self._counter("drsr_tokens_saved_total", "Tokens that were not sent.")
+        self.shadow_saved = self._counter(
+            "drsr_shadow_tokens_saved_total", "Tokens that shadow mode would not have sent."
+        )
+        self.late = self._counter(
             "drsr_late_decisions_total", "Decisions thrown away: behind their deadline, or nobody waited any more."
         )
-        self.forgotten = Counter(
+        self.forgotten = self._counter(
             "drsr_sessions_forgotten_total",
             "Conversations forgotten to make room. If it grows steadily, raise --max-sessions.",
         )
-        self.receipts = Counter("drsr_receipts_total", "Receipts of decisions, by what became of them.", "outcome")
-        self.decision_seconds = Histogram("drsr_decision_seconds", "Time to decide, waiting for a worker included.")
-        self.upstream_seconds = Histogram("drsr_upstream_seconds", "Time until the upstream's answer began.")
-        self._gauges: list[Gauge] = []
+        self.receipts = self._counter(
+            "drsr_receipts_total", "Receipts of decisions, by what became of them.", "outcome"
+        )
+        self.decision_seconds = self._seconds("drsr_decision_seconds", "Time to decide, waiting for a worker included.")
+        self.upstream_seconds = self._seconds("drsr_upstream_seconds", "Time until the upstream's answer began.")
 
-    def watch(self, name: str, help: str, read: Callable[[], float], labels: Sequence[tuple[str, str]] = ()) -> None:
-        """Show what a function says."""
-        self._gauges.append(Gauge(name, help, read, labels))
+    def _counter(self, name: str, help: str, *labels: str) -> Counter:
+        return Counter(name, help, labels, registry=self._registry)
+
+    def _seconds(self, name: str, help: str) -> Histogram:
+        return Histogram(name, help, buckets=SECONDS, registry=self._registry)
+
+    def watch(self, name: str, help: str, read: Callable[[], float], labels: Mapping[str, str] | None = None) -> None:
+        """Show what a function says at the moment of reading."""
+        gauge = Gauge(name, help, tuple(labels or ()), registry=self._registry)
+        (gauge.labels(**labels) if labels else gauge).set_function(read)
 
     def record(self, exchange: Exchange) -> None:
         """Count one exchange."""
         endpoint = exchange.endpoint.value
         if exchange.status is not None:
-            self.requests.add(endpoint, str(exchange.status))
+            self.requests.labels(endpoint, str(exchange.status)).inc()
         if exchange.reason is not None:
-            self.decisions.add(endpoint, exchange.reason)
+            self.decisions.labels(endpoint, exchange.reason).inc()
         if exchange.refusal is not None:
-            self.refusals.add(exchange.refusal)
+            self.refusals.labels(exchange.refusal).inc()
         if exchange.ending is Ending.CLIENT_GONE:
-            self.gone.add()
+            self.gone.inc()
         if exchange.ending is Ending.UPSTREAM_BROKE:
-            self.broken.add()
+            self.broken.inc()
         if exchange.refusal is None:  # what was refused reached nobody, and is probably sent again
-            self.tokens.add(by=exchange.tokens_before or 0)
-            self.saved.add(by=exchange.tokens_saved)
-            self.shadow_saved.add(by=exchange.shadow_saved)
+            self.tokens.inc(exchange.tokens_before or 0)
+            self.saved.inc(exchange.tokens_saved)
+            self.shadow_saved.inc(exchange.shadow_saved)
         if exchange.decision_milliseconds is not None:
             self.decision_seconds.observe(exchange.decision_milliseconds / 1000)
         if exchange.upstream_milliseconds is not None:
@@ -72,46 +92,43 @@ class Activity:
         if exchange.endpoint.prunable:
             self.recent.append(exchange)
 
-    def exposition(self) -> str:
-        """All metrics for Prometheus."""
-        counted: list[Metric] = [
-            self.requests,
-            self.decisions,
-            self.refusals,
-            self.gone,
-            self.broken,
-            self.tokens,
-            self.saved,
-            self.shadow_saved,
-            self.late,
-            self.forgotten,
-            self.receipts,
-            self.decision_seconds,
-            self.upstream_seconds,
-        ]
-        return exposition([*counted, *self._gauges])
+    def exposition(self) -> bytes:
+        """All metrics for Prometheus, in its text format."""
+        return generate_latest(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as they are now, without the moments at which each began to be counted."""
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
 
     def to_json(self) -> dict[str, Any]:
         """For the page."""
         reasons: dict[str, int] = {}
-        for (_, reason), count in self.decisions.items():
-            reasons[reason] = reasons.get(reason, 0) + int(count)
+        for (_, reason), count in counted(self.decisions).items():
+            reasons[reason] = reasons.get(reason, 0) + count
         decided = [each.decision_milliseconds for each in self.recent]
         answered = [each.upstream_milliseconds for each in self.recent]
         return {
             "uptime_seconds": round(time.time() - self.started),
-            "requests": int(sum(count for _, count in self.requests.items())),
+            "requests": sum(counted(self.requests).values()),
             "reasons": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
-            "tokens": int(self.tokens.value()),
-            "tokens_saved": int(self.saved.value()),
-            "shadow_tokens_saved": int(self.shadow_saved.value()),
-            "late_decisions": int(self.late.value()),
-            "client_disconnects": int(self.gone.value()),
-            "refusals": {kind: int(count) for (kind,), count in self.refusals.items()},
+            "tokens": counted(self.tokens)[()],
+            "tokens_saved": counted(self.saved)[()],
+            "shadow_tokens_saved": counted(self.shadow_saved)[()],
+            "late_decisions": counted(self.late)[()],
+            "client_disconnects": counted(self.gone)[()],
+            "refusals": {kind: count for (kind,), count in counted(self.refusals).items()},
             "decision_milliseconds": percentiles([value for value in decided if value is not None]),
             "upstream_milliseconds": percentiles([value for value in answered if value is not None]),
             "recent": [exchange.to_json() for exchange in list(self.recent)[: -SHOWN - 1 : -1]],
         }
+
+
+def counted(counter: Counter) -> dict[tuple[str, ...], int]:
+    """What a counter stands at, by the values of its labels."""
+    samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
+    return {tuple(sample.labels.values()): int(sample.value) for sample in samples}
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float] | None:

@@ -13,13 +13,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from drsr.policy.policy import Policy
-from drsr.proxy.activity import Activity
+from drsr.proxy.activity import CONTENT_TYPE, Activity
 from drsr.proxy.admission import Admission
 from drsr.proxy.decider import Decider
 from drsr.proxy.http.forwarding import Forwarding, Parts
 from drsr.proxy.http.upstream import Upstream
 from drsr.proxy.kill_switch import KillSwitch
-from drsr.proxy.metrics import CONTENT_TYPE
 from drsr.proxy.page import page_routes
 from drsr.proxy.pruning import Pruning
 from drsr.proxy.receipt_writer import ReceiptWriter
@@ -72,10 +71,10 @@ class ProxyApp:
             deadline=settings.deadline,
             workers=settings.workers,
             queue=settings.queued_decisions,
-            conversations=_conversations(self.policy, settings, self.activity.forgotten.add),
+            conversations=_conversations(self.policy, settings, self.activity.forgotten.inc),
             protect=settings.protect,
             receipts=self._receipts.record if self._receipts else None,
-            late=self.activity.late.add,
+            late=self.activity.late.inc,
         )
         self.parts = Parts(
             settings,
@@ -105,11 +104,11 @@ class ProxyApp:
         watch("drsr_kill_switch", "1 while the kill file exists.", lambda: self.kill_switch.engaged)
         watch("drsr_shadow", "1 where nothing is changed.", lambda: self.settings.shadow)
         watch("drsr_start_time_seconds", "When the proxy started, since 1970.", lambda: self.activity.started)
-        labels = [
-            ("version", policy.version),
-            ("identity", policy.identity),
-            ("backbone", policy.numbers.backbone.name),
-        ]
+        labels = {
+            "version": policy.version,
+            "identity": policy.identity,
+            "backbone": policy.numbers.backbone.name,
+        }
         watch("drsr_policy_info", "Always 1; the labels say which policy.", lambda: 1, labels)
 
     def _now(self) -> dict[str, int]:
@@ -157,4 +156,8 @@ def _conversations(policy: Policy, settings: ProxySettings, forgot: Callable[[],
 def _receipt_writer(settings: ProxySettings, activity: Activity) -> ReceiptWriter | None:
     if settings.receipts is None:
         return None
-    return ReceiptWriter(settings.receipts, keep_text=settings.keep_text, counted=activity.receipts.add)
+
+    def counted(outcome: str) -> None:
+        activity.receipts.labels(outcome).inc()
+
+    return ReceiptWriter(settings.receipts, keep_text=settings.keep_text, counted=counted)

@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from drsr.pages import style
+
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -15,21 +17,19 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-_FILES = {
-    "/": ("index.html", "text/html"),
-    "/drsr/page.js": ("page.js", "text/javascript"),
-    "/drsr/page.css": ("page.css", "text/css"),
-}
 
 
 def page_routes() -> list[Route]:
-    """One route per file of the page."""
-    return [_route(path, name, kind) for path, (name, kind) in _FILES.items()]
+    """One route per file of the page; its style sheet is that of every page."""
+    folder = files("drsr.proxy").joinpath("page")
+    return [
+        _route("/", folder.joinpath("index.html").read_text(encoding="utf-8"), "text/html"),
+        _route("/drsr/page.js", folder.joinpath("page.js").read_text(encoding="utf-8"), "text/javascript"),
+        _route("/drsr/page.css", style(), "text/css"),
+    ]
 
 
-def _route(path: str, name: str, kind: str) -> Route:
-    content = files("drsr.proxy").joinpath("page", name).read_bytes()
-
+def _route(path: str, content: str, kind: str) -> Route:
     async def answer(_: Request) -> Response:
         return Response(content, media_type=kind, headers=_HEADERS)
 

@@ -12,6 +12,7 @@ import openai
 
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
+from drsr.proxy.activity import counted
 from drsr.proxy.settings import ProxySettings, UpstreamUrl
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
@@ -98,7 +99,7 @@ def test_two_hundred_at_once(start_proxy: StartProxy, upstream: ScriptedUpstream
     assert markers(upstream) == {f"marker-{number}": expected(policy, number) for number in range(REQUESTS)}
     admission, decider = proxy.parts.admission, proxy.parts.decider
     assert eventually(lambda: admission.inside == admission.waiting == decider.running == decider.waiting == 0)
-    outcomes = {reason for (_, reason), _ in proxy.app.activity.decisions.items()}
+    outcomes = {reason for _, reason in counted(proxy.app.activity.decisions)}
     assert outcomes == {"pruned", "too_few_candidates"}
 
 
@@ -112,5 +113,5 @@ def test_two_hundred_with_the_default_limits(start_proxy: StartProxy, upstream: 
     got = markers(upstream)
     for number in range(REQUESTS):
         assert got[f"marker-{number}"] in (body_of(number), expected(policy, number))
-    outcomes = {reason for (_, reason), _ in proxy.app.activity.decisions.items()}
+    outcomes = {reason for _, reason in counted(proxy.app.activity.decisions)}
     assert outcomes <= {"pruned", "too_few_candidates", "busy", "deadline_exceeded"}

@@ -7,11 +7,8 @@ It holds hashes, names of runs and numbers, and no text of any recorded run.
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +27,8 @@ from drsr.offline.audit.checks import (
 from drsr.offline.audit.running import Audit
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Section, Severity, Verdict
+from drsr.pages import Cell, Markup, document, element, items, table, together, verdict, write_page
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _MEANING = {
     Severity.CRITICAL: "information may have leaked, or a number is not what it is said to be: do not use the policy",
     Severity.MAJOR: "something cannot be traced or computed again: find out why before the policy is used",
@@ -55,14 +52,9 @@ _LIMITS = (
 def write_report(path: Path, audit: Audit) -> None:
     """Write the report, whole or not at all."""
     text = page(audit)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_page(path, text)
     except OSError as error:
         raise SettingsError(f"cannot be written: {error.strerror}", where=str(path)) from None
 
@@ -78,34 +70,30 @@ def check_writable(path: Path) -> None:
 
 def page(audit: Audit) -> str:
     """The whole document."""
-    style = files("drsr.offline.audit").joinpath("report.css").read_text(encoding="utf-8")
-    parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Audit of {escape(audit.about['audited'])}</title>",
-        f"<style>{style}</style></head><body>",
+    drsr = audit.versions["drsr"]
+    return document(
+        f"Audit of {audit.about['audited']}",
         *_head(audit),
-        "<h2>Verdicts</h2>",
+        element("h2", "Verdicts"),
         _severities(audit),
-        "<h2>What was audited</h2>",
+        element("h2", "What was audited"),
         _pairs(audit.about),
-        "<h2>What was asked, how it was answered, what was found</h2>",
-        *(_check(section) for section in audit.sections),
-        "<h2>What a sample can miss</h2>",
+        element("h2", "What was asked, how it was answered, what was found"),
+        *map(_check, audit.sections),
+        element("h2", "What a sample can miss"),
         *_power(audit),
-        "<h2>What this audit does not show</h2>",
-        "<ul>" + "".join(f"<li><p>{escape(limit)}</p></li>" for limit in _limits(audit)) + "</ul>",
-        "<h2>Do it again</h2>",
+        element("h2", "What this audit does not show"),
+        items(element("p", limit) for limit in _limits(audit)),
+        element("h2", "Do it again"),
         *_commands(audit),
-        "<h2>Versions</h2>",
+        element("h2", "Versions"),
         _pairs(audit.versions),
-        f"<footer>Written by drsr {escape(audit.versions['drsr'])} on {audit.finished_at:%Y-%m-%d %H:%M:%S} UTC. This "
-        "file is complete in itself; nothing in it was loaded from elsewhere.</footer>",
-        "</body></html>",
-    ]
-    return "\n".join(parts) + "\n"
+        element(
+            "footer",
+            f"Written by drsr {drsr} on {audit.finished_at:%Y-%m-%d %H:%M:%S} UTC. This file is complete in itself; "
+            "nothing in it was loaded from elsewhere.",
+        ),
+    )
 
 
 def _limits(audit: Audit) -> tuple[str, ...]:
@@ -113,61 +101,66 @@ def _limits(audit: Audit) -> tuple[str, ...]:
     return _LIMITS if is_trained_again else (_NOT_TRAINED_AGAIN, *_LIMITS)
 
 
-def _head(audit: Audit) -> Iterator[str]:
+def _head(audit: Audit) -> Iterator[Markup]:
     total, wrong = len(audit.verdicts), len(audit.failures)
-    yield f"<h1>Audit of {escape(audit.about['audited'])}</h1>"
-    yield f'<p class="dim">{audit.finished_at:%Y-%m-%d %H:%M} UTC, drsr {escape(audit.versions["drsr"])}</p>'
-    if wrong == 0:
-        yield f'<div class="banner passed"><strong>Passed</strong> <span>All {total} checks passed.</span></div>'
-        return
-    critical = sum(verdict.severity is Severity.CRITICAL for verdict in audit.failures)
-    worst = f", {critical} of them critical" if critical else ""
-    said = f"{wrong} of {total} checks failed{worst}. First: {audit.failures[0].check}."
-    yield f'<div class="banner failed"><strong>Failed</strong> <span>{escape(said)}</span></div>'
+    yield element("h1", f"Audit of {audit.about['audited']}")
+    yield element("p", f"{audit.finished_at:%Y-%m-%d %H:%M} UTC, drsr {audit.versions['drsr']}", class_="dim")
+    word, tone, said = "Passed", "passed", f"All {total} checks passed."
+    if wrong:
+        critical = sum(verdict.severity is Severity.CRITICAL for verdict in audit.failures)
+        worst = f", {critical} of them critical" if critical else ""
+        word, tone = "Failed", "failed"
+        said = f"{wrong} of {total} checks failed{worst}. First: {audit.failures[0].check}."
+    yield element("div", element("strong", word), " ", element("span", said), class_=f"banner {tone}")
 
 
-def _severities(audit: Audit) -> str:
+def _severities(audit: Audit) -> Markup:
     rows = [
-        f'<tr><td class="severity {verdict.severity}">{verdict.severity}</td>'
-        f'<td class="check">{escape(verdict.check)}</td><td class="verdict {_word(verdict)}">{_word(verdict)}</td>'
-        f"<td>{escape(verdict.detail)}</td></tr>"
-        for verdict in audit.summary
+        (
+            Cell(found.severity, f"severity {found.severity}"),
+            Cell(found.check, "check"),
+            verdict(found.passed),
+            Cell(found.detail, "found"),
+        )
+        for found in audit.summary
     ]
-    legend = "".join(f"<li><b>{severity}</b>: {meaning}</li>" for severity, meaning in _MEANING.items())
-    head = "<tr><th>severity if it fails</th><th>check</th><th>verdict</th><th>found</th></tr>"
-    return f'<table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table><ul class="dim">{legend}</ul>'
-
-
-def _check(section: Section[Subject]) -> str:
-    check, verdicts = section.check, section.verdicts
-    wrong = [verdict for verdict in verdicts if not verdict.passed]
-    word = "failed" if wrong else "passed"
-    shown = [f"<dt>found</dt><dd>{escape(verdict.detail)}{_items(verdict)}</dd>" for verdict in verdicts]
-    if len(verdicts) > 1:
-        shown = [f"<dt>found</dt><dd>{len(verdicts) - len(wrong)} of {len(verdicts)} rules hold</dd>"]
-    hints = dict.fromkeys(verdict.hint for verdict in wrong if verdict.hint)
-    shown += [f"<dt>to do</dt><dd>{escape(hint)}</dd>" for hint in hints]
-    return (
-        f'<section class="check"><header><h3>{escape(check.name)}</h3><span class="verdict {word}">{word}</span>'
-        f'<span class="dim">{check.severity}, {section.seconds:.1f} s</span></header>'
-        f"<dl><dt>asked</dt><dd>{escape(check.asks)}</dd><dt>how</dt><dd>{escape(check.how)}</dd>{''.join(shown)}</dl>"
-        f"{_evidence(section)}</section>"
+    legend = items(
+        (together(element("b", severity), f": {meaning}") for severity, meaning in _MEANING.items()), class_="dim"
     )
+    return together(table(("severity if it fails", "check", "verdict", "found"), rows), legend)
 
 
-def _items(verdict: Verdict) -> str:
-    if not verdict.items:
-        return ""
-    return "<ul>" + "".join(f'<li class="hash">{escape(item)}</li>' for item in verdict.items) + "</ul>"
+def _check(section: Section[Subject]) -> Markup:
+    check, verdicts = section.check, section.verdicts
+    wrong = [found for found in verdicts if not found.passed]
+    word = "failed" if wrong else "passed"
+    said = [("asked", check.asks), ("how", check.how)]
+    if len(verdicts) > 1:
+        said.append(("found", f"{len(verdicts) - len(wrong)} of {len(verdicts)} rules hold"))
+    else:
+        said += [("found", together(found.detail, _items(found))) for found in verdicts]
+    said += [("to do", hint) for hint in dict.fromkeys(found.hint for found in wrong if found.hint)]
+    header = element(
+        "header",
+        element("h3", check.name),
+        element("span", word, class_=f"verdict {word}"),
+        element("span", f"{check.severity}, {section.seconds:.1f} s", class_="dim"),
+    )
+    terms = [part for term, text in said for part in (element("dt", term), element("dd", text))]
+    return element("section", header, element("dl", *terms), _evidence(section), class_="check")
 
 
-def _evidence(section: Section[Subject]) -> str:
+def _items(found: Verdict) -> Markup | None:
+    return items(element("span", item, class_="hash") for item in found.items) if found.items else None
+
+
+def _evidence(section: Section[Subject]) -> Markup | None:
     """The plot or table of a check, where it got as far as having numbers."""
     if len(section.verdicts) > 1:
         return _rules(section.verdicts)
     evidence: Mapping[str, Any] = section.verdicts[0].evidence
     if not evidence:
-        return ""
+        return None
     name = section.check.name
     if name == chain.CHECK.name:
         return _chain(evidence["links"])
@@ -184,68 +177,68 @@ def _evidence(section: Section[Subject]) -> str:
         plot = report_plots.split_sizes(evidence)
     elif name == split_reads.CHECK.name:
         plot = report_plots.reads(evidence)
-    return "" if plot is None else f"<figure>{plot[0]}<figcaption>{escape(plot[1])}</figcaption></figure>"
+    return None if plot is None else element("figure", Markup(plot[0]), element("figcaption", plot[1]))
 
 
-def _rules(verdicts: Sequence[Verdict]) -> str:
+def _rules(verdicts: Sequence[Verdict]) -> Markup:
     """Every rule, one by one."""
     rows = [
-        f'<tr><td class="check">{escape(verdict.check)}</td><td class="severity">{verdict.severity}</td>'
-        f'<td class="verdict {_word(verdict)}">{_word(verdict)}</td><td>{escape(verdict.detail)}</td></tr>'
-        for verdict in verdicts
+        (
+            Cell(found.check, "rule"),
+            Cell(found.severity, "severity"),
+            verdict(found.passed),
+            Cell(found.detail, "found"),
+        )
+        for found in verdicts
     ]
-    head = "<tr><th>rule</th><th>severity</th><th>verdict</th><th>judged</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return table(("rule", "severity", "verdict", "judged"), rows)
 
 
-def _chain(links: Sequence[Mapping[str, Any]]) -> str:
+def _chain(links: Sequence[Mapping[str, Any]]) -> Markup:
     rows = []
     for link in links:
         shipped, computed = link["shipped"], link["computed"]
-        verdict = "not shipped" if shipped is None else "same" if shipped == computed else "DIFFERENT"
-        tone = "failed" if verdict == "DIFFERENT" else "passed" if verdict == "same" else "dim"
-        other = f'<br><span class="failed">shipped: {escape(str(shipped))}</span>' if verdict == "DIFFERENT" else ""
-        rows.append(
-            f'<tr><td>{escape(link["link"])}</td><td class="number">{link["items"]:,}</td>'
-            f"<td>{escape(', '.join(link['made_from']))}</td>"
-            f'<td class="hash">{escape(computed)}{other}</td><td class="verdict {tone}">{verdict}</td></tr>'
-        )
-    head = "<tr><th>link</th><th>items</th><th>made from</th><th>SHA-256, computed again</th><th>as shipped</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+        same = Cell("not shipped", "verdict dim") if shipped is None else _same(shipped == computed)
+        made_from, items = ", ".join(link["made_from"]), Cell(f"{link['items']:,}", "number")
+        rows.append((link["link"], items, made_from, _hash(computed, "shipped", shipped or computed), same))
+    return table(("link", "items", "made from", "SHA-256, computed again", "as shipped"), rows)
 
 
-def _files(compared: Sequence[Mapping[str, str]]) -> str:
-    rows = []
-    for file in compared:
-        same = file["expected"] == file["found"]
-        other = "" if same else f'<br><span class="failed">expected: {escape(file["expected"])}</span>'
-        word, tone = ("same", "passed") if same else ("DIFFERENT", "failed")
-        rows.append(
-            f'<tr><td>{escape(file["file"])}</td><td class="hash">{escape(file["found"])}{other}</td>'
-            f'<td class="verdict {tone}">{word}</td></tr>'
-        )
-    head = "<tr><th>file</th><th>SHA-256</th><th>as recorded</th></tr>"
-    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+def _files(compared: Sequence[Mapping[str, str]]) -> Markup:
+    rows = [
+        (file["file"], _hash(file["found"], "expected", file["expected"]), _same(file["expected"] == file["found"]))
+        for file in compared
+    ]
+    return table(("file", "SHA-256", "as recorded"), rows)
 
 
-def _power(audit: Audit) -> Iterator[str]:
+def _hash(found: str, what: str, other: str) -> Cell:
+    """A hash, and below it another one that it should be and is not."""
+    differs = together(Markup("<br>"), element("span", f"{what}: {other}", class_="failed"))
+    return Cell(together(found, differs if found != other else None), "hash")
+
+
+def _same(same: bool) -> Cell:
+    return verdict(same, "same", "DIFFERENT")
+
+
+def _power(audit: Audit) -> Iterator[Markup]:
     """Yield how likely a sample of this size is to find wrong states, by their share."""
     rows = []
     for section in audit.sections:
         evidence = section.verdicts[0].evidence
         if "states" in evidence and "of" in evidence and evidence["of"]:
             drawn, total = evidence["states"], evidence["of"]
-            chances = "".join(f'<td class="number">{seen(total, share, drawn):.1%}</td>' for share in _SHARES)
-            name = escape(section.check.name)
-            rows.append(f'<tr><td>{name}</td><td class="number">{drawn:,} of {total:,}</td>{chances}</tr>')
+            numbers = [f"{drawn:,} of {total:,}", *(f"{seen(total, share, drawn):.1%}" for share in _SHARES)]
+            rows.append((section.check.name, *(Cell(number, "number") for number in numbers)))
     if not rows:
-        yield "<p>No sample could be drawn.</p>"
+        yield element("p", "No sample could be drawn.")
         return
-    yield "<p>Had this share of all states been wrong, the sample would have held one with this probability:</p>"
-    heads = "".join(f'<th class="number">{share:.0%} wrong</th>' for share in _SHARES)
-    head = f'<tr><th>check</th><th class="number">states drawn</th>{heads}</tr>'
-    yield f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
-    yield f"<p>Drawn with seed {audit.seed}. The hash chain covers every state and label, whatever the sample.</p>"
+    yield element("p", "Had this share of all states been wrong, the sample would have held one with this probability:")
+    yield table(("check", "states drawn", *(f"{share:.0%} wrong" for share in _SHARES)), rows)
+    yield element(
+        "p", f"Drawn with seed {audit.seed}. The hash chain covers every state and label, whatever the sample."
+    )
 
 
 _SHARES = (0.01, 0.05, 0.20)
@@ -260,7 +253,7 @@ def seen(total: int, share: float, drawn: int) -> float:
     return 1.0 - missed
 
 
-def _commands(audit: Audit) -> Iterator[str]:
+def _commands(audit: Audit) -> Iterator[Markup]:
     sample = "all" if audit.sample is None else str(audit.sample)
     options = f"--sample {sample} --seed {audit.seed} --html audit.html"
     named = audit.about["audited"]
@@ -276,16 +269,9 @@ def _commands(audit: Audit) -> Iterator[str]:
     ]
     if policy:
         lines += [f"sha256sum {shlex.quote(named)}", f"drsr policy verify {shlex.quote(named)}"]
-    yield f"<pre>{escape(chr(10).join(lines))}</pre>"
-    yield "<p>A seed of your own draws a sample that nobody could prepare for.</p>"
+    yield element("pre", "\n".join(lines))
+    yield element("p", "A seed of your own draws a sample that nobody could prepare for.")
 
 
-def _pairs(values: Mapping[str, str]) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(name)}</td><td class="hash">{escape(str(value))}</td></tr>' for name, value in values.items()
-    )
-    return f"<table><tbody>{rows}</tbody></table>"
-
-
-def _word(verdict: Verdict) -> str:
-    return "passed" if verdict.passed else "failed"
+def _pairs(values: Mapping[str, str]) -> Markup:
+    return table((), [(name, Cell(value, "hash")) for name, value in values.items()])

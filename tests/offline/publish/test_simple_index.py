@@ -125,8 +125,7 @@ def test_drsr_itself_is_built_from_its_source_the_same_each_time(tmp_path: Path)
     # An audit needs the rules and the page's style, and whoever audits has no checkout.
     assert {
         "drsr/expectations/judging.py",
-        "drsr/expectations/data_docs.css",
-        "drsr/offline/audit/report.css",
+        "drsr/pages.css",
     } <= inside
     assert {"drsr/flows/nightly.py", "drsr/offline/params.yaml", "drsr/offline/migrations/env.py"} <= inside
     assert {name.partition("/")[0].partition("-")[0] for name in inside} == {"drsr"}

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-from collections.abc import Mapping, Sequence
-from html import escape
-from importlib.resources import files
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from drsr.offline.bench.analyses.analysis import Analysis, Cell, Section, shown
 from drsr.offline.bench.report.output_folder import make_folder
+from drsr.pages import Cell as PageCell
+from drsr.pages import Markup, document, element, items, table, together, write_page
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""What a browser may load: nothing but what stands in the page."""
 LONG = 40
 """Rows from which on a table is closed until it is asked for."""
-NUMBER = ' class="number"'
 INTERVAL = re.compile(r"(\S+) (\[[^\]]*\])")
-_ABOUT = (
-    '<div><b>About this report</b><a href="#differences">What differs from the paper</a>'
-    '<a href="#facts">What the numbers come from</a><a href="#reproduce">To reproduce it</a></div>'
-)
+_ABOUT = {
+    "differences": "What differs from the paper",
+    "facts": "What the numbers come from",
+    "reproduce": "To reproduce it",
+}
 
 
 class Report(NamedTuple):
@@ -55,82 +51,62 @@ def write_report(folder: Path, report: Report) -> Path:
     tables, page = folder / "tables", folder / "index.html"
     make_folder(tables)
     for analysis in report.analyses:
-        _write(tables / f"{analysis.name}.csv", analysis.to_csv())
-        _write(tables / f"{analysis.name}.md", analysis.to_markdown())
-    _write(page, html(report))
+        write_page(tables / f"{analysis.name}.csv", analysis.to_csv())
+        write_page(tables / f"{analysis.name}.md", analysis.to_markdown())
+    write_page(page, html(report))
     return page
 
 
 def html(report: Report) -> str:
     """The page. Everything that comes from data is escaped; figures are our own."""
-    style = files("drsr.offline.bench.report").joinpath("page.css").read_text(encoding="utf-8")
-    parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        '<link rel="icon" href="data:,">',
-        f"<title>{escape(report.title)}</title><style>{style}</style></head><body>",
-        f'<h1>{escape(report.title)}</h1><p class="notice">{escape(report.notice)}</p>',
-        f"<nav>{''.join(map(_contents, report.sections))}{_ABOUT}</nav>",
-        *(_part(section) for section in report.sections),
-        _heading("differences", "What differs from the paper"),
-        "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in report.differences) + "</ul>",
-        _heading("facts", "What the numbers come from"),
-        _table(("what", "value"), list(report.facts.items())),
-        _heading("reproduce", "To reproduce it"),
-        f"<pre>{escape(chr(10).join(report.commands))}</pre>",
-        "</body></html>",
-    ]
-    return "\n".join(part for part in parts if part) + "\n"
-
-
-def _contents(section: Section) -> str:
-    links = "".join(f'<a href="#{found.name}">{escape(found.title)}</a>' for found in section.analyses)
-    return f"<div><b>{escape(section.title)}</b>{links}</div>"
-
-
-def _part(section: Section) -> str:
-    left_out = list(section.left_out.items())
-    missing = f"<h3>Left out</h3>{_table(('what', 'why'), left_out)}" if left_out else ""
-    return f"<h2>{escape(section.title)}</h2>" + "".join(map(_section, section.analyses)) + missing
-
-
-def _section(found: Analysis) -> str:
-    links = " ".join(
-        f'<a href="tables/{found.name}.{kind}">{name}</a>' for kind, name in (("csv", "CSV"), ("md", "MD"))
+    contents = [_contents(part.title, {found.name: found.title for found in part.analyses}) for part in report.sections]
+    endings = {
+        "differences": items(report.differences),
+        "facts": _table(("what", "value"), report.facts.items()),
+        "reproduce": element("pre", "\n".join(report.commands)),
+    }
+    return document(
+        report.title,
+        element("h1", report.title),
+        element("p", report.notice, class_="notice"),
+        element("nav", *contents, _contents("About this report", _ABOUT), class_="contents"),
+        *map(_part, report.sections),
+        *(together(element("h2", _ABOUT[name], id=name), ending) for name, ending in endings.items()),
+        kind="landscape",
     )
-    picture = f"<figure>{found.figure.decode()}</figure>" if found.figure else ""
-    says = f'<p>{escape(found.says)} <span class="interval">{links}</span></p>'
-    title = f'<h3 id="{found.name}">{escape(found.title)}</h3>'
-    table = _table(found.columns, found.rows)
+
+
+def _contents(title: str, links: Mapping[str, str]) -> Markup:
+    """One part of the table of contents, with a link to each of its anchors."""
+    return element("div", element("b", title), *(element("a", text, href=f"#{name}") for name, text in links.items()))
+
+
+def _part(section: Section) -> Markup:
+    left_out = section.left_out.items()
+    missing = together(element("h3", "Left out"), _table(("what", "why"), left_out)) if left_out else None
+    return together(element("h2", section.title), *map(_section, section.analyses), missing)
+
+
+def _section(found: Analysis) -> Markup:
+    links = [element("a", kind.upper(), href=f"tables/{found.name}.{kind}") for kind in ("csv", "md")]
+    rows = _table(found.columns, found.rows)
     if len(found.rows) > LONG:  # closed on screen; paper cannot be opened, so there it is shown
-        table = f"<details><summary>{len(found.rows):,} rows</summary>{table}</details>"
-    return f"<section>{title}{says}{picture}{table}</section>"
-
-
-def _heading(anchor: str, title: str) -> str:
-    return f'<h2 id="{anchor}">{escape(title)}</h2>'
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    numbers = [bool(rows) and all(isinstance(row[place], int | float) for row in rows) for place in range(len(columns))]
-    head = "".join(
-        f"<th{NUMBER if is_number else ''}>{escape(name)}</th>"
-        for name, is_number in zip(columns, numbers, strict=True)
+        rows = element("details", element("summary", f"{len(found.rows):,} rows"), rows)
+    return element(
+        "section",
+        element("h3", found.title, id=found.name),
+        element("p", found.says, " ", element("span", links[0], " ", links[1], class_="interval")),
+        element("figure", Markup(found.figure.decode())) if found.figure else None,
+        rows,
     )
-    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _cell(value: Cell) -> str:
-    text = escape(shown(value))
-    if found := INTERVAL.fullmatch(text):  # it may move to a line of its own, and is never broken
-        text = f'{found[1]} <span class="interval">{found[2]}</span>'
-    return f"<td{NUMBER if isinstance(value, int | float) else ''}>{text}</td>"
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Markup:
+    return table(columns, [[_cell(value) for value in row] for row in rows])
 
 
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
+def _cell(value: Cell) -> PageCell:
+    text: object = shown(value)
+    if found := INTERVAL.fullmatch(shown(value)):  # it may move to a line of its own, and is never broken
+        text = together(found[1], " ", element("span", found[2], class_="interval"))
+    return PageCell(text, "number" if isinstance(value, int | float) else "")
