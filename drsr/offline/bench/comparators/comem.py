@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drsr.offline.bench.comparators.boundaries import steps_before_recent
 from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
-from drsr.offline.bench.comparators.edits import cut, with_section
+from drsr.offline.bench.comparators.edits import cut, steps_before_recent, with_section
 from drsr.offline.bench.comparators.transcript import task_of, transcript
 from drsr.offline.bench.summarisers.summariser import Ask, Summariser
 from drsr.request.history import read_history

@@ -18,9 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
-from drsr.offline.bench.comparators.boundaries import steps_before_recent
 from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
-from drsr.offline.bench.comparators.edits import with_texts
+from drsr.offline.bench.comparators.edits import steps_before_recent, with_texts
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.contracts import TokenIds

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.bench.comparators.boundaries import steps_before_recent
 from drsr.offline.bench.comparators.contract import Keep, Ledger, Rewrite, Trained
-from drsr.offline.bench.comparators.edits import with_texts
+from drsr.offline.bench.comparators.edits import steps_before_recent, with_texts
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.comparators.transcript import step_messages, task_of, transcript
 from drsr.offline.bench.summarisers.summariser import Ask, Summariser

@@ -1,16 +1,23 @@
-"""When a stored page is read again: the rule that stands for an agent's own decision to call a recall tool.
+"""A past that is stored in pages, each behind a note of its own, and when a page is read again.
 
-A recorded run was not offered such a tool, so nobody knows when its model would have called it. The rule: where the
-newest turn names something (an id, a path, a number) that is nowhere in the visible context and is in a stored page,
-that page is read again.
+A recorded run was not offered a recall tool, so nobody knows when its model would have called it. A rule stands for
+that: where the newest turn names something (an id, a path, a number) that is nowhere in the visible context and is in a
+stored page, that page is read again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from drsr.offline.bench.comparators.contract import Ledger
+from drsr.offline.bench.comparators.edits import cut, with_section
 from drsr.offline.bench.comparators.identifiers import identifiers
+from drsr.offline.bench.comparators.token_counts import TokenCounts
+from drsr.offline.bench.comparators.tool_turns import ToolCall, tool_turn
 from drsr.offline.bench.comparators.transcript import conversation, transcript
+from drsr.offline.bench.summarisers.summariser import Ask, Summariser
 from drsr.request.history import History
 from drsr.request.request import Request
 
@@ -18,6 +25,67 @@ SCRIPTED_RECALL = (
     "When the model would call for a stored page is not recorded; a rule stands for it: the newest turn names "
     "something that is in a page and nowhere in the visible context."
 )
+
+
+class Page(NamedTuple):
+    """A stretch of the past, stored raw, and what stands in its place."""
+
+    text: str
+    note: str
+
+
+@dataclass
+class PageStore:
+    """One trajectory's pages; ids are positions."""
+
+    until: int = 0
+    """Messages before this one are in pages; 0: none."""
+    pages: list[Page] = field(default_factory=list)
+    recalled: dict[frozenset[str], str] = field(default_factory=dict)
+    """Answers, by the names that were missing."""
+
+
+class RecallTool(NamedTuple):
+    """A method's tool that answers from a page, and how its pages are shown."""
+
+    name: str
+    page: str
+    """Its argument that names the page."""
+    intent: str
+    """Its argument that says what is wanted."""
+    instruction: str
+    material: str
+    """What the summariser reads, with `{intent}` and `{page}`."""
+    section: str
+    """Title of the section with all notes and answers, behind the task."""
+    note: str
+    """Stands before a note, with the page's number behind it."""
+    answer: str
+    """Stands before an answer."""
+
+    def view(self, history: History, store: PageStore) -> Request:
+        """The task with all notes and answers, and what came after the pages."""
+        if not store.until:
+            return history.request
+        lines = [f"{self.note} {number}: {page.note}" for number, page in enumerate(store.pages)]
+        lines += [f"{self.answer}: {answer}" for answer in store.recalled.values()]
+        return with_section(cut(history, store.until), history.prefix_length, self.section, "\n\n".join(lines))
+
+    def use(
+        self, history: History, store: PageStore, counts: TokenCounts, summariser: Summariser, ledger: Ledger
+    ) -> int | None:
+        """Read a page again where the rule wants one that was not read for the same names; gives its number."""
+        present = self.view(history, store)
+        wanted, visible = newest_turn(history), visible_before(present, history, store.until)
+        found = wanted_page(wanted, visible, [page.text for page in store.pages])
+        if found is None or found[1] in store.recalled:
+            return None
+        number, names = found
+        call = ToolCall(self.name, {self.page: number, self.intent: ", ".join(sorted(names))})
+        ledger.paid(tool_turn(counts, present, call))
+        material = self.material.format(intent=wanted, page=store.pages[number].text)
+        store.recalled[names] = ledger.paid(summariser.complete(Ask("recall", self.instruction, material, 200)))
+        return number
 
 
 def newest_turn(history: History) -> str:

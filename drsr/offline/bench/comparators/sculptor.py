@@ -17,9 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from drsr.offline.bench.comparators.boundaries import steps_before_recent
 from drsr.offline.bench.comparators.contract import Keep, Ledger, Rewrite, Trained
-from drsr.offline.bench.comparators.edits import with_texts
+from drsr.offline.bench.comparators.edits import steps_before_recent, with_texts
 from drsr.offline.bench.comparators.identifiers import identifiers
 from drsr.offline.bench.comparators.recall import newest_turn
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts

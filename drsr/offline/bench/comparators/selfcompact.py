@@ -16,9 +16,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from drsr.offline.bench.comparators.boundaries import KEEPS_UNFINISHED, end_of_finished
 from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
-from drsr.offline.bench.comparators.edits import cut, said
+from drsr.offline.bench.comparators.edits import KEEPS_UNFINISHED, cut, end_of_finished, said
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.comparators.transcript import conversation
 from drsr.offline.bench.summarisers.summariser import Ask, Summariser

@@ -160,11 +160,11 @@ def test_acm_archives_all_since_the_previous_summary() -> None:
     state = method.begin()
     for number in range(1, 17):
         found = method.rewrite(ending_at(request, number), state, summariser)
-    assert len(state.entries) > 1
-    archived = "\n\n".join(entry.text for entry in state.entries)
+    assert len(state.pages) > 1
+    archived = "\n\n".join(entry.text for entry in state.pages)
     assert all(archived.count(f"order_{number}_d") == 1 for number in range(8))
-    assert task_message(found.request).count("Summary ") == len(state.entries)
-    assert [ask.purpose for ask in summariser.asked].count("summary") == len(state.entries)
+    assert task_message(found.request).count("Summary ") == len(state.pages)
+    assert [ask.purpose for ask in summariser.asked].count("summary") == len(state.pages)
 
 
 @pytest.mark.parametrize("method", [Sam(COUNTS), Acm(COUNTS)], ids=["sam", "acm"])
