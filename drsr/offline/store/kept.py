@@ -23,9 +23,9 @@ from pathlib import Path
 import orjson
 
 import drsr
-from drsr.backbone.cache_folder import cache_folder
 from drsr.errors import InputError
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.settings import cache_folder
 
 FILE = "kept.sqlite"
 LIBRARIES = ("great_expectations", "pandas", "numpy", "datasketch", "scipy", "pyarrow")
