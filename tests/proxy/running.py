@@ -16,6 +16,7 @@ import uvicorn
 
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
+from drsr.proxy.activity import counted
 from drsr.proxy.app import ProxyApp
 from drsr.proxy.http.forwarding import Parts
 from drsr.proxy.server import address_of, bind, make_server
@@ -78,7 +79,7 @@ class RunningProxy:
 
     def count(self, name: str, *labels: str) -> float:
         """The value of one of the activity's counters."""
-        return float(getattr(self.app.activity, name).value(*labels))
+        return float(counted(getattr(self.app.activity, name)).get(labels, 0))
 
 
 @contextmanager
