@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from drsr import __version__
+from drsr.commands.parsing import Commands, add_command
 from drsr.errors import DrsrError, InputError, MissingExtra
 from drsr.tables import printable
 
@@ -90,9 +91,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_inspect(commands)
-    prune.add_command(commands)
+    prune.add_commands(commands)
     receipts.add_commands(commands)
-    policy.add_command(commands)
+    policy.add_commands(commands)
     add_backbone_commands(commands)
     add_proxy_commands(commands)
     for entry in sorted(entry_points(group="drsr.commands"), key=lambda entry: entry.name):
@@ -101,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _accept_debug_behind(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _accept_debug_behind(commands: Commands) -> None:
     """`drsr COMMAND --debug` means the same as `drsr --debug COMMAND`: people add it to the line that just failed."""
     for command in commands.choices.values():
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -122,9 +123,11 @@ def read_document(path: str) -> tuple[bytes, str]:
         raise InputError(f"cannot be read: {error.strerror or error}", where=path) from None
 
 
-def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def _add_inspect(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "inspect",
+        _inspect,
         help="what DRSR sees in one request: Steps, Blocks, candidates, deletion sets",
         description="Shows prefix, Steps, Blocks with their tokens, Recent2, candidates and every deletion set with "
         "its saving, or why the request is not eligible. Example: drsr inspect request.json --json",
@@ -132,8 +135,6 @@ def _add_inspect(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("request", metavar="REQUEST.json", help="a request body or a list of messages; - reads stdin")
     parser.add_argument("--format", choices=("auto", "openai", "anthropic"), default="auto", help="wire form")
     parser.add_argument("--backbone", help="whose tokens are counted (default: DRSR_BACKBONE, drsr.toml, smollm2-135m)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=_inspect)
 
 
 def _inspect(options: argparse.Namespace) -> int:

@@ -13,7 +13,6 @@ from typing import Any
 from prefect import flow, task
 from prefect.logging import get_run_logger
 
-from drsr.backbone.catalogue import load_tokenizer
 from drsr.errors import InputError, ReleaseRefused
 from drsr.flows.expecting import judge_after, write_docs
 from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Location, Name
@@ -34,7 +33,6 @@ from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
 from drsr.offline.run import Done, in_order
 from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
-from drsr.request.view import caps_for
 
 NOTHING_NEW = "nothing new"
 
@@ -120,16 +118,7 @@ def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
             return None
         if last.stamp != stamp(place.catalog, load_params(), refreshed):
             return None
-        tokenizer, window = load_tokenizer(place.settings.backbone)
-        left = waiting(
-            place.catalog,
-            place.artifacts,
-            place.settings,
-            tokenizer,
-            caps_for(window),
-            view=refreshed.view,
-            labeler=refreshed.labeler,
-        )
+        left = waiting(place, view=refreshed.view, labeler=refreshed.labeler)
         return None if any(left) else last.outcome
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from drsr.offline.commands.stages.ingest import FORMATS
 from drsr.offline.freeze.selection import Selection, Shard
+from drsr.offline.ingest.format_names import FORMATS
 from drsr.redaction import redact
 
 Count = Annotated[int, Field(ge=1)]

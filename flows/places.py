@@ -7,27 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 from drsr.flows.faults import patiently
-from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.store.artifacts import ArtifactStore
-from drsr.settings import Settings, load_settings
+from drsr.offline.store.place import Place, opened
 
-
-class Place(NamedTuple):
-    settings: Settings
-    catalog: Catalog
-    artifacts: ArtifactStore
-
-
-@contextmanager
-def opened(*, create: bool = False) -> Iterator[Place]:
-    """Catalog and artifact store of this machine's settings. With `create`, a catalog that is not there is made."""
-    settings = load_settings()
-    with open_catalog(settings.catalog_url, create=create) as catalog:
-        yield Place(settings, catalog, ArtifactStore(settings.artifact_root))
+__all__ = ["Place", "opened", "patiently_opened"]
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from drsr.errors import ArtifactCorrupt, CatalogError, DrsrError, InputError
+from drsr.files import write_atomically
 from drsr.flows.dvc_calls import with_dvc
 from drsr.offline import samples
 from drsr.offline.catalog.engine import Catalog
@@ -28,7 +29,7 @@ from drsr.offline.label.imports import ImportedMeasurements, import_measured
 from drsr.offline.params import load_params
 from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import KEY, place_of, read_parts, to_bytes, write_file
+from drsr.offline.store.exports import KEY, place_of, read_parts, to_bytes
 from drsr.settings import Settings, load_settings
 
 FORMAT = "drsr sample/1"
@@ -109,7 +110,7 @@ def make_sample(catalog: Catalog, artifacts: ArtifactStore, bundle: Bundle, corp
     with_dvc(bundle.root, lambda repo: repo.push())
     parts = {stage: sorted(path.name for path in place_of(bundle.measured, stage).iterdir()) for stage in STAGES}
     described = {"format": FORMAT, "corpus": _sha256(corpus), "states": labels, "parts": parts}
-    write_file(bundle.description, to_bytes(described | {"measured_with": _about(bundle)}))
+    write_atomically(bundle.description, to_bytes(described | {"measured_with": _about(bundle)}))
     return labels
 
 

@@ -20,7 +20,7 @@ from drsr.offline import samples
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.freeze.records import UnfrozenTrajectory, state_key
 from drsr.offline.freeze.stage import freezing_rule
-from drsr.offline.freeze.states import freeze_trajectory, request_hash, rule_hash
+from drsr.offline.freeze.states import freeze_trajectory, rule_hash
 from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
@@ -63,7 +63,7 @@ def identities() -> dict[str, Any]:
         "renderer": RENDERER_VERSION,
         "layout": layout_of(geometry).hash,
         "run": run.content_hash,
-        "request": request_hash(first.state.history.request),
+        "request": content_key(first.state.history.request.to_wire()),
         "prefix": prefix_hash(first.state),
         "state": state_key(recorded, first.decision, freezing_rule(tokenizer, caps)),
         "target": target_hash(render_output(first.next_output, tokenizer)),
@@ -76,3 +76,14 @@ def identities() -> dict[str, Any]:
 @pytest.mark.parametrize("name", PINNED)
 def test_an_identity_is_what_it_always_was(name: str) -> None:
     assert identities()[name] == PINNED[name]
+
+
+FLOATS = {"messages": [{"role": "user", "content": "Grüße"}], "temperature": 1e-05, "seed": 1e16, "top_p": 0.1}
+"""Numbers that JSON writers spell differently."""
+
+
+def test_a_catalog_and_a_receipt_spell_numbers_as_they_always_did() -> None:
+    """A state's request is known by its content key, a receipt's by `request_hash`: two spellings, both kept."""
+    assert content_key(FLOATS) == "787b78578650413bc3f02c80fae3a15293f8a780802b2c8fea78d87930157128"
+    hashed = receipt.request_hash(read_request(FLOATS))
+    assert hashed == "b51647a58e5fbcfddc0caca2d97a698f7e1e62448404286270aadc3448973a71"

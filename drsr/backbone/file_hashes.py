@@ -11,13 +11,13 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from drsr.errors import BackboneCorrupt
+from drsr.files import write_atomically
 from drsr.settings import cache_folder
 
 _log = logging.getLogger(__name__)
@@ -70,11 +70,7 @@ def _recall(memo_path: Path, state: list[int]) -> dict[str, str]:
 
 def _remember(memo_path: Path, memo: dict[str, Any]) -> None:
     try:
-        memo_path.parent.mkdir(parents=True, exist_ok=True)
-        # Replaced as a whole: another process sees the old memory or the new one, never half of it.
-        with tempfile.NamedTemporaryFile("w", dir=memo_path.parent, suffix=".partial", delete=False) as file:
-            json.dump(memo, file)
-        os.replace(file.name, memo_path)
+        write_atomically(memo_path, json.dumps(memo).encode())
     except OSError as error:
         # No number depends on it, only the time of the next load: a read-only cache must not stop a decision.
         _log.warning("cannot remember the hash of %s: %s", memo["path"], error)

@@ -7,6 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from drsr.commands.parsing import Commands, add_command
+
 if TYPE_CHECKING:
     from drsr.policy.folder import PolicyFiles
     from drsr.policy.golden import GoldenRequest
@@ -21,7 +23,7 @@ examples:
 _WHERE = "a policy's folder, its wheel, or an installed package (default: drsr_policy)"
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "policy",
         help="what a policy is, that it still gives its golden decisions, what changed",
@@ -30,19 +32,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="numbers, backbone, calibration and lineage of a policy")
+    show = add_command(actions, "show", run_show, help="numbers, backbone, calibration and lineage of a policy")
     show.add_argument("policy", nargs="?", metavar="POLICY", help=_WHERE)
     show.add_argument("--card", action="store_true", help="print the model card instead")
-    show.set_defaults(run=run_show)
-    verify = actions.add_parser(
+    verify = add_command(
+        actions,
         "verify",
+        run_verify,
         help="decide its golden requests again and compare decisions and scores",
         description="Exit code 0: all decide as they did when the policy was published; 1: not all.",
     )
     verify.add_argument("policy", nargs="?", metavar="POLICY", help=_WHERE)
     _add_backbone_options(verify)
-    verify.set_defaults(run=run_verify)
-    diff = actions.add_parser("diff", help="what changed in numbers and on the golden requests")
+    diff = add_command(actions, "diff", run_diff, help="what changed in numbers and on the golden requests")
     diff.add_argument("old", metavar="OLD", help="a policy's folder or wheel")
     diff.add_argument("new", metavar="NEW", help="another one's")
     diff.add_argument(
@@ -52,9 +54,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="let both decide the golden requests of both, instead of comparing what was recorded with each",
     )
     _add_backbone_options(diff)
-    diff.set_defaults(run=run_diff)
-    for action in (show, verify, diff):
-        action.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_backbone_options(parser: argparse.ArgumentParser) -> None:

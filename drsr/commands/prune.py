@@ -7,6 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command
+
 if TYPE_CHECKING:
     from drsr.policy.policy import Decision
     from drsr.receipts.receipt_file import ReceiptFile
@@ -20,14 +22,16 @@ examples:
 """
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "prune",
+        run,
+        json="print one JSON object with the request and the receipt",
         help="remove from a request what a policy says can go",
         description="Prints the rewritten request. A request that cannot be pruned is printed as it came, byte for "
         "byte, with the reason on standard error.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
     parser.add_argument(
         "request", nargs="?", metavar="REQUEST.json", help="a request body or a list of messages; - reads stdin"
@@ -52,8 +56,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
     parser.add_argument("--device", help="where the backbone runs (default: DRSR_DEVICE, drsr.toml, cpu)")
     parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object with the request and the receipt")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,10 +6,12 @@ import argparse
 import json
 from pathlib import Path
 
+from drsr.commands.parsing import Commands, add_command
+
 RECEIPTS_FILE = "receipts.jsonl"
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(commands: Commands) -> None:
     helps = {
         "explain": "every set that a decision considered, and why it was not chosen",
         "diff": "what a decision removed from its request",
@@ -17,13 +19,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     }
     runs = {"explain": run_explain, "diff": run_diff, "restore": run_restore}
     for name, text in helps.items():
-        parser = commands.add_parser(name, help=text, description=f"From a file of receipts: {text}.")
+        parser = add_command(commands, name, runs[name], help=text, description=f"From a file of receipts: {text}.")
         parser.add_argument("id", metavar="ID", help="the decision's id, or its beginning")
         parser.add_argument(
             "--receipts", default=RECEIPTS_FILE, metavar="FILE", help=f"the file of receipts (default: {RECEIPTS_FILE})"
         )
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.set_defaults(run=runs[name])
 
 
 def run_explain(options: argparse.Namespace) -> int:

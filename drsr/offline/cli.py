@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-
+from drsr.commands.parsing import Commands
 from drsr.offline.bench.commands import harm, price_report, report
 from drsr.offline.commands import audit, catalog, corpus, exports, plan, run, status, withdraw
-from drsr.offline.commands.stages import calibrate, evaluate, featurize, freeze, ingest, label, publish, train
+from drsr.offline.commands.stages import calibrate, evaluate, freeze, ingest, measure, publish, train
 from drsr.offline.sandbox import cli as sandbox
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(commands: Commands) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
-    stages = (ingest, freeze, plan, label, featurize, train, calibrate, evaluate, publish)
+    stages = (ingest, freeze, plan, measure, train, calibrate, evaluate, publish)
     for command in (corpus, *stages, run, audit, report, status, withdraw, exports, catalog, harm):
-        command.add_command(commands)
+        command.add_commands(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

@@ -18,33 +18,19 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from drsr.errors import SettingsError
+from drsr.files import write_if_changed
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.featurize.exports import FURTHER, about_features, export_features
+from drsr.offline.featurize.exports import FURTHER, export_features
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, find_view, get_view
-from drsr.offline.freeze.exports import (
-    about_states,
-    about_trajectories,
-    current_trajectories,
-    export_states,
-    export_trajectories,
-)
-from drsr.offline.label.exports import export_labels, labeler_about
+from drsr.offline.freeze.exports import current_trajectories, export_states, export_trajectories, latest_rule
+from drsr.offline.label.exports import export_labels, recorded_labeler
 from drsr.offline.params import Params
 from drsr.offline.stages import NAMES
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import (
-    CONTENTS,
-    About,
-    Exported,
-    Summary,
-    place_of,
-    remove_parts_about_else,
-    to_bytes,
-    write_file,
-)
+from drsr.offline.store.exports import CONTENTS, Exported, Summary, place_of, to_bytes
 
 if TYPE_CHECKING:
     from drsr.offline.train.stage import TrainingInputs
@@ -88,30 +74,24 @@ class Exporter:
             "featurize": self._features,
         }
         added, summary = how[stage](folder) if stage in how else (None, self._result(stage, folder))
-        path, data = self.root / stage / SUMMARY, to_bytes(summary)
-        if not path.is_file() or path.read_bytes() != data:
-            write_file(path, data)
+        write_if_changed(self.root / stage / SUMMARY, to_bytes(summary))
         return StageExport(stage, folder, added, summary)
 
     def _trajectories(self, folder: Path) -> tuple[Exported, Summary]:
-        self._make_room(folder, about_trajectories())
-        added = export_trajectories(self.catalog, folder)
+        added = export_trajectories(self.catalog, folder, replace=self.may_replace)
         splits, everything = current_trajectories(self.catalog)
         return added, {"trajectories": sum(splits.values()), "splits": splits, "sha256": everything}
 
     def _states(self, folder: Path) -> tuple[Exported, Summary]:
+        added = export_states(self.catalog, folder, replace=self.may_replace)
         with self.catalog.reading() as connection:
-            about = about_states(connection)
-        self._make_room(folder, about)
-        added = export_states(self.catalog, folder)
-        return added, {"states": added.states + added.there, "rule": about["rule_version"]}
+            rule = latest_rule(connection)
+        return added, {"states": added.states + added.there, "rule": rule.rule_version}
 
     def _labels(self, folder: Path) -> tuple[Exported, Summary]:
+        added = export_labels(self.catalog, folder, self.labeler, replace=self.may_replace)
         with self.catalog.reading() as connection:
-            labeler_id, about = labeler_about(connection, self.labeler)
-        self._make_room(folder, about)
-        added = export_labels(self.catalog, folder, self.labeler)
-        with self.catalog.reading() as connection:
+            labeler_id, _ = recorded_labeler(connection, self.labeler)
             states = _counts(connection, StateMeasurement.outcome, StateMeasurement.labeler_id == labeler_id)
             sets = _counts(connection, Label.unsafe, Label.labeler_id == labeler_id)
         total = sum(sets.values())
@@ -132,8 +112,7 @@ class Exporter:
         return added, {"states": states, "columns": len(view.columns), "layout": view.identity.layout_hash}
 
     def _view(self, folder: Path, view: RegisteredView) -> Exported:
-        self._make_room(folder, about_features(view.identity, view.columns))
-        return export_features(self.catalog, self.artifacts, folder, view.name)
+        return export_features(self.catalog, self.artifacts, folder, view.name, replace=self.may_replace)
 
     def _result(self, stage: str, folder: Path) -> Summary:
         from drsr.offline.publish import exports as result_exports
@@ -155,10 +134,6 @@ class Exporter:
     @property
     def _fitted(self) -> tuple[Catalog, ArtifactStore, TrainingInputs, Params]:
         return self.catalog, self.artifacts, self._inputs, self.params
-
-    def _make_room(self, folder: Path, about: About) -> None:
-        if self.may_replace:
-            remove_parts_about_else(folder, about)
 
 
 def _counts(connection: Connection, column: InstrumentedAttribute[Any], mine: ColumnElement[bool]) -> dict[Any, int]:

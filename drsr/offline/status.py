@@ -20,7 +20,7 @@ from drsr.offline.catalog.tables import (
     Trajectory,
 )
 from drsr.offline.featurize.views import get_view
-from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.freeze.records import FreezingRule, is_current_state, is_rule
 from drsr.offline.ingest.withdrawals import withdrawn_runs
 from drsr.offline.label.status import LabelStatus, label_status
 from drsr.offline.train.records import (
@@ -174,18 +174,13 @@ def _view_names(connection: Connection) -> list[str]:
 
 def _view(connection: Connection, name: str) -> ViewStatus:
     view = get_view(connection, name)
-    is_current = (
-        Trajectory.is_current(),
-        is_rule(DecisionState, view.identity.freezing),
-        DecisionState.status == "frozen",
-    )
     mine = and_(StateFeatures.state_id == DecisionState.id, StateFeatures.view_id == view.id)
     joined = (
         select(StateFeatures.outcome, func.count())
         .select_from(DecisionState)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .outerjoin(StateFeatures, mine)
-        .where(*is_current)
+        .where(is_current_state(view.identity.freezing))
         .group_by(StateFeatures.outcome)
     )
     outcomes = {outcome: int(count) for outcome, count in connection.execute(joined)}

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, LayoutMismatch, PolicyCorrupt, PolicyMismatch, ScorerCorrupt
+from drsr.files import write_atomically
 from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import FILE_NAME as SCORER_FILE
 from drsr.scorer.weights import read_scorer, scorer_bytes
@@ -64,8 +64,8 @@ def write_policy(folder: Path, numbers: PolicyNumbers, scorer: Ensemble, others:
         if not _NAME.fullmatch(name) or name == MANIFEST_FILE:
             raise InputError(f"{name!r} cannot be the name of a policy's file")
     for name, data in sorted(contents.items()):
-        _write(folder / name, data)
-    _write(folder / MANIFEST_FILE, manifest_bytes(contents))
+        write_atomically(folder / name, data)
+    write_atomically(folder / MANIFEST_FILE, manifest_bytes(contents))
 
 
 def manifest_bytes(contents: Mapping[str, bytes]) -> bytes:
@@ -173,13 +173,3 @@ def _manifest(read: _Reader, where: str) -> dict[str, dict[str, Any]]:
 
 def _canonical(manifest: dict[str, Any]) -> bytes:
     return (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode()
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

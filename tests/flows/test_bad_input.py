@@ -96,11 +96,11 @@ def test_a_catalog_at_another_migration(site: Path) -> None:
 
 
 def test_storage_that_is_full(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def double_of_a_full_disk(path: Path, stored: bytes) -> None:
+    def double_of_a_full_disk(path: Path, stored: bytes, *, sync: bool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(artifacts, "_write_atomically", double_of_a_full_disk)
+        patch.setattr(artifacts, "write_atomically", double_of_a_full_disk)
         error = refused("nightly", lambda: nightly(RUNS))
     assert isinstance(error, CatalogUnreachable)
     assert (error.where, error.what) == (str(site / "artifacts"), "cannot be used: No space left on device")

@@ -19,11 +19,11 @@ import pytest
 from drsr.flows import backfill as backfill_flow
 from drsr.flows.backfill import backfill
 from drsr.flows.parameters import Days, Location
+from drsr.flows.sharding import fan_out
 from drsr.flows.stage_tasks import StageTimedOut
-from drsr.flows.stages import label as label_flow
 from drsr.flows.stages.ingest import ingest
 from drsr.flows.stages.label import label
-from drsr.offline.label.worker import LabelOrder
+from drsr.offline.label.worker import WorkOrder
 from drsr.offline.store.worker_processes import Report
 from tests.flows.prefect_runs import attempts_of, last_run, refused
 from tests.flows.sites import RUNS
@@ -81,8 +81,8 @@ def test_a_stage_that_hangs(site: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     hung = []
 
-    def hanging_double(order: LabelOrder, report: Report) -> dict[str, Any]:
-        hung.append(order.labeler)
+    def hanging_double(order: WorkOrder, report: Report) -> dict[str, Any]:
+        hung.append(order.name)
         nobody_reads, nobody_writes = os.pipe()
         try:
             os.read(nobody_reads, 1)
@@ -92,7 +92,7 @@ def test_a_stage_that_hangs(site: Path, monkeypatch: pytest.MonkeyPatch) -> None
             os.close(nobody_writes)
 
     with monkeypatch.context() as patch:
-        patch.setattr(label_flow, "work", hanging_double)
+        patch.setattr(fan_out, "work", hanging_double)
         patch.setattr(backfill_flow, "label", label.with_options(timeout_seconds=SECONDS))
         error = refused("backfill", lambda: backfill(days, source="runs"))
     assert isinstance(error, StageTimedOut)

@@ -7,7 +7,7 @@ A reference to another row counts as that row's own content.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -38,7 +38,7 @@ def logical_rows(connection: Connection) -> dict[str, list[str]]:
         hashes[table.name] = {}
         rows[table.name] = []
         for row in connection.execute(select(table)).mappings():
-            digest = _hash([_fact(column, row[column], hashes) for column in facts])
+            digest = content_key([_fact(column, row[column], hashes) for column in facts])
             rows[table.name].append(digest)
             if row_number is not None:
                 hashes[table.name][row[row_number]] = digest
@@ -66,10 +66,6 @@ def _referenced_row_number(column: Column[Any]) -> Relation | None:
     return None
 
 
-def _hash(facts: list[Any]) -> str:
-    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def content_key(facts: Mapping[str, Any]) -> str:
+def content_key(facts: Mapping[str, Any] | Sequence[Any]) -> str:
     """SHA-256 over facts that are plain values. What cannot be written as JSON is an error, never a hit."""
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command
+
 if TYPE_CHECKING:
     from drsr.offline.audit.running import Audit
 
@@ -20,15 +22,16 @@ examples:
 """
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "audit",
+        run,
         help="check that nothing leaked into a policy and that every number of it can be computed again",
         description="Computes again what a policy rests on, from its wheel back to the recorded trajectories, and "
         "judges every expectation of the data. Reads the catalog and the artifact store, and writes nothing to "
         "them. Exit code 1: a check failed.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
     parser.add_argument(
         "--policy",
@@ -55,8 +58,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--backbone", metavar="NAME", help="another name for the same language model: path:FOLDER")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots that can be handed on")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def _sample(text: str) -> int | None:
@@ -71,22 +72,19 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.audit.checks.data_rules import find_judge
     from drsr.offline.audit.report import check_writable, write_report
     from drsr.offline.audit.running import run_audit
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.publish.subject import Order, Subject
-    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.place import opened
     from drsr.offline.store.progress import progress
-    from drsr.settings import load_settings
 
     find_judge()  # rather now than after an hour of measuring again
     if options.html is not None:
         check_writable(options.html)
-    settings = load_settings()
-    order = Order(
-        *(options.policy, options.sample, options.seed, options.backbone, settings.device, options.certified),
-        retrain=options.retrain,
-    )
-    with open_catalog(settings.catalog_url) as catalog, progress("audit", "items") as report:
-        subject = Subject(catalog, ArtifactStore(settings.artifact_root), order)
+    with opened() as (settings, catalog, artifacts), progress("audit", "items") as report:
+        order = Order(
+            *(options.policy, options.sample, options.seed, options.backbone, settings.device, options.certified),
+            retrain=options.retrain,
+        )
+        subject = Subject(catalog, artifacts, order)
         audit = run_audit(subject, progress=lambda check, done, total: report(done, total or None, check.name))
     if options.html is not None:
         write_report(options.html, audit)

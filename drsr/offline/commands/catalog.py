@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
+from drsr.commands.parsing import Commands, add_command
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+
+def add_commands(commands: Commands) -> None:
     parser = commands.add_parser("catalog", help="upgrade, downgrade or check the catalog's database")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, text in (
@@ -14,14 +16,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         ("downgrade", "bring the database back to an older revision"),
         ("check", "compare the database with this code; exit code 1 if they differ"),
     ):
-        action = actions.add_parser(name, help=text, description=text)
+        action = add_command(actions, name, run, help=text, description=text)
         if name == "downgrade":
             action.add_argument(
                 "revision", metavar="REVISION", help="the older revision, or `base` for no tables at all"
             )
             action.add_argument("--yes", action="store_true", help="also if rows are deleted by it")
-        action.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

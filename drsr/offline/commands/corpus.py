@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drsr.commands.parsing import Commands, add_command
+
 if TYPE_CHECKING:
     from drsr.offline.ingest.corpus.fetch import Fetched
     from drsr.offline.ingest.corpus.origins import Origin
@@ -18,7 +20,7 @@ _SHOWN = 20
 """Files that are named one by one on a terminal; `--json` names them all."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "corpus",
         help="fetch public corpora of recorded runs",
@@ -26,39 +28,39 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "licence of each. Its runs are fetched from where they were published. Example: drsr corpus fetch public",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="show the corpora: files, licences, domains, and what is fetched")
-    listing.set_defaults(run=run_list)
-    fetch = actions.add_parser(
+    add_command(actions, "list", run_list, help="show the corpora: files, licences, domains, and what is fetched")
+    fetch = add_command(
+        actions,
         "fetch",
+        run_fetch,
         help="download the files of a corpus, each verified by its hash",
         description="Files that are there already are kept, so an interrupted fetch goes on where it stopped. A file "
         "that is missing or altered is named and refused, and the others are fetched; exit code 1 tells.",
     )
     fetch.add_argument("--mirror", type=Path, metavar="FOLDER", help="take the files from this folder, not the network")
     fetch.add_argument("--host", metavar="URL", help="where OWNER/NAME/COMMIT/PATH is served, if not by github.com")
-    fetch.set_defaults(run=run_fetch)
-    check = actions.add_parser(
+    check = add_command(
+        actions,
         "check",
+        run_check,
         help="check a corpus's tables, and the hash and reader of every file that was fetched",
         description="Exit code 1 if a table is not sound (a licence is missing, a task in two groups, say), a file "
         "missing or altered, or of another format than its row says.",
     )
-    check.set_defaults(run=run_check)
-    choose = actions.add_parser(
+    choose = add_command(
+        actions,
         "choose",
+        run_choose,
         help="choose runs of a fetched corpus by its rule, and write them to its runs.csv",
         description="The rule looks at sizes, tasks and agents, never at an outcome. Run it after adding files to a "
         "corpus. With --check the exit code is 1 if runs.csv has other runs.",
     )
     choose.add_argument("--check", action="store_true", help="compare with runs.csv and write nothing")
-    choose.set_defaults(run=run_choose)
     for action in (fetch, check, choose):
         action.add_argument("name", metavar="NAME", help="drsr corpus list shows the names")
         action.add_argument("--to", type=Path, metavar="FOLDER", help="where the files are (default: var/corpora/NAME)")
     for action in (fetch, check):
         action.add_argument("--source", nargs="+", default=(), metavar="S", help="only these sources (default: all)")
-    for action in (listing, fetch, check, choose):
-        action.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run_list(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drsr.commands.parsing import Commands, add_command
 from drsr.offline.stages import NAMES
 
 if TYPE_CHECKING:
@@ -18,9 +19,11 @@ MEASURED = ("label", "featurize")
 """What is exported unless something else is asked for: what takes long to make."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    export = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    export = add_command(
+        commands,
         "export",
+        run_export,
         help="write what stages made to a folder of immutable files",
         description="Adds to FOLDER/<stage> what is not there yet: labels and features as Parquet files that are named "
         "by their own bytes, and so runs and states; scorer, operating point, evaluation and released policy as they "
@@ -34,30 +37,26 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="remove files that were made under another rule, layout or language model, instead of refusing",
     )
-    taking = commands.add_parser(
+    taking = add_command(
+        commands,
         "import",
+        run_import,
         help="take labels and features over from an export",
         description="For states that are frozen here too, and only if language model, renderer, rule and feature "
         "layout are the same. What is there already stays. Example: drsr import exports/",
     )
-    for parser, run in ((export, run_export), (taking, run_import)):
+    for parser in (export, taking):
         parser.add_argument("folder", metavar="FOLDER", type=Path)
         parser.add_argument("--labeler", default="default", metavar="NAME", help="whose labels (default: default)")
         parser.add_argument("--view", default="default", metavar="NAME", help="which features (default: default)")
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.set_defaults(run=run)
 
 
 def run_export(options: argparse.Namespace) -> int:
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.params import load_params
     from drsr.offline.stage_exports import Exporter
-    from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.settings import load_settings
+    from drsr.offline.store.place import opened
 
-    settings = load_settings()
-    with open_catalog(settings.catalog_url) as catalog:
-        artifacts = ArtifactStore(settings.artifact_root)
+    with opened() as (_, catalog, artifacts):
         exporter = Exporter(
             catalog, artifacts, load_params(), options.folder, options.labeler, options.view, options.replace
         )
@@ -81,14 +80,10 @@ def _json(found: StageExport) -> dict[str, Any]:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.label.imports import import_measured
-    from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.settings import load_settings
+    from drsr.offline.store.place import opened
 
-    settings = load_settings()
-    with open_catalog(settings.catalog_url) as catalog:
-        artifacts = ArtifactStore(settings.artifact_root)
+    with opened() as (settings, catalog, artifacts):
         found = import_measured(catalog, artifacts, settings, options.folder, options.labeler, options.view)
     done: dict[str, Imported] = {LABELS: found.labels, FEATURES: found.features}
     done |= {f"{FEATURES} of the view {name}": imported for name, imported in found.further.items()}

@@ -7,56 +7,46 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command, require_positive
+from drsr.offline.commands.stages.measure import add_part_options, chosen_part
+
 if TYPE_CHECKING:
     from drsr.offline.plan import FeaturizePlan, FreezePlan, LabelPlan, Price
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "plan",
+        run,
         help="what a run would do and cost: states, sets, tokens, minutes",
         description="Counts what is missing per stage and why, the tokens with and without shared prefixes, and the "
         "minutes that this machine needs, from a short measurement. Changes nothing.",
     )
-    parser.add_argument("--source", help="only trajectories of this source")
-    parser.add_argument("--where", action="append", default=[], metavar="split=NAME", help="only this split")
+    add_part_options(parser)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one per core")
     parser.add_argument("--labeler", default="default", metavar="NAME", help="name of the way of measuring")
     parser.add_argument("--view", default="default", metavar="NAME", help="name of the feature view")
     parser.add_argument("--no-price", action="store_true", help="do not load the language model to measure its speed")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.backbone.catalogue import load_backbone, load_tokenizer
-    from drsr.errors import FeatureError, FeatureViewError, SettingsError
-    from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.featurize.stage import identity_without_weights
-    from drsr.offline.freeze.records import require_source
-    from drsr.offline.freeze.selection import Selection
-    from drsr.offline.label.records import configured_identity, find_labeler
+    from drsr.backbone.catalogue import load_backbone
+    from drsr.errors import FeatureError, FeatureViewError
+    from drsr.offline.label.configured import configured
     from drsr.offline.plan import make_plan, plan_featurize, price
-    from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.request.view import caps_for
-    from drsr.settings import load_settings
+    from drsr.offline.store.place import opened
 
-    if options.workers < 1:
-        raise SettingsError(f"--workers must be at least 1, not {options.workers}")
-    settings = load_settings()
-    part = Selection.parsed(options.source, options.where)
-    tokenizer, window = load_tokenizer(settings.backbone)
-    caps, artifacts = caps_for(window), ArtifactStore(settings.artifact_root)
+    require_positive(options, "workers")
     features, refused = None, None
-    with open_catalog(settings.catalog_url) as catalog:
+    with opened() as (settings, catalog, artifacts):
+        part, found = chosen_part(options, catalog), configured(settings)
         with catalog.reading() as connection:
-            require_source(connection, options.source)
-            measuring = configured_identity(settings.backbone, settings.dtype, caps)
-            labeler_id = find_labeler(connection, options.labeler, measuring)  # refuses what drsr label would refuse
-        plan = make_plan(catalog, artifacts, tokenizer, caps, labeler_id, part)
+            labeler_id = found.find_labeler(connection, options.labeler)  # refuses what drsr label would refuse
+        counted = catalog, artifacts, found.tokenizer, found.caps
+        plan = make_plan(*counted, labeler_id, part)
         try:
-            identity = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, options.view)
-            features = plan_featurize(catalog, artifacts, tokenizer, caps, options.view, identity, labeler_id, part)
+            features = plan_featurize(*counted, options.view, found.view(options.view), labeler_id, part)
             features = features.with_unfrozen(plan.label.not_frozen)
         except (FeatureError, FeatureViewError) as error:
             refused = error.what

@@ -9,7 +9,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any, NamedTuple
 
-from drsr.errors import DrsrError, SettingsError
+from drsr.commands.parsing import Commands, add_command, require_positive
+from drsr.errors import DrsrError
 from drsr.offline.run import Done, in_order
 from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
 
@@ -22,9 +23,12 @@ class Ended(NamedTuple):
     """Its JSON; empty where people read along."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "run",
+        run,
+        json="print one JSON object: what every stage did, and what failed",
         help=f"all stages in order: {', '.join(NAMES)}",
         description="Runs one stage after the other, each on what is missing or stale, and stops at the first that "
         "fails. Run again it does what is left. A policy that is worse on validation than the released one is not "
@@ -40,20 +44,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="N",
         help="end after featurize unless N states were labelled since the latest scorer was trained; says what waits",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object: what every stage did, and what failed"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
     from drsr.cli import build_parser
 
-    for name in ("limit", "workers", "skip_training_below"):  # rather now than after the stages before
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise SettingsError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    # Rather now than after the stages before.
+    require_positive(options, "limit", "workers", "skip_training_below")
     parser = build_parser()
 
     def one(stage: str) -> Ended:

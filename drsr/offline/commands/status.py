@@ -6,16 +6,21 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command
+
 if TYPE_CHECKING:
+    from drsr.offline.catalog.engine import Catalog
     from drsr.offline.freeze.records import FreezingRule
     from drsr.offline.label.status import LabelStatus
     from drsr.offline.status import Status
-    from drsr.settings import Settings
+    from drsr.offline.store.artifacts import ArtifactStore
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "status",
+        run,
         help="counts per stage, stale items, last runs",
         description="Counts per source and stage for the configured backbone, what is stale, and the last runs. "
         "Where the backbone is not fetched, what depends on its tokenizer is shown as unknown.",
@@ -26,22 +31,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         action="store_true",
         help="only list trajectories of different splits that say nearly the same; exit code 1 if there are any",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.status import quarantined_items, read_status
-    from drsr.settings import load_settings
+    from drsr.offline.store.place import opened
     from drsr.tables import table
 
-    settings = load_settings()
-    if options.near_duplicates:
-        return _near_duplicates(settings, as_json=options.json)
-    rule = _rule(settings.backbone)
-    with open_catalog(settings.catalog_url) as catalog:
-        status = read_status(catalog, rule)
+    with opened() as (settings, catalog, artifacts):
+        if options.near_duplicates:
+            return _near_duplicates(catalog, artifacts, as_json=options.json)
+        status = read_status(catalog, _rule(settings.backbone))
         items = quarantined_items(catalog) if options.quarantined else []
     if options.json:
         shown = status.to_json() | ({"quarantined_items": [item._asdict() for item in items]} if items else {})
@@ -67,14 +67,11 @@ def _rule(backbone: str) -> FreezingRule | None:
     return freezing_rule(tokenizer, caps_for(window))
 
 
-def _near_duplicates(settings: Settings, *, as_json: bool) -> int:
-    from drsr.offline.catalog.migrations import open_catalog
+def _near_duplicates(catalog: Catalog, artifacts: ArtifactStore, *, as_json: bool) -> int:
     from drsr.offline.ingest.near_duplicates import THRESHOLD, leaked_pairs
-    from drsr.offline.store.artifacts import ArtifactStore
     from drsr.tables import table
 
-    with open_catalog(settings.catalog_url) as catalog:
-        pairs = leaked_pairs(catalog, ArtifactStore(settings.artifact_root))
+    pairs = leaked_pairs(catalog, artifacts)
     if as_json:
         print(json.dumps({"threshold": THRESHOLD, "near_duplicates": [pair._asdict() for pair in pairs]}))
     elif pairs:

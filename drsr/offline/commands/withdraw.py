@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command
+
 if TYPE_CHECKING:
     from drsr.offline.ingest.withdrawals import WithdrawnRun
 
@@ -17,15 +19,16 @@ examples:
 """
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "withdraw",
+        run,
         help="take a recorded run out of everything that is made from now on",
         description="The run takes part in nothing any more: no stage reads it, no rule about the data looks at it, "
         "also if it is ingested again. What was made from it before can still be traced. The audit of a policy "
         "shows what was withdrawn, and why, also where it was taken back since.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("run_name", nargs="?", metavar="SOURCE/ID", help="the run, as rules and audit name it")
@@ -34,16 +37,14 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--undo", metavar="SOURCE/ID", help="let a withdrawn run take part again; that it was withdrawn stays on record"
     )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed, and shown by every audit")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.ingest.withdrawals import take_back, taken_back_runs, withdraw, withdrawn_runs
-    from drsr.settings import load_settings
+    from drsr.offline.store.place import opened
 
-    with open_catalog(load_settings().catalog_url) as catalog:
+    with opened() as place:
+        catalog = place.catalog
         if options.list:
             with catalog.reading() as connection:
                 _list(withdrawn_runs(connection), taken_back_runs(connection), as_json=options.json)

@@ -20,7 +20,7 @@ from drsr.offline.catalog.statements import insert_all
 from drsr.offline.catalog.tables import SPLITS, DecisionState, Trajectory
 from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
-from drsr.offline.freeze.records import is_rule
+from drsr.offline.freeze.records import is_current_state
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.tables import table
 
@@ -194,12 +194,7 @@ def _drifting(statistics: ColumnStatistics) -> list[str]:
 
 
 def _current(view: RegisteredView, split: str) -> Any:
-    return and_(
-        Trajectory.is_current(),
-        Trajectory.split == split,
-        DecisionState.status == "frozen",
-        is_rule(DecisionState, view.identity.freezing),
-    )
+    return and_(Trajectory.split == split, is_current_state(view.identity.freezing))
 
 
 def _counts(connection: Connection, view: RegisteredView, split: str) -> dict[str | None, tuple[int, int]]:

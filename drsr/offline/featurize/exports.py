@@ -26,16 +26,7 @@ from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, pr
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, ViewIdentity, get_view, register_view
 from drsr.offline.ingest.splits import Split
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import (
-    BATCH,
-    About,
-    Exported,
-    Imported,
-    add_part,
-    exported_keys,
-    read_parts,
-    require_same,
-)
+from drsr.offline.store.exports import About, Exported, Imported, Row, export_rows, import_rows
 
 FORMAT = "drsr features/1"
 
@@ -60,15 +51,17 @@ _SPLITS: dict[str, tuple[Split, ...]] = {Kind.SEMANTIC.value: ("validation", "te
 """Of a view whose vectors take more room than all other features together: what analyses read."""
 
 
-def export_features(catalog: Catalog, artifacts: ArtifactStore, folder: Path, view: str = DEFAULT_VIEW) -> Exported:
+def export_features(
+    catalog: Catalog, artifacts: ArtifactStore, folder: Path, view: str = DEFAULT_VIEW, *, replace: bool = False
+) -> Exported:
     """Add the features of current trajectories in this view to a folder."""
     with catalog.reading() as connection:
         found = get_view(connection, view)
-        about = about_features(found.identity, found.columns)
-        there = exported_keys(folder, about)
-        rows = [row for row in _recorded(connection, found) if row["state_key"] not in there]
-    table = pyarrow.Table.from_pylist(list(_with_values(artifacts, found, rows)), _SCHEMA)
-    return add_part(folder, about, table, len(there))
+        rows = list(_recorded(connection, found))
+    about = about_features(found.identity, found.columns)
+    return export_rows(
+        folder, about, _SCHEMA, rows, replace=replace, complete=lambda new: _with_values(artifacts, found, new)
+    )
 
 
 def import_features(
@@ -80,30 +73,25 @@ def import_features(
     view: str = DEFAULT_VIEW,
 ) -> Imported:
     """Take over what another catalog computed; `identity` and `columns` are what this one would. Again: no change."""
-    about = about_features(identity, columns)
-    taken = there = unknown = 0
-    for part in read_parts(folder):
-        require_same(about, part.about, folder)
+
+    def take(rows: list[Row]) -> tuple[int, int]:
         with catalog.writing() as connection:
             registered = register_view(connection, view, identity, columns)
-        for start in range(0, part.table.num_rows, BATCH):
-            rows = part.table.slice(start, BATCH).to_pylist()
-            with catalog.reading() as connection:
-                known = _known(connection, registered, [row["state_key"] for row in rows])
-            unknown += sum(row["state_key"] not in known for row in rows)
-            there += sum(place.done for place in known.values())
-            new = [row for row in rows if row["state_key"] in known and not known[row["state_key"]].done]
-            taken += len(new)
-            by_split: defaultdict[Split, list[FeaturizedState]] = defaultdict(list)
-            for row in new:
-                place = known[row["state_key"]]
+        with catalog.reading() as connection:
+            known = _known(connection, registered, [row["state_key"] for row in rows])
+        by_split: defaultdict[Split, list[FeaturizedState]] = defaultdict(list)
+        for row in rows:
+            place = known.get(row["state_key"])
+            if place is not None and not place.done:
                 by_split[place.split].append(_featurized(place.id, row, identity.layout_hash, len(columns)))
-            # The files first, then the rows that name them.
-            prepared = [prepare_features(artifacts, registered, split, states) for split, states in by_split.items()]
-            with catalog.writing() as connection:
-                for found in prepared:
-                    record_features(connection, registered, found, method="import")
-    return Imported(taken, there, unknown)
+        # The files first, then the rows that name them.
+        prepared = [prepare_features(artifacts, registered, split, states) for split, states in by_split.items()]
+        with catalog.writing() as connection:
+            for found in prepared:
+                record_features(connection, registered, found, method="import")
+        return len(known), sum(map(len, by_split.values()))
+
+    return import_rows(folder, about_features(identity, columns), take)
 
 
 def about_features(identity: ViewIdentity, columns: Sequence[Column]) -> About:

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, bindparam, select
+from sqlalchemy import Connection, Select, bindparam, select
 
 import drsr
 from drsr.decide.candidates import DecisionState as FrozenDecision
@@ -20,11 +20,10 @@ from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.statements import insert_new, storable_text
-from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.featurize.files import FeatureBlock, write_file
 from drsr.offline.featurize.views import RegisteredView
-from drsr.offline.freeze.records import FreezingRule, is_rule
-from drsr.offline.freeze.selection import Selection, selected
+from drsr.offline.freeze.records import FreezingRule
+from drsr.offline.freeze.selection import Selection, waiting_states
 from drsr.offline.ingest.splits import Split
 from drsr.offline.store.artifacts import ArtifactStore
 
@@ -126,26 +125,7 @@ def pending_features(
     columns: Sequence[Any], view_id: int | None, freezing: FreezingRule, part: Selection
 ) -> Select[Any]:
     """Frozen states of current trajectories without features in this view."""
-    query = (
-        select(*columns)
-        .select_from(DecisionState)
-        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
-        .join(Source, Source.id == Trajectory.source_id)
-        .outerjoin(
-            StateFeatures,
-            and_(
-                StateFeatures.state_id == DecisionState.id,
-                StateFeatures.view_id == (-1 if view_id is None else view_id),
-            ),
-        )
-        .where(
-            StateFeatures.state_id.is_(None),
-            Trajectory.is_current(),
-            DecisionState.status == "frozen",
-            is_rule(DecisionState, freezing),
-        )
-    )
-    return selected(query, part)
+    return waiting_states(columns, freezing, part, StateFeatures.view_id, view_id)
 
 
 def _file_id(

@@ -1,31 +1,27 @@
 """The featurize stage: features of every frozen state that has none yet in this view.
 
 The unit of work is a trajectory: its states grow out of one another, so each goes on from what a session kept of the
-one before, by the same code that decides online. A killed worker loses the trajectory it was at, and nothing else.
+one before, by the same code that decides online.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, func
 
-import drsr
 from drsr.backbone.catalogue import identity_of, load_config
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.deletion_sets import deletion_sets
-from drsr.errors import ArtifactCorrupt, FeatureError
+from drsr.errors import FeatureError
 from drsr.features.geometry import no_layers
 from drsr.features.layout import Column, Layout, ViewLayout
 from drsr.features.light import LIGHT_VIEW, light_features, light_layout
 from drsr.features.vectors import CandidateFeatures
 from drsr.features.view_layouts import Kind, kind_of, layout_from
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.exclusions import ExclusionReason, is_out_of_memory
 from drsr.offline.featurize.light_reader import LightReader, layout_read_by
@@ -48,11 +44,11 @@ from drsr.offline.featurize.views import (
     view_identity,
 )
 from drsr.offline.freeze.records import FreezingRule
-from drsr.offline.freeze.rows import ITEM_COLUMNS, StateRow, all_damaged, items_behind, load_states
+from drsr.offline.freeze.rows import ITEM_COLUMNS, StateRow, TrajectoryItem
 from drsr.offline.freeze.selection import Selection
+from drsr.offline.freeze.shared_work import Job, Record, WorkSummary, items_behind, work_through
 from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.claims import Claims
 from drsr.request.contracts import Backbone, Tokenizer
 from drsr.request.view import Caps
 
@@ -61,26 +57,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class FeaturizeSummary:
+class FeaturizeSummary(WorkSummary):
     """The summary of one worker."""
 
-    trajectories: int = 0
     featurized: int = 0
     """States with features now."""
     rows: int = 0
     """Candidates of these."""
-    excluded: Counter[str] = field(default_factory=Counter)
-    """States without features, by reason."""
     lost: int = 0
     """States whose file was gone, and which were to be computed again."""
-    seconds: float = 0.0
 
     @property
-    def states(self) -> int:
-        return self.featurized + self.excluded.total()
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in FeaturizeSummary.__slots__} | {"states": self.states}
+    def done(self) -> int:
+        return self.featurized
 
     def count(self, states: Sequence[FeaturizedState]) -> None:
         """Add what came of some states."""
@@ -90,9 +79,6 @@ class FeaturizeSummary:
             else:
                 self.featurized += 1
                 self.rows += len(state.result.matrix)
-
-
-Progress = Callable[[FeaturizeSummary], None]
 
 
 class FeaturizeRun(NamedTuple):
@@ -164,50 +150,31 @@ def materialize(
     backbone: FrozenLM | LightReader,
     run: FeaturizeRun,
     *,
-    progress: Progress = lambda summary: None,
+    progress: Callable[[FeaturizeSummary], None] = lambda summary: None,
 ) -> FeaturizeSummary:
-    """Compute what is missing, together with whatever other workers are at it. Rerunning changes nothing.
-
-    A run whose stored bytes are damaged does not stop the others: it is left out, and named by the error at the end.
-    """
-    started = time.monotonic()
-    summary, damaged = FeaturizeSummary(), dict[int, ArtifactCorrupt]()
+    """Compute what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    freezing = run.identity.freezing
     with catalog.writing() as connection:
         view = register_view(connection, run.view, run.identity, run.columns)
-        run_id = start_run(connection, "featurize", run.view, drsr.__version__)
-    summary.lost = forget_lost(catalog, artifacts, view)
-    with Claims(catalog, "featurize") as claims:
-        for item in claims.items(
-            items_behind(
-                pending_features(ITEM_COLUMNS, view.id, run.identity.freezing, run.part),
-                f"{view.name}/{view.version}",
-                damaged,
-            ),
-            enough=lambda: run.limit is not None and summary.states >= run.limit,
-        ):
-            try:
-                rows = load_states(catalog, artifacts, item, backbone.tokenizer, run.caps, run.identity.freezing)
-            except ArtifactCorrupt as error:
-                damaged[item.number] = error
-                with catalog.writing() as connection:
-                    claims.release(connection, item.claimed_as)
-                continue
-            states = featurize_states(backbone, without_features(catalog, view, rows), kind_of(view.name))
-            prepared = prepare_features(artifacts, view, item.split, states)
-            with catalog.writing() as connection:
-                record_features(connection, view, prepared)
-                claims.release(connection, item.claimed_as)
-            summary.count(states)
-            summary.trajectories += 1
-            summary.seconds = time.monotonic() - started
-            progress(summary)
-    merge_small_files(catalog, artifacts, view)
-    summary.seconds = time.monotonic() - started
-    with catalog.writing() as connection:
-        finish_run(connection, run_id, summary.to_json())
-    if damaged:
-        raise all_damaged(list(damaged.values()))
-    return summary
+    summary = FeaturizeSummary(lost=forget_lost(catalog, artifacts, view))
+    pending = pending_features(ITEM_COLUMNS, view.id, freezing, run.part)
+
+    def work(item: TrajectoryItem, rows: list[StateRow]) -> Record:
+        states = featurize_states(backbone, without_features(catalog, view, rows), kind_of(view.name))
+        prepared = prepare_features(artifacts, view, item.split, states)
+        summary.count(states)
+        return lambda connection: record_features(connection, view, prepared)
+
+    return work_through(
+        catalog,
+        artifacts,
+        Job("featurize", run.view, freezing, backbone.tokenizer, run.caps, run.limit),
+        summary,
+        lambda damaged: items_behind(pending, f"{view.name}/{view.version}", damaged),
+        work,
+        tidy_up=lambda: merge_small_files(catalog, artifacts, view),
+        progress=progress,
+    )
 
 
 def featurize_states(

@@ -19,7 +19,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Source, Trajectory
 from drsr.offline.freeze.records import FreezingRule, is_rule
-from drsr.offline.store.exports import About, Exported, add_part, exported_keys
+from drsr.offline.store.exports import Exported, export_rows
 
 KEY = "trajectory_key"
 
@@ -66,17 +66,11 @@ _STATES = pyarrow.schema(
 """`candidates`: in chronological order, so that a candidate's place is its bit in a deletion set's mask."""
 
 
-def about_trajectories() -> About:
-    return {"format": "drsr trajectories/1"}
-
-
-def export_trajectories(catalog: Catalog, folder: Path) -> Exported:
+def export_trajectories(catalog: Catalog, folder: Path, *, replace: bool = False) -> Exported:
     """Add the current version of every run to a folder."""
-    about = about_trajectories()
-    there = exported_keys(folder, about, KEY)
     with catalog.reading() as connection:
-        rows = [row for row in _trajectories(connection) if row[KEY] not in there]
-    return add_part(folder, about, pyarrow.Table.from_pylist(rows, _TRAJECTORIES), len(there), KEY)
+        rows = _trajectories(connection)
+        return export_rows(folder, {"format": "drsr trajectories/1"}, _TRAJECTORIES, rows, replace=replace)
 
 
 def current_trajectories(catalog: Catalog) -> tuple[dict[str, int], str]:
@@ -90,18 +84,12 @@ def current_trajectories(catalog: Catalog) -> tuple[dict[str, int], str]:
     return dict(sorted(counts.items())), hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()
 
 
-def about_states(connection: Connection) -> About:
-    """Return what frozen states depend on besides their run: the rule under which was frozen last."""
-    return {"format": "drsr states/1", **latest_rule(connection)._asdict()}
-
-
-def export_states(catalog: Catalog, folder: Path) -> Exported:
+def export_states(catalog: Catalog, folder: Path, *, replace: bool = False) -> Exported:
     """Add the states of current runs, frozen under the latest rule, to a folder."""
     with catalog.reading() as connection:
-        about = about_states(connection)
-        there = exported_keys(folder, about)
-        rows = [row for row in _states(connection, latest_rule(connection)) if row["state_key"] not in there]
-    return add_part(folder, about, pyarrow.Table.from_pylist(rows, _STATES), len(there))
+        rule = latest_rule(connection)
+        about = {"format": "drsr states/1", **rule._asdict()}
+        return export_rows(folder, about, _STATES, _states(connection, rule), replace=replace)
 
 
 def latest_rule(connection: Connection) -> FreezingRule:

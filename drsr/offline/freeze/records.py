@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import orjson
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
 
 from drsr.errors import InputError
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.statements import insert_new
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Source, Trajectory
 
@@ -85,6 +84,11 @@ def is_rule(table: type[FrozenTrajectory] | type[DecisionState], rule: FreezingR
     )
 
 
+def is_current_state(rule: FreezingRule) -> ColumnElement[bool]:
+    """The states that count under a rule: frozen, of current trajectories. The query joins states and trajectories."""
+    return and_(Trajectory.is_current(), DecisionState.status == "frozen", is_rule(DecisionState, rule))
+
+
 def _current(query: Select[Any], source: str | None) -> Select[Any]:
     query = query.select_from(Trajectory).join(Source, Trajectory.source_id == Source.id)
     query = query.where(Trajectory.is_current())
@@ -99,7 +103,7 @@ def _without_marker(query: Select[Any], rule: FreezingRule, source: str | None) 
 def state_key(trajectory: UnfrozenTrajectory, decision_index: int, rule: FreezingRule) -> str:
     """SHA-256 over everything that makes a state: later stages name it by this, and it never comes back for another."""
     identity = [trajectory.source, trajectory.content_hash, decision_index, *rule]
-    return hashlib.sha256(orjson.dumps(identity)).hexdigest()
+    return content_key(identity)
 
 
 def record_frozen(

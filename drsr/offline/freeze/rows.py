@@ -6,18 +6,18 @@ takes to answer it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, select
+from sqlalchemy import Select, bindparam, select
 
 from drsr.errors import ArtifactCorrupt, CatalogError
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.freeze.records import FreezingRule, is_rule
-from drsr.offline.freeze.states import FrozenState, freeze_trajectory, request_hash
+from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.splits import Split
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
@@ -48,26 +48,6 @@ class StateRow(NamedTuple):
 ITEM_COLUMNS = (TrajectoryRow.id, TrajectoryRow.blob, TrajectoryRow.split)
 
 
-def items_behind(
-    pending: Select[Any], claimed_as: str, without: Collection[int]
-) -> Callable[[Connection, int], TrajectoryItem | None]:
-    """Gives the first trajectory behind a number that has states to work on, for `Claims.items`.
-
-    `pending` selects `ITEM_COLUMNS` of the states that wait; `without` may grow; a claim says `claimed_as/number`.
-    """
-    # Ordered by the states' own column, whose index then gives the first row at once: ordered by the trajectories'
-    # id, SQLite sorts all that is left for every item, and the stage costs the square of its length.
-    behind = DecisionState.trajectory_id
-    query = pending.where(behind > bindparam("cursor")).order_by(behind).limit(1)
-
-    def following(connection: Connection, cursor: int) -> TrajectoryItem | None:
-        wanted = query.where(behind.not_in(without)) if without else query
-        row = connection.execute(wanted, {"cursor": cursor}).first()
-        return None if row is None else TrajectoryItem(row.id, row.blob, row.split, f"{claimed_as}/{row.id}", row.id)
-
-    return following
-
-
 def load_states(
     catalog: Catalog,
     artifacts: ArtifactStore,
@@ -81,7 +61,7 @@ def load_states(
     with catalog.reading() as connection:
         found = connection.execute(_rows_of_a_trajectory(freezing), {"trajectory": item.number})
         rows = {decision: (number, key, there) for number, key, decision, there in found}
-    here = {state.decision: request_hash(state.state.history.request) for state in states}
+    here = {state.decision: content_key(state.state.history.request.to_wire()) for state in states}
     if here != {decision: there for decision, (_, _, there) in rows.items()}:
         raise CatalogError(
             f"trajectory {item.number} freezes to other states than the catalog has",
@@ -107,12 +87,3 @@ def _stored(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem) ->
         with catalog.reading() as connection:
             source, external_id = connection.execute(query.where(TrajectoryRow.id == item.number)).one()
         raise ArtifactCorrupt(f"run {source}/{external_id}: {error.what}", where=error.where, hint=error.hint) from None
-
-
-def all_damaged(complaints: Sequence[ArtifactCorrupt]) -> ArtifactCorrupt:
-    """Return what `load_states` complained of at some runs, as one error, for the end of a run that left them out."""
-    first = complaints[0]
-    if len(complaints) == 1:
-        return first
-    which = "; ".join(complaint.what for complaint in complaints)
-    return ArtifactCorrupt(f"{len(complaints):,} runs: {which}", where=first.where, hint=first.hint)

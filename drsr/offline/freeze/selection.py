@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, select
+from sqlalchemy.orm import InstrumentedAttribute
 
 from drsr.errors import InputError, SettingsError
-from drsr.offline.catalog.tables import SPLITS, FrozenTrajectory, Source, Trajectory
-from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.catalog.tables import SPLITS, DecisionState, FrozenTrajectory, Source, Trajectory
+from drsr.offline.freeze.records import FreezingRule, is_current_state, is_rule
 
 
 class Shard(NamedTuple):
@@ -45,6 +46,29 @@ class Selection(NamedTuple):
                 )
             split = value
         return cls(source, split)
+
+
+def waiting_states(
+    columns: Sequence[Any],
+    freezing: FreezingRule,
+    part: Selection,
+    of: InstrumentedAttribute[int],
+    number: int | None,
+) -> Select[Any]:
+    """Frozen states of current trajectories without a row of a table of results whose column `of` is `number`.
+
+    None is nobody's number: all frozen states wait.
+    """
+    results = of.class_
+    query = (
+        select(*columns)
+        .select_from(DecisionState)
+        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .join(Source, Source.id == Trajectory.source_id)
+        .outerjoin(results, and_(results.state_id == DecisionState.id, of == (-1 if number is None else number)))
+        .where(results.state_id.is_(None), is_current_state(freezing))
+    )
+    return selected(query, part)
 
 
 def unfrozen_trajectories(columns: Sequence[Any], freezing: FreezingRule, part: Selection) -> Select[Any]:

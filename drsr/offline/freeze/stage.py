@@ -16,6 +16,7 @@ import drsr
 from drsr.decide.candidates import RULE_VERSION, Candidate
 from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.statements import storable_text
 from drsr.offline.freeze.readable_part import why_unusable
@@ -28,7 +29,7 @@ from drsr.offline.freeze.records import (
     record_frozen,
     unfrozen,
 )
-from drsr.offline.freeze.states import FrozenState, FrozenTrajectory, freeze_trajectory, request_hash, rule_hash
+from drsr.offline.freeze.states import FrozenState, FrozenTrajectory, freeze_trajectory, rule_hash
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.contracts import Tokenizer
@@ -138,7 +139,7 @@ def _record(frozen: FrozenState) -> StateRecord:
         decision_index=frozen.decision,
         ordinal=frozen.ordinal,
         quantile=frozen.quantile,
-        request_hash=request_hash(state.history.request),
+        request_hash=content_key(state.history.request.to_wire()),
         candidates=[_candidate(candidate, state.rendering) for candidate in state.candidates],
     )
 

@@ -11,13 +11,10 @@ many decisions it has.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
-
-import orjson
 
 from drsr.decide.candidates import (
     BINS,
@@ -29,6 +26,7 @@ from drsr.decide.candidates import (
     freeze_rendered,
     invalid_protocol,
 )
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.freeze.readable_part import readable_part
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.request.contracts import Tokenizer
@@ -69,12 +67,7 @@ class FrozenTrajectory(NamedTuple):
 def rule_hash(caps: Caps) -> str:
     """SHA-256 over the candidate rule's version and every number it depends on."""
     rule = [RULE_VERSION, RECENT_STEPS, BINS, MINIMUM, caps.context, list(QUANTILES)]
-    return hashlib.sha256(orjson.dumps(rule)).hexdigest()
-
-
-def request_hash(request: Request) -> str:
-    """SHA-256 of the exact request: the point in time that features and labels of a state are tied to."""
-    return hashlib.sha256(orjson.dumps(request.to_wire(), option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return content_key(rule)
 
 
 def freeze_trajectory(trajectory: Trajectory, tokenizer: Tokenizer, caps: Caps) -> FrozenTrajectory:

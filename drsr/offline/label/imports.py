@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from drsr.backbone.catalogue import load_tokenizer
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.exports import FURTHER, import_features
-from drsr.offline.featurize.stage import identity_without_weights, layout_without_weights
 from drsr.offline.featurize.views import DEFAULT_VIEW
+from drsr.offline.label.configured import configured
 from drsr.offline.label.exports import import_labels
-from drsr.offline.label.records import configured_identity
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import Imported, place_of
-from drsr.request.view import caps_for
 from drsr.settings import Settings
 
 
@@ -34,18 +31,13 @@ def import_measured(
     view: str = DEFAULT_VIEW,
 ) -> ImportedMeasurements:
     """Take over what lies below `root`, a folder of exports. InputError: it was measured otherwise."""
-    tokenizer, window = load_tokenizer(settings.backbone)
-    caps = caps_for(window)
-    measuring = configured_identity(settings.backbone, settings.dtype, caps)
+    here, folder = configured(settings), place_of(root, "featurize")
 
     def features(folder: Path, view: str) -> Imported:
-        reading = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
-        columns = layout_without_weights(settings.backbone, view).columns
-        return import_features(catalog, artifacts, folder, reading, columns, view)
+        return import_features(catalog, artifacts, folder, here.view(view), here.columns(view), view)
 
-    folder = place_of(root, "featurize")
     return ImportedMeasurements(
-        import_labels(catalog, place_of(root, "label"), measuring, labeler),
+        import_labels(catalog, place_of(root, "label"), here.labeler, labeler),
         features(folder, view),
         {name: features(folder / name, name) for name in FURTHER if (folder / name).is_dir() and name != view},
     )

@@ -7,17 +7,17 @@ states as the time allowed. The order decides nothing else, for every trajectory
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam
 
 from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
 from drsr.offline.freeze.records import FreezingRule
 from drsr.offline.freeze.rows import ITEM_COLUMNS, TrajectoryItem
 from drsr.offline.freeze.selection import Selection
+from drsr.offline.freeze.shared_work import Following
 from drsr.offline.label.records import pending_states
 
-Following = Callable[[Connection, int], TrajectoryItem | None]
 Kind = tuple[int, str]
 """Source and domain of a trajectory: one source may hold several kinds of work."""
 
@@ -47,15 +47,19 @@ def shortest_first(
 
 
 def _order(connection: Connection, freezing: FreezingRule, labeler_id: int, part: Selection) -> list[int]:
+    """A trajectory's length is how far its states reach together: to the end of the last candidate of each."""
     columns = [DecisionState.id, DecisionState.trajectory_id, Trajectory.source_id, Trajectory.domain]
-    pending = pending_states(columns, freezing, labeler_id, part)
+    pending = pending_states([*columns, Candidate.token_spans], freezing, labeler_id, part)
     kinds: dict[int, Kind] = {}
-    owners: dict[int, int] = {}
-    for state, number, source, domain in connection.execute(pending):
-        owners[state], kinds[number] = number, (source, domain or "")
+    reach: Counter[tuple[int, int]] = Counter()
+    for state, number, source, domain, spans in connection.execute(
+        pending.join(Candidate, Candidate.state_id == DecisionState.id)
+    ):
+        kinds[number] = source, domain or ""
+        reach[number, state] = max(reach[number, state], spans[-1][1])
     lengths: Counter[int] = Counter()
-    for state, stop in _reach(connection, owners).items():
-        lengths[owners[state]] += stop
+    for (number, _), stop in reach.items():
+        lengths[number] += stop
     return in_turn([(kinds[number], length, number) for number, length in lengths.items()])
 
 
@@ -70,12 +74,3 @@ def in_turn(trajectories: Sequence[tuple[Kind, int, int]]) -> list[int]:
         spent[kind] += length
         ranked.append((spent[kind] / totals[kind], number))
     return [number for _, number in sorted(ranked)]
-
-
-def _reach(connection: Connection, states: Collection[int]) -> dict[int, int]:
-    """Return where the last candidate of each state ends, in tokens: its request's length without the latest Steps."""
-    reach: dict[int, int] = {}
-    for state, spans in connection.execute(select(Candidate.state_id, Candidate.token_spans)):
-        if state in states:
-            reach[state] = max(reach.get(state, 0), spans[-1][1])
-    return reach

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, delete, or_, select
+from sqlalchemy import Connection, Select, delete, or_, select
 
 import drsr
 from drsr.backbone.catalogue import identity_of
@@ -15,8 +15,8 @@ from drsr.errors import SettingsError
 from drsr.offline.catalog.label_tables import Interaction, Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import insert_new, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.freeze.records import FreezingRule, is_rule
-from drsr.offline.freeze.selection import Selection, selected
+from drsr.offline.freeze.records import FreezingRule
+from drsr.offline.freeze.selection import Selection, selected, waiting_states
 from drsr.offline.freeze.states import rule_hash
 from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms, interactions
 from drsr.request.contracts import TokenIds
@@ -96,58 +96,49 @@ def pending_states(
     columns: Sequence[Any], freezing: FreezingRule, labeler_id: int | None, part: Selection
 ) -> Select[Any]:
     """Frozen states of current trajectories without a measurement by this labeler."""
-    query = (
-        select(*columns)
-        .select_from(DecisionState)
-        .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
-        .join(Source, Source.id == Trajectory.source_id)
-        .outerjoin(
-            StateMeasurement,
-            and_(
-                StateMeasurement.state_id == DecisionState.id,
-                StateMeasurement.labeler_id == (-1 if labeler_id is None else labeler_id),
-            ),
-        )
-        .where(
-            StateMeasurement.state_id.is_(None),
-            Trajectory.is_current(),
-            DecisionState.status == "frozen",
-            is_rule(DecisionState, freezing),
-        )
-    )
-    return selected(query, part)
+    return waiting_states(columns, freezing, part, StateMeasurement.labeler_id, labeler_id)
+
+
+MEASUREMENT_COLUMNS = (
+    *("outcome", "reason", "detail", "intact_nll", "target_tokens", "target_hash", "context_tokens"),
+    *("method", "code_version"),
+)
+
+
+class Measurement(NamedTuple):
+    """Everything that was measured at one state, as it is recorded and exported. The rest is derived from it."""
+
+    state_id: int
+    facts: dict[str, Any]
+    """`MEASUREMENT_COLUMNS`."""
+    labels: Sequence[tuple[int, int, float]]
+    """Mask, direct saving and NLL of every set that was measured."""
+    excluded: Sequence[tuple[int, str, str]]
+    """Mask of every set that was not, with reason and detail."""
 
 
 def record_measurements(connection: Connection, labeler_id: int, measured: Sequence[MeasuredState]) -> None:
     """Write down what came of some states, inside the caller's write transaction. Repeating it changes nothing."""
-    states: list[dict[str, Any]] = []
-    labels: list[dict[str, Any]] = []
-    exclusions: list[dict[str, Any]] = []
-    residuals: list[dict[str, Any]] = []
-    for item in measured:
-        key = {"state_id": item.state_id, "labeler_id": labeler_id}
-        states.append(key | _measurement(item))
-        if isinstance(item.result, Exclusion):
-            continue
-        for harm in item.result.harms:
-            found = harm.deletion_set
-            numbers = {
-                "mask": found.mask,
-                "cardinality": len(found.members),
-                "direct_saving": found.direct_saving,
-                "deleted_nll": harm.deleted_nll,
-                "harm": harm.harm,
-                "unsafe": harm.unsafe,
-            }
-            labels.append(key | numbers)
-        for mask, excluded in item.result.excluded.items():
-            exclusions.append(key | {"mask": mask, "reason": excluded.reason, "detail": storable_text(excluded.detail)})
-        harms = {harm.deletion_set.mask: harm.harm for harm in item.result.harms}
+    write_measurements(connection, labeler_id, [_measurement(item) for item in measured])
+
+
+def write_measurements(connection: Connection, labeler_id: int, measurements: Sequence[Measurement]) -> None:
+    """Write measurements with the harms that follow from them, inside the caller's write transaction."""
+    now = datetime.datetime.now(datetime.UTC)
+    tables = (StateMeasurement, Label, LabelExclusion, Interaction)
+    rows: tuple[list[dict[str, Any]], ...] = ([], [], [], [])
+    states, labels, exclusions, residuals = rows
+    for state_id, facts, measured, excluded in measurements:
+        key = {"state_id": state_id, "labeler_id": labeler_id}
+        states.append(key | facts | {"measured_at": now})
+        harms = {mask: nll - facts["intact_nll"] for mask, _, nll in measured}
+        for mask, saving, nll in measured:
+            numbers = {"mask": mask, "cardinality": mask.bit_count(), "direct_saving": saving, "deleted_nll": nll}
+            labels.append(key | numbers | {"harm": harms[mask], "unsafe": harms[mask] > HARM_TOLERANCE})
+        exclusions += [key | {"mask": mask, "reason": reason, "detail": detail} for mask, reason, detail in excluded]
         residuals += [key | {"mask": mask, "residual": residual} for mask, residual in interactions(harms).items()]
-    insert_new(connection, StateMeasurement, states)
-    insert_new(connection, Label, labels)
-    insert_new(connection, LabelExclusion, exclusions)
-    insert_new(connection, Interaction, residuals)
+    for table, new in zip(tables, rows, strict=True):
+        insert_new(connection, table, new)
 
 
 def target_hash(target: TokenIds) -> str:
@@ -155,20 +146,23 @@ def target_hash(target: TokenIds) -> str:
     return hashlib.sha256(target.astype("<i4").tobytes()).hexdigest()
 
 
-def _measurement(item: MeasuredState) -> dict[str, Any]:
-    excluded = item.result if isinstance(item.result, Exclusion) else None
-    return {
-        "outcome": "labelled" if excluded is None else "excluded",
-        "reason": None if excluded is None else excluded.reason,
-        "detail": None if excluded is None else storable_text(excluded.detail),
-        "intact_nll": None if isinstance(item.result, Exclusion) else item.result.intact_nll,
+def _measurement(item: MeasuredState) -> Measurement:
+    facts = {
+        **dict.fromkeys(MEASUREMENT_COLUMNS),
         "target_tokens": len(item.target),
         "target_hash": target_hash(item.target),
         "context_tokens": item.context_tokens,
-        "code_version": drsr.__version__,
         "method": item.method,
-        "measured_at": datetime.datetime.now(datetime.UTC),
+        "code_version": drsr.__version__,
     }
+    result = item.result
+    if isinstance(result, Exclusion):
+        facts |= {"outcome": "excluded", "reason": result.reason, "detail": storable_text(result.detail)}
+        return Measurement(item.state_id, facts, (), ())
+    facts |= {"outcome": "labelled", "intact_nll": result.intact_nll}
+    sets = [(harm.deletion_set.mask, harm.deletion_set.direct_saving, harm.deleted_nll) for harm in result.harms]
+    excluded = [(mask, why.reason, storable_text(why.detail)) for mask, why in result.excluded.items()]
+    return Measurement(item.state_id, facts, sets, excluded)
 
 
 _AT_ONCE = 500

@@ -1,35 +1,31 @@
 """The label stage: exact joint deletion harm for every frozen state that has none yet under this labeler.
 
 The unit of work is a trajectory: all its states share one radix tree, and are recorded in one transaction, together
-with the features that were collected in the same walk. A killed worker loses the trajectory it was at; whoever comes
-next measures all of it again, and gets the same numbers.
+with the features that were collected in the same walk.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import Connection, func
 
-import drsr
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.errors import ArtifactCorrupt, FeatureError
+from drsr.errors import FeatureError
 from drsr.features.vectors import CandidateFeatures
 from drsr.features.view_layouts import kind_of
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.records import FeaturizedState, prepare_features, record_features
 from drsr.offline.featurize.stage import FeaturizeRun, featurize_run, without_features
 from drsr.offline.featurize.upkeep import merge_small_files
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, find_view, register_view
 from drsr.offline.freeze.records import FreezingRule
-from drsr.offline.freeze.rows import StateRow, all_damaged, load_states
+from drsr.offline.freeze.rows import StateRow, TrajectoryItem
 from drsr.offline.freeze.selection import Selection
+from drsr.offline.freeze.shared_work import Job, Record, WorkSummary, work_through
 from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.freeze.states import rule_hash
 from drsr.offline.label.harm import Exclusion, measure_states
@@ -44,7 +40,6 @@ from drsr.offline.label.records import (
 from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.offline.label.walk_features import CollectingWatch
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.claims import Claims
 from drsr.request.rendering import RENDERER_VERSION, render_output
 from drsr.request.view import Caps
 
@@ -52,33 +47,23 @@ DEFAULT_LABELER = "default"
 
 
 @dataclass(slots=True)
-class LabelSummary:
+class LabelSummary(WorkSummary):
     """The summary of one worker."""
 
-    trajectories: int = 0
     labelled: int = 0
     """States with labels now."""
     sets: int = 0
     """Labels written."""
-    excluded: Counter[str] = field(default_factory=Counter)
-    """States without labels, by reason."""
     featurized: int = 0
     """States whose features were collected in the same walk."""
     tokens_processed: int = 0
     """Tokens that went through the model."""
     tokens_naive: int = 0
     """Tokens that computing every context on its own would have taken."""
-    seconds: float = 0.0
 
     @property
-    def states(self) -> int:
-        return self.labelled + self.excluded.total()
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in LabelSummary.__slots__} | {"states": self.states}
-
-
-Progress = Callable[[LabelSummary], None]
+    def done(self) -> int:
+        return self.labelled
 
 
 class LabelRun(NamedTuple):
@@ -136,52 +121,39 @@ def label(
     scorer: TargetNll,
     run: LabelRun,
     *,
-    progress: Progress = lambda summary: None,
+    progress: Callable[[LabelSummary], None] = lambda summary: None,
 ) -> LabelSummary:
-    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing.
-
-    A run whose stored bytes are damaged does not stop the others: it is left out, and named by the error at the end.
-    """
-    started = time.monotonic()
-    summary, damaged = LabelSummary(), dict[int, ArtifactCorrupt]()
+    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    summary = LabelSummary()
     with catalog.writing() as connection:
         labeler_id = ensure_labeler(connection, run.labeler, run.identity)
         views = _views_to_fill(connection, run.features)
-        run_id = start_run(connection, "label", run.labeler, drsr.__version__)
-    with Claims(catalog, "label") as claims:
-        for item in claims.items(
-            shortest_first(run.freezing, labeler_id, run.part, run.labeler, damaged),
-            enough=lambda: run.limit is not None and summary.states >= run.limit,
-        ):
-            try:
-                rows = load_states(catalog, artifacts, item, scorer.backbone.tokenizer, run.caps, run.freezing)
-            except ArtifactCorrupt as error:
-                damaged[item.number] = error
-                with catalog.writing() as connection:
-                    claims.release(connection, item.claimed_as)
-                continue
-            watches = _watches(catalog, scorer, views, rows)
-            measured = _measure(scorer, rows, watches, summary)
-            collected = [(view, _collected(catalog, view, rows, watches)) for view in views]
-            prepared = [(view, prepare_features(artifacts, view, item.split, states)) for view, states in collected]
-            with catalog.writing() as connection:
-                record_measurements(connection, labeler_id, measured)
-                for view, features in prepared:
-                    record_features(connection, view, features, method="label")
-                claims.release(connection, item.claimed_as)
-            featurized = (found for _, states in collected for found in states)
-            summary.featurized += len({one.state_id for one in featurized if isinstance(one.result, CandidateFeatures)})
-            summary.trajectories += 1
-            summary.seconds = time.monotonic() - started
-            progress(summary)
-    for view in views:
-        merge_small_files(catalog, artifacts, view)
-    summary.seconds = time.monotonic() - started
-    with catalog.writing() as connection:
-        finish_run(connection, run_id, summary.to_json())
-    if damaged:
-        raise all_damaged(list(damaged.values()))
-    return summary
+
+    def work(item: TrajectoryItem, rows: list[StateRow]) -> Record:
+        watches = _watches(catalog, scorer, views, rows)
+        measured = _measure(scorer, rows, watches, summary)
+        collected = [(view, _collected(catalog, view, rows, watches)) for view in views]
+        prepared = [(view, prepare_features(artifacts, view, item.split, states)) for view, states in collected]
+        featurized = (found for _, states in collected for found in states)
+        summary.featurized += len({one.state_id for one in featurized if isinstance(one.result, CandidateFeatures)})
+
+        def record(connection: Connection) -> None:
+            record_measurements(connection, labeler_id, measured)
+            for view, features in prepared:
+                record_features(connection, view, features, method="label")
+
+        return record
+
+    return work_through(
+        catalog,
+        artifacts,
+        Job("label", run.labeler, run.freezing, scorer.backbone.tokenizer, run.caps, run.limit),
+        summary,
+        lambda damaged: shortest_first(run.freezing, labeler_id, run.part, run.labeler, damaged),
+        work,
+        tidy_up=lambda: [merge_small_files(catalog, artifacts, view) for view in views],
+        progress=progress,
+    )
 
 
 def _views_to_fill(connection: Connection, features: Sequence[FeaturizeRun]) -> list[RegisteredView]:

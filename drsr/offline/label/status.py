@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import Connection, case, func, select
 
 from drsr.offline.catalog.label_tables import Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.freeze.records import FreezingRule, is_current_state
 
 DEFAULT = "default"
 """The labeler that is shown even before it has measured anything."""
@@ -37,7 +37,7 @@ class LabelStatus(NamedTuple):
 
 def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus]:
     """One for each labeler, `default` first."""
-    is_current = and_(Trajectory.is_current(), is_rule(DecisionState, rule), DecisionState.status == "frozen")
+    is_current = is_current_state(rule)
     query = select(func.count()).select_from(DecisionState).join(Trajectory).where(is_current)
     states: int = connection.execute(query).scalar_one()
     current = case((is_current, 1), else_=0)

@@ -1,55 +1,105 @@
-"""A process of the label stage: it loads the language model once and measures until nothing is left."""
+"""A process of the label or the featurize stage: it loads the language model once and works until nothing is left."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from drsr.features.light import LIGHT_VIEW
+from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.freeze.selection import Selection
 from drsr.offline.store.worker_processes import Report
+from drsr.request.view import caps_for
 from drsr.settings import Settings
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-class LabelOrder(NamedTuple):
+    from drsr.backbone.frozen_lm import FrozenLM
+    from drsr.offline.featurize.light_reader import LightReader
+    from drsr.offline.freeze.shared_work import WorkSummary
+    from drsr.offline.store.place import Place
+    from drsr.request.contracts import Backbone
+
+
+class WorkOrder(NamedTuple):
     """The order to a worker process: plain values only, so that they can be sent to it."""
 
+    stage: str
+    """`label` or `featurize`."""
     settings: Settings
-    labeler: str
+    name: str
+    """Of the labeler, or of the feature view."""
     part: Selection
     limit: int | None
     views: tuple[str, ...] = ("default", "window")
-    """The feature views that are filled in the same walk."""
+    """The feature views that labelling fills in the same walk."""
 
 
-def work(order: LabelOrder, report: Report) -> dict[str, Any]:
-    """Measure in this process, on one thread if on the CPU, until nothing is left."""
+def work(order: WorkOrder, report: Report) -> dict[str, Any]:
+    """Work in this process, on one thread if on the CPU, until nothing is left."""
+    from drsr.offline.store.place import opened
+
+    with opened(order.settings) as place:
+        return (_label if order.stage == "label" else _featurize)(order, place, lambda done: report(done.to_json()))
+
+
+def _label(order: WorkOrder, place: Place, progress: Callable[[WorkSummary], None]) -> dict[str, Any]:
+    from drsr.offline.label.stage import label, label_run
+    from drsr.offline.label.target_nll import TargetNll
+
+    backbone, dtype = _language_model(order.settings), order.settings.dtype
+    scorer = TargetNll(backbone, memory_mb=int(order.settings.label_memory_mb))
+    caps = caps_for(backbone.window)
+    run = label_run(scorer, dtype, caps, part=order.part, limit=order.limit, labeler=order.name, views=order.views)
+    summary = label(place.catalog, place.artifacts, scorer, run, progress=progress)
+    return summary.to_json() | {"method": scorer.method.value, "why": scorer.why}
+
+
+def _featurize(order: WorkOrder, place: Place, progress: Callable[[WorkSummary], None]) -> dict[str, Any]:
+    from drsr.offline.featurize.stage import featurize_run, materialize
+
+    if kind_of(order.name) is Kind.WIDE and (joined := _joined(order, place)) is not None:
+        return joined
+    backbone = _reader(order)
+    caps = caps_for(backbone.window)
+    run = featurize_run(backbone, order.settings.dtype, caps, view=order.name, part=order.part, limit=order.limit)
+    return materialize(place.catalog, place.artifacts, backbone, run, progress=progress).to_json()
+
+
+def _joined(order: WorkOrder, place: Place) -> dict[str, Any] | None:
+    """Join what is stored in parts; gives the summary if nothing is left for the language model."""
+    from drsr.offline.featurize.joining import join_stored
+    from drsr.offline.featurize.stage import FeaturizeSummary
+    from drsr.offline.featurize.views import register_view
+    from drsr.offline.label.configured import configured, count_left
+
+    found, summary = configured(order.settings), FeaturizeSummary()
+    with place.catalog.writing() as connection:
+        view = register_view(connection, order.name, found.view(order.name), found.columns(order.name))
+    summary.count(join_stored(place.catalog, place.artifacts, view, order.part))
+    left = count_left(place, found, "featurize", order.name, order.part)
+    return None if left else summary.to_json()
+
+
+def _reader(order: WorkOrder) -> FrozenLM | LightReader:
+    """For light features no language model is loaded, only the tokenizer of the one that labels."""
+    if order.name == LIGHT_VIEW:
+        from drsr.offline.featurize.light_reader import load_light_reader
+
+        return load_light_reader(order.settings.backbone)
+    from drsr.backbone.frozen_lm import FrozenLM
+    from drsr.features.geometry import no_layers
+
+    backbone = _language_model(order.settings)
+    if not isinstance(backbone, FrozenLM):
+        raise no_layers(backbone.name)
+    return backbone
+
+
+def _language_model(settings: Settings) -> Backbone:
     import torch
 
     from drsr.backbone.catalogue import load_backbone
-    from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.label.stage import label, label_run
-    from drsr.offline.label.target_nll import TargetNll
-    from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.request.view import caps_for
 
     torch.set_num_threads(1)
-    settings = order.settings
-    backbone = load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)
-    scorer = TargetNll(backbone, memory_mb=int(settings.label_memory_mb))
-    run = label_run(
-        scorer,
-        settings.dtype,
-        caps_for(backbone.window),
-        labeler=order.labeler,
-        views=order.views,
-        part=order.part,
-        limit=order.limit,
-    )
-    with open_catalog(settings.catalog_url) as catalog:
-        summary = label(
-            catalog,
-            ArtifactStore(settings.artifact_root),
-            scorer,
-            run,
-            progress=lambda so_far: report(so_far.to_json()),
-        )
-    return summary.to_json() | {"method": scorer.method.value, "why": scorer.why}
+    return load_backbone(settings.backbone, device=settings.device, dtype=settings.dtype)

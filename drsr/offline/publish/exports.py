@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from drsr.errors import InputError, ScorerNotTrained
+from drsr.files import write_if_changed
 from drsr.offline.calibrate.stage import calibration_of
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
@@ -23,7 +24,7 @@ from drsr.offline.evaluate.stage import latest_evaluation
 from drsr.offline.params import Params
 from drsr.offline.publish.records import ReleaseRecord, latest_releases
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import Summary, to_bytes, write_file
+from drsr.offline.store.exports import Summary, to_bytes
 from drsr.offline.train.metrics import Metric, Metrics
 from drsr.offline.train.records import CalibrationRecord, TrainingRecord
 from drsr.offline.train.stage import TrainingInputs, find_trained
@@ -104,9 +105,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Make these the folder's files. What is there already is not written again; what does not belong goes last."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        path = folder / name
-        if not path.is_file() or path.read_bytes() != data:
-            write_file(path, data)
+        write_if_changed(folder / name, data)
     for path in sorted(folder.iterdir()):
         if path.name not in files and path.is_file():
             path.unlink()

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from drsr.errors import PolicyCorrupt
 from drsr.offline.calibrate.stage import calibration_key
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.featurize.views import RegisteredView
 from drsr.offline.freeze.readable_part import read_beginning
 from drsr.offline.freeze.records import UnfrozenTrajectory, state_key
-from drsr.offline.freeze.states import request_hash
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.publish.lineage_rows import (
     FITTED,
@@ -221,7 +221,7 @@ def _requests(name: str, data: bytes) -> bytes:
     request, _ = read_beginning(trajectory)
     decisions = map(int, name.partition(" ")[2].split(","))
     before = (request.with_messages(request.messages[:decision]) for decision in decisions)
-    return orjson.dumps([trajectory.content_hash, *map(request_hash, before)])
+    return orjson.dumps([trajectory.content_hash, *(content_key(request.to_wire()) for request in before)])
 
 
 def _label_problems(labeler: NamedLabeler, states: Sequence[StateRows]) -> list[str]:

@@ -23,19 +23,14 @@ from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.scorer_tables import TrainingRun
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Run, Source, Trajectory
-from drsr.offline.featurize.stage import count_waiting, identity_without_weights
 from drsr.offline.featurize.views import find_view
 from drsr.offline.freeze.records import count_unfrozen
 from drsr.offline.freeze.selection import Selection
-from drsr.offline.freeze.stage import freezing_rule
-from drsr.offline.label.records import configured_identity, find_labeler, labeler_named
-from drsr.offline.label.stage import count_pending
+from drsr.offline.label.configured import configured, count_left
+from drsr.offline.label.records import labeler_named
 from drsr.offline.params import Params
 from drsr.offline.publish.lineage_rows import labeler_of, present_states
-from drsr.offline.store.artifacts import ArtifactStore
-from drsr.request.contracts import Tokenizer
-from drsr.request.view import Caps
-from drsr.settings import Settings
+from drsr.offline.store.place import Place
 
 
 class Refreshed(NamedTuple):
@@ -85,26 +80,13 @@ class Refresh(NamedTuple):
     """What it published, or why not."""
 
 
-def waiting(
-    catalog: Catalog,
-    artifacts: ArtifactStore,
-    settings: Settings,
-    tokenizer: Tokenizer,
-    caps: Caps,
-    *,
-    view: str,
-    labeler: str,
-    part: Selection | None = None,
-) -> Waiting:
+def waiting(place: Place, *, view: str, labeler: str) -> Waiting:
     """Count what waits. The language model is not loaded, and nothing is changed."""
-    part = part or Selection()
-    rule = freezing_rule(tokenizer, caps)
-    identity = configured_identity(settings.backbone, settings.dtype, caps)
-    with catalog.reading() as connection:
-        unfrozen = count_unfrozen(connection, rule, part.source)
-        unlabelled = count_pending(connection, rule, find_labeler(connection, labeler, identity), part)
-    features = identity_without_weights(settings.backbone, settings.dtype, caps, tokenizer, view)
-    return Waiting(unfrozen, unlabelled, count_waiting(catalog, artifacts, view, features, part))
+    found, everything = configured(place.settings), Selection()
+    with place.catalog.reading() as connection:
+        unfrozen = count_unfrozen(connection, found.freezing)
+    named = (("label", labeler), ("featurize", view))
+    return Waiting(unfrozen, *(count_left(place, found, stage, name, everything) for stage, name in named))
 
 
 def new_labels(catalog: Catalog, view: str, labeler: str) -> NewLabels | None:

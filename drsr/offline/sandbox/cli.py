@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command
 from drsr.offline import samples
 
 if TYPE_CHECKING:
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from drsr.offline.sandbox.corpus import Difference
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(commands: Commands) -> None:
     sandbox = commands.add_parser("sandbox", help="record the sample corpus with scripted agents and real tools")
     actions = sandbox.add_subparsers(dest="action", metavar="ACTION", required=True)
-    parser = actions.add_parser(
+    parser = add_command(
+        actions,
         "record",
+        run_record,
         help="record the sample corpus",
         description="Runs every scripted agent with real tools in temporary folders and writes what happened. "
         "Example: drsr sandbox record --out corpus.jsonl.gz --count 20",
@@ -30,8 +33,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--count", type=_positive, help="how many trajectories (default: 48)")
     parser.add_argument("--seed", type=int, help="another corpus of the same kind (default: 551)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if the file would change")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run_record)
 
 
 def run_record(options: argparse.Namespace) -> int:

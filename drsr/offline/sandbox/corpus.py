@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from drsr.errors import InputError
+from drsr.files import write_atomically
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.sandbox.agent import next_message
 from drsr.offline.sandbox.code import config_move, crash, failing_test, rename, version_conflict
@@ -122,13 +122,10 @@ def write_corpus(trajectories: Iterable[Trajectory], path: Path) -> Written:
     """Write the corpus file; the same trajectories give the same bytes. An interrupted run leaves an old file alone."""
     lines = [to_line(trajectory) + b"\n" for trajectory in trajectories]
     data = b"".join(lines)
-    unfinished = path.with_name(f"{path.name}.part")
     try:
         # No time stamp and no file name in the header: both would make the bytes differ from run to run.
-        unfinished.write_bytes(gzip.compress(data, compresslevel=9, mtime=0))
-        os.replace(unfinished, path)
+        write_atomically(path, gzip.compress(data, compresslevel=9, mtime=0))
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise InputError(f"cannot be written: {error.strerror or error}", where=str(path)) from None
     return Written(len(lines), hashlib.sha256(data).hexdigest(), len(data))
 

@@ -19,7 +19,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +31,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import known_implementations
 
 from drsr.errors import ArtifactCorrupt, CatalogUnreachable, DrsrError, MissingExtra, SettingsError
+from drsr.files import write_atomically
 from drsr.redaction import redact, without_userinfo
 
 _LEVEL = 1
@@ -187,7 +187,8 @@ class ArtifactStore:
         path = self._path(name)
         with self._reaching():
             if self.local_root is not None:
-                _write_atomically(Path(path), stored)
+                if not os.path.exists(path):
+                    write_atomically(Path(path), stored, sync=True)
             else:
                 # An object appears at once or not at all.
                 self._filesystem.pipe_file(path, stored)
@@ -242,19 +243,3 @@ def _compressed(contents: Sequence[bytes]) -> list[bytes]:
         return [compressor.compress(b"")] * len(contents)
     buffers = compressor.multi_compress_to_buffer(list(contents))
     return [buffers[index].tobytes() for index in range(len(buffers))]
-
-
-def _write_atomically(path: Path, stored: bytes) -> None:
-    """A reader, and a power cut, sees the whole file or none."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(stored)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

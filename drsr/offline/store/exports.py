@@ -11,9 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +20,14 @@ import pyarrow
 import pyarrow.parquet
 
 from drsr.errors import ArtifactCorrupt, InputError
+from drsr.files import write_atomically
 from drsr.offline.stages import STAGES
 
 KEY = "state_key"
 _DIGITS = 32
 _ABOUT = b"drsr"
 
+Row = dict[str, Any]
 About = dict[str, Any]
 """What the numbers of a part depend on, as JSON values: its format, the language model, the renderer, the rule, ..."""
 
@@ -51,21 +51,47 @@ class Part(NamedTuple):
     table: pyarrow.Table
 
 
-def add_part(folder: Path, about: About, table: pyarrow.Table, there: int, key: str = KEY) -> Exported:
+def export_rows(
+    folder: Path,
+    about: About,
+    schema: pyarrow.Schema,
+    rows: Iterable[Row],
+    *,
+    replace: bool = False,
+    complete: Callable[[list[Row]], Iterable[Row]] = lambda rows: rows,
+) -> Exported:
+    """Add those rows to a folder that no part holds yet; the first column of the schema is their key.
+
+    `complete` is given the new ones, for what takes long to look up. With `replace`, parts that were made otherwise are
+    removed first: for a folder whose earlier content DVC remembers.
+    """
+    key = schema.names[0]
+    if replace:
+        for path in _paths(folder):
+            if _about(_schema(path), path) != about:
+                path.unlink()
+    there = exported_keys(folder, about, key)
+    new = list(complete([row for row in rows if row[key] not in there]))
+    return add_part(folder, about, pyarrow.Table.from_pylist(new, schema), len(there))
+
+
+def add_part(folder: Path, about: About, table: pyarrow.Table, there: int) -> Exported:
     """Write rows (sorted by their key here, so that their order says nothing) as one more part."""
     folder.mkdir(parents=True, exist_ok=True)
     if table.num_rows == 0:
         return Exported(None, 0, there)
-    table = table.sort_by(key).replace_schema_metadata({_ABOUT: json.dumps(about, sort_keys=True).encode()})
+    table = table.sort_by(table.column_names[0]).replace_schema_metadata(
+        {_ABOUT: json.dumps(about, sort_keys=True).encode()}
+    )
     stream = io.BytesIO()
     pyarrow.parquet.write_table(table, stream, compression="zstd", compression_level=9, write_statistics=False)
     data = stream.getvalue()
     name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.parquet"
-    write_file(folder / name, data)
+    write_atomically(folder / name, data)
     return Exported(name, table.num_rows, there)
 
 
-def exported_keys(folder: Path, about: About, key: str = KEY) -> set[str]:
+def exported_keys(folder: Path, about: About, key: str) -> set[str]:
     """Return what the folder's parts hold, by key. A part about something else is an error: nothing may be mixed."""
     keys: set[str] = set()
     for path in _paths(folder):
@@ -76,16 +102,6 @@ def exported_keys(folder: Path, about: About, key: str = KEY) -> set[str]:
             raise ArtifactCorrupt(f"cannot be read: {error}", where=str(path), hint=_REPAIR) from None
         keys.update(found.column(key).to_pylist())
     return keys
-
-
-def remove_parts_about_else(folder: Path, about: About) -> int:
-    """Remove parts that were made otherwise, and say how many: for a folder whose earlier content DVC remembers."""
-    removed = 0
-    for path in _paths(folder):
-        if _about(_schema(path), path) != about:
-            path.unlink()
-            removed += 1
-    return removed
 
 
 def read_parts(folder: Path) -> Iterator[Part]:
@@ -99,15 +115,6 @@ def read_parts(folder: Path) -> Iterator[Part]:
             raise ArtifactCorrupt("its bytes are not those it is named by", where=str(path), hint=_REPAIR)
         table = pyarrow.parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
         yield Part(_about(table.schema, path), table.replace_schema_metadata(None))
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Renamed when complete: whoever reads it sees the whole file, this one or the one before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    unfinished.write_bytes(data)
-    # What DVC has checked out may be a link into its cache: replaced, never written into.
-    os.replace(unfinished, path)
 
 
 def to_bytes(value: Any) -> bytes:
@@ -165,6 +172,21 @@ class Imported(NamedTuple):
     """States that had theirs already; they stay as they are."""
     unknown: int
     """States that this catalog has not frozen."""
+
+
+def import_rows(folder: Path, about: About, take: Callable[[list[Row]], tuple[int, int]]) -> Imported:
+    """Take over every part of a folder, some rows at a time. InputError: a part was made otherwise.
+
+    `take` records the rows whose states are known here, and says how many these are and how many of them were new.
+    """
+    taken = there = unknown = 0
+    for part in read_parts(folder):
+        require_same(about, part.about, folder)
+        for start in range(0, part.table.num_rows, BATCH):
+            rows = part.table.slice(start, BATCH).to_pylist()
+            known, new = take(rows)
+            taken, there, unknown = taken + new, there + known - new, unknown + len(rows) - known
+    return Imported(taken, there, unknown)
 
 
 CONTENTS = {stage.name: stage.folder for stage in STAGES}

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +19,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from drsr.errors import InputError
+from drsr.files import write_atomically
 from drsr.offline.train.examples import ExampleFrame
 
 _FORMAT = "drsr-training/1"
@@ -40,13 +39,7 @@ def save_checkpoint(path: Path, fingerprint: str, checkpoint: Checkpoint) -> Non
     head = {"format": _FORMAT, "fingerprint": fingerprint, "progress": checkpoint.progress}
     tensors = {name: tensor.detach().contiguous() for name, tensor in checkpoint.tensors.items()}
     data = safetensors_torch.save(tensors, {_METADATA: json.dumps(head, sort_keys=True)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, data)
 
 
 def load_checkpoint(path: Path, fingerprint: str) -> Checkpoint | None:

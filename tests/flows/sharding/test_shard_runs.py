@@ -327,9 +327,11 @@ def claims(catalog: Catalog) -> int:
         return connection.execute(select(func.count()).select_from(Claim)).scalar_one()
 
 
-def test_on_one_machine_nothing_is_cut_into_shards() -> None:
-    done = fan_out.spread("label", 7, EVERYTHING, FanOut(), {}, here=lambda: {"states": 7}, of_shard=None)  # type: ignore[arg-type]
-    assert done == {"states": 7}
+def test_on_one_machine_nothing_is_cut_into_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [7, 0]
+    monkeypatch.setattr(fan_out.count_waiting, "with_options", lambda name: lambda *told: left.pop(0))
+    monkeypatch.setattr(fan_out.work_here, "with_options", lambda name: lambda *told: {"labelled": 7})
+    assert fan_out.spread("label", EVERYTHING, FanOut(), {"labeler": "default"}) == {"states": 7, "labelled": 7}
 
 
 def test_a_dask_cluster_of_this_machine_or_a_running_one() -> None:

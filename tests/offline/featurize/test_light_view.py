@@ -23,9 +23,9 @@ from drsr.offline.featurize.light_reader import LICENCE_FILE, load_light_reader,
 from drsr.offline.featurize.stage import count_waiting, featurize_run, identity_without_weights, materialize
 from drsr.offline.featurize.stored import FeatureReader, stored_states
 from drsr.offline.featurize.views import RegisteredView, get_view
-from drsr.offline.featurize.worker import FeaturizeOrder, work
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
 from drsr.offline.freeze.selection import Selection
+from drsr.offline.label.worker import WorkOrder, work
 from drsr.offline.publish.lineage import trace
 from drsr.offline.publish.stage import find_calibration
 from drsr.offline.publish.subject import Candidate, Order, Subject
@@ -60,7 +60,7 @@ def waiting(pipeline: Pipeline) -> int:
 def test_what_is_stored_is_what_a_decision_would_see(pipeline: Pipeline) -> None:
     before = waiting(pipeline)
     assert before > 0
-    summary = work(FeaturizeOrder(settings_of(pipeline), LIGHT_VIEW, Selection(), None), lambda so_far: None)
+    summary = work(WorkOrder("featurize", settings_of(pipeline), LIGHT_VIEW, Selection(), None), lambda so_far: None)
     assert summary["featurized"] == summary["states"] == before
     assert waiting(pipeline) == 0
     view = view_of(pipeline)
@@ -82,7 +82,7 @@ def test_what_is_stored_is_what_a_decision_would_see(pipeline: Pipeline) -> None
             assert states[row.state_key].prefix_hash == found.prefix_hash
             compared += 1
     assert compared == before
-    again = work(FeaturizeOrder(settings_of(pipeline), LIGHT_VIEW, Selection(), None), lambda so_far: None)
+    again = work(WorkOrder("featurize", settings_of(pipeline), LIGHT_VIEW, Selection(), None), lambda so_far: None)
     assert again["states"] == 0
 
 

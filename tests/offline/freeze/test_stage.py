@@ -12,11 +12,11 @@ from sqlalchemy import select
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.errors import AlignmentError, ArtifactCorrupt
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
+from drsr.offline.catalog.logical_content import content_hash_of_catalog, content_key
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Trajectory
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
 from drsr.offline.freeze.stage import FreezeSummary, freeze, freezing_rule
-from drsr.offline.freeze.states import freeze_trajectory, request_hash
+from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.status import read_status
@@ -57,7 +57,7 @@ def test_states_and_candidates_are_those_of_the_trajectories(
         frozen = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), TOKENIZER, CAPS)
         mine = [row for row in rows if row.trajectory_id == trajectory_id]
         assert [(row.decision_index, row.ordinal, row.quantile, row.request_hash) for row in mine] == [
-            (state.decision, state.ordinal, state.quantile, request_hash(state.state.history.request))
+            (state.decision, state.ordinal, state.quantile, content_key(state.state.history.request.to_wire()))
             for state in frozen.states
         ]
         for row, state in zip(mine, frozen.states, strict=True):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.decide.candidates import DecisionState, freeze
 from drsr.errors import AlignmentError, RequestError
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.freeze.states import (
     chosen_ordinals,
     eligible_decisions,
     freeze_trajectory,
-    request_hash,
     rule_hash,
 )
 from drsr.offline.ingest.trajectories import Trajectory
@@ -107,7 +107,7 @@ def test_the_states_do_not_depend_on_outcomes() -> None:
         freeze_trajectory(one, TOKENIZER, CAPS).states, freeze_trajectory(other, TOKENIZER, CAPS).states, strict=True
     ):
         assert first.state.candidates == second.state.candidates
-        assert request_hash(first.state.history.request) == request_hash(second.state.history.request)
+        assert first.state.history.request == second.state.history.request
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_message_that_cannot_be_used_takes_no_decision_before_it(how: str, pla
     assert frozen.why_none == (None if usable else frozen.why_cut)
     for state in frozen.states:
         whole = next(s for s in _all_states(run_of(20)) if s[0] == state.decision)
-        assert (state.decision, request_hash(state.state.history.request), state.state.candidates) == whole
+        assert (state.decision, content_key(state.state.history.request.to_wire()), state.state.candidates) == whole
 
 
 def _all_states(trajectory: Trajectory) -> list[tuple[int, str, Any]]:
@@ -210,7 +210,7 @@ def _all_states(trajectory: Trajectory) -> list[tuple[int, str, Any]]:
     for step in read_history(request).steps:
         state = freeze(request.with_messages(request.messages[: step.message]), INCOMPLETE, CAPS.context)
         if isinstance(state, DecisionState):
-            found.append((step.message, request_hash(state.history.request), state.candidates))
+            found.append((step.message, content_key(state.history.request.to_wire()), state.candidates))
     return found
 
 

@@ -17,13 +17,13 @@ from drsr.offline.catalog.label_tables import Claim, Interaction, Label, LabelEx
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
+from drsr.offline.freeze import shared_work
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
 from drsr.offline.freeze.selection import Selection, Shard
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
-from drsr.offline.label import stage as labelling
 from drsr.offline.label.harm import HARM_TOLERANCE, measure_harm
 from drsr.offline.label.records import find_labeler, forget_excluded, pending_states
 from drsr.offline.label.stage import count_pending, label, label_run
@@ -189,7 +189,7 @@ def test_superseded_while_it_is_measured(
         taken.append(item.number)
         return load_states(catalog, artifacts, item, *more)
 
-    monkeypatch.setattr(labelling, "load_states", superseded_meanwhile)
+    monkeypatch.setattr(shared_work, "load_states", superseded_meanwhile)
     assert run(frozen, artifacts, scorer).labelled == 4
     rule = label_run(scorer, "float32", CAPS).freezing
     with frozen.reading() as connection:

@@ -22,6 +22,7 @@ from drsr.offline.publish.refreshes import (
     stamp,
     waiting,
 )
+from drsr.offline.store.place import Place
 from drsr.request.view import caps_for
 from drsr.settings import Settings
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize, quick_params
@@ -37,14 +38,10 @@ def stamp_of(pipeline: Pipeline, params: Params | None = None, *, certified: boo
 
 
 def left(pipeline: Pipeline) -> Waiting:
-    loaded = load_backbone(pipeline.backbone)
     settings = Settings(
         pipeline.settings["DRSR_CATALOG_URL"], pipeline.settings["DRSR_ARTIFACT_ROOT"], pipeline.backbone
     )
-    caps = caps_for(loaded.window)
-    return waiting(
-        pipeline.catalog, pipeline.artifacts, settings, loaded.tokenizer, caps, view="default", labeler="default"
-    )
+    return waiting(Place(settings, pipeline.catalog, pipeline.artifacts), view="default", labeler="default")
 
 
 def test_nothing_waits_after_all_stages_and_new_runs_do(pipeline: Pipeline) -> None:

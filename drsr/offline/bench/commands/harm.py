@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from drsr.commands.parsing import Commands, add_command
 from drsr.offline import samples
 
 if TYPE_CHECKING:
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from drsr.offline.label.harm import StateHarms
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "harm",
+        run,
         help="how much less likely one recorded output becomes under each deletion set",
         description="Deletes every set of candidates from the request, re-scores the very same next output, and shows "
         "the change of its mean NLL per token. Without arguments it measures the bundled example.",
@@ -25,8 +28,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "next_output", nargs="?", metavar="NEXT_OUTPUT.json", help="the assistant message that followed"
     )
     parser.add_argument("--backbone", help="the language model that scores (default: DRSR_BACKBONE or smollm2-135m)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

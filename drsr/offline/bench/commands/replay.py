@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import require_positive
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -57,24 +59,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Replay what is missing, then show everything."""
     import drsr
-    from drsr.errors import SettingsError
     from drsr.offline.bench.replay.file import MethodNote, ReplayFile, chosen_rows, note_of
     from drsr.offline.bench.replay.method_version import version_with
     from drsr.offline.bench.replay.recorded_runs import load_runs, measuring, open_runs
     from drsr.offline.bench.replay.stage import replay
     from drsr.offline.bench.trainings import different_trainings
-    from drsr.offline.catalog.migrations import open_catalog
-    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.place import opened
     from drsr.offline.store.progress import progress
     from drsr.policy.policy import load_policy
     from drsr.settings import load_settings
 
-    for name in ("limit", "window"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise SettingsError(f"--{name} must be at least 1, not {value}")
-    settings = load_settings()
-    tools = measuring(settings)
+    require_positive(options, "limit", "window")
+    tools = measuring(load_settings())
     summariser = summariser_of(options, tools.backbone.tokenizer, lambda: tools.backbone)
     policy = load_policy(options.policy, backbone=tools.backbone) if options.policy else None
     about = {
@@ -83,8 +79,7 @@ def run(options: argparse.Namespace) -> int:
         "labeler": tools.identity._asdict(),
         "window": options.window,
     }
-    with open_catalog(settings.catalog_url) as catalog:
-        artifacts = ArtifactStore(settings.artifact_root)
+    with opened() as (_, catalog, artifacts):
         found = _methods(options, tools, policy, catalog, artifacts)
         versions = {name: version_with(method, summariser) for name, method in found.available.items()}
         left_out = {name: row.reason for name, row in found.not_available.items()}

@@ -7,21 +7,22 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from drsr.commands.parsing import Commands, add_command
 from drsr.offline.commands.stages.train import add_frame_options, add_training_options, training_progress
 
 if TYPE_CHECKING:
     from drsr.offline.bench.analyses.granularity import StepHarm
     from drsr.offline.bench.report.report import Measured
-    from drsr.offline.catalog.engine import Catalog
-    from drsr.settings import Settings
-
+    from drsr.offline.store.place import Place
 
 RESULTS_FOLDER = Path("var") / "evaluation"
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "report",
+        run,
         help="write one page with every table and figure",
         description="Judges the scorer, makes the paper's analyses, and takes in what `drsr evaluate --replay` "
         "and `--tasks` measured. Example: drsr report --ablations --steps 4 --output var/report",
@@ -35,8 +36,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
     add_frame_options(parser)
     add_training_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,15 +44,14 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.bench.report.output_folder import make_folder
     from drsr.offline.bench.report.page import write_report
     from drsr.offline.bench.report.report import build_report
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.params import load_params
-    from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.settings import cache_folder, load_settings
+    from drsr.offline.store.place import opened
+    from drsr.settings import cache_folder
 
     for name, least in (("replicates", 1), ("workers", 1), ("steps", 0)):
         if getattr(options, name) < least:
             raise SettingsError(f"--{name} must be at least {least}, not {getattr(options, name)}")
-    settings, params = load_settings(), load_params()
+    params = load_params()
     make_folder(options.output)  # rather now than when everything is measured
     files = _files(options)
     asked = Asked(
@@ -68,10 +66,10 @@ def run(options: argparse.Namespace) -> int:
         replay=files.replay,
         tasks=files.tasks,
     )
-    with open_catalog(settings.catalog_url) as catalog:
-        measured = _measured(options, files, settings, catalog)
+    with opened() as place:
+        measured = _measured(options, files, place)
         with training_progress(params.train.max_epochs) as progress:
-            report = build_report(catalog, ArtifactStore(settings.artifact_root), params, asked, measured, progress)
+            report = build_report(place.catalog, place.artifacts, params, asked, measured, progress)
     page = write_report(options.output, report)
     if options.json:
         tables = [found.name for found in report.analyses]
@@ -113,7 +111,7 @@ def _called(options: argparse.Namespace, files: _Files) -> tuple[str, ...]:
     return (*words, *(["--ablations"] if options.ablations else []))
 
 
-def _measured(options: argparse.Namespace, files: _Files, settings: Settings, catalog: Catalog) -> Measured:
+def _measured(options: argparse.Namespace, files: _Files, place: Place) -> Measured:
     from drsr.offline.bench.harness.results_file import read_results
     from drsr.offline.bench.replay.file import read_replay
     from drsr.offline.bench.report.inputs import refuse_other_replay
@@ -121,19 +119,18 @@ def _measured(options: argparse.Namespace, files: _Files, settings: Settings, ca
 
     replay = None if files.replay is None else read_replay(files.replay)
     if replay is not None:
-        refuse_other_replay(catalog, replay.about, options.split, options.labeler, where=str(files.replay))
+        refuse_other_replay(place.catalog, replay.about, options.split, options.labeler, where=str(files.replay))
     tasks = None if files.tasks is None else read_results(files.tasks)
-    return Measured(_steps(options, settings, catalog) if options.steps else None, replay, tasks)
+    return Measured(_steps(options, place) if options.steps else None, replay, tasks)
 
 
-def _steps(options: argparse.Namespace, settings: Settings, catalog: Catalog) -> list[StepHarm]:
+def _steps(options: argparse.Namespace, place: Place) -> list[StepHarm]:
     from drsr.offline.bench.replay.measured_steps import measured_steps
     from drsr.offline.bench.replay.recorded_runs import measuring, open_runs
-    from drsr.offline.store.artifacts import ArtifactStore
     from drsr.offline.store.progress import progress
 
+    settings, catalog, artifacts = place
     tools = measuring(settings)
     rows = open_runs(catalog, tools, options.split, labeler=options.labeler, view=options.view)
-    artifacts = ArtifactStore(settings.artifact_root)
     with progress("steps", "states") as report:
         return measured_steps(catalog, artifacts, tools, rows, options.split, options.steps, RESULTS_FOLDER, report)

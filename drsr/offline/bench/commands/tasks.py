@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drsr.commands.parsing import require_positive
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -75,10 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.replay:
         raise SettingsError("--tasks is an evaluation of its own", hint="run one after the other")
-    for name in ("limit", "window", "step_limit"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise SettingsError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    require_positive(options, "limit", "window", "step_limit")
     settings = load_settings()
     manifest = find_manifest(options.tasks)
     suite = find_suite(manifest.suite)

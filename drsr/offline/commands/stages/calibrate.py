@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command
 from drsr.offline.commands.stages.train import add_frame_options
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from drsr.offline.train.records import CalibrationRecord
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "calibrate",
+        run,
         help="choose the operating point of the trained scorer on validation",
         description="Tries every K, beta and observed validation score as threshold and takes the policy that removes "
         "most within the limits on unsafe rate and mean harm. Where none keeps to them, the policy abstains always. "
@@ -34,23 +37,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write operating curve and beta sensitivity there")
     add_frame_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     from drsr.offline.calibrate.files import write_files
     from drsr.offline.calibrate.operating_curve import uncertainty_sensitivity
     from drsr.offline.calibrate.stage import calibrate, operating_point, plain_search
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.params import load_params
-    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.place import opened
     from drsr.offline.train.stage import read_inputs
-    from drsr.settings import load_settings
 
-    settings, params = load_settings(), load_params()
-    artifacts = ArtifactStore(settings.artifact_root)
-    with open_catalog(settings.catalog_url) as catalog:
+    params = load_params()
+    with opened() as (_, catalog, artifacts):
         inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "calibrate")
         calibrated = calibrate(catalog, artifacts, inputs, params, certified=options.certified)
         searched = plain_search(artifacts, inputs, calibrated, params.calibrate)

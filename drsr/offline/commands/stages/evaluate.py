@@ -7,6 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command, require_positive
 from drsr.offline.bench.commands import replay, tasks
 from drsr.offline.commands.stages.train import add_frame_options, add_training_options, training_progress
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from drsr.offline.evaluate.ablation_study import PolicyRow, ScorerRow, Study
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "evaluate",
+        run,
         help="judge scorer, ablations and singleton rules on the test split",
         description="Judges the scorer and its policy beside singleton rules on the test split: metrics with intervals "
         "that resample whole tasks. With --ablations every ablation and control too; those that are not trained "
@@ -32,35 +35,26 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     tasks.add_options(parser)
     add_frame_options(parser)
     add_training_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.errors import SettingsError
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.evaluate.stage import evaluate_ablations
     from drsr.offline.params import load_params
-    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.place import opened
     from drsr.offline.train.ablations import FULL
     from drsr.offline.train.metrics import Bootstrap
-    from drsr.settings import cache_folder, load_settings
+    from drsr.settings import cache_folder
 
-    for name in ("replicates", "workers"):
-        if getattr(options, name) < 1:
-            raise SettingsError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    require_positive(options, "replicates", "workers")
     if options.tasks is not None:
         return tasks.run(options)
     if options.replay:
         return replay.run(options)
-    settings, params = load_settings(), load_params()
-    with (
-        open_catalog(settings.catalog_url) as catalog,
-        training_progress(params.train.max_epochs) as progress,
-    ):
+    params = load_params()
+    with opened() as place, training_progress(params.train.max_epochs) as progress:
         evaluated = evaluate_ablations(
-            catalog,
-            ArtifactStore(settings.artifact_root),
+            place.catalog,
+            place.artifacts,
             params,
             view=options.view,
             labeler=options.labeler,

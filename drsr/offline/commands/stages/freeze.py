@@ -6,47 +6,41 @@ import argparse
 import json
 import sys
 
+from drsr.commands.parsing import Commands, add_command
+
 SHOWN = 20
 """Damaged trajectories that are named one by one; --json names all."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "freeze",
+        run,
         help="choose decision states and freeze their candidates",
         description="For every trajectory that is not frozen yet under this rule and tokenizer: up to three decision "
         "states with three or four candidate Blocks each, chosen without looking at any outcome.",
     )
     parser.add_argument("--source", help="only trajectories of this source")
     parser.add_argument("--backbone", help="whose tokens are counted (default: DRSR_BACKBONE, drsr.toml, smollm2-135m)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_tokenizer
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.freeze.records import require_source
     from drsr.offline.freeze.stage import freeze
-    from drsr.offline.store.artifacts import REPAIR_HINT, ArtifactStore
+    from drsr.offline.store.artifacts import REPAIR_HINT
+    from drsr.offline.store.place import opened
     from drsr.offline.store.progress import progress
     from drsr.request.view import caps_for
-    from drsr.settings import load_settings
     from drsr.tables import printable
 
-    settings = load_settings()
-    tokenizer, window = load_tokenizer(options.backbone or settings.backbone)
-    with open_catalog(settings.catalog_url) as catalog, progress("freeze", "trajectories") as report:
-        with catalog.reading() as connection:
+    with opened() as place, progress("freeze", "trajectories") as report:
+        tokenizer, window = load_tokenizer(options.backbone or place.settings.backbone)
+        with place.catalog.reading() as connection:
             require_source(connection, options.source)
-        summary = freeze(
-            catalog,
-            ArtifactStore(settings.artifact_root),
-            tokenizer,
-            caps_for(window),
-            source=options.source,
-            progress=report,
-        )
+        where = place.catalog, place.artifacts
+        summary = freeze(*where, tokenizer, caps_for(window), source=options.source, progress=report)
     for complaint in summary.damaged[:SHOWN]:
         print(f"drsr: {printable(complaint)}", file=sys.stderr)
     if summary.damaged:

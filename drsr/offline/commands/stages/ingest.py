@@ -8,54 +8,18 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command
+from drsr.offline.ingest.format_names import FORMATS
+
 if TYPE_CHECKING:
     from drsr.offline.ingest.stage import Admit
 
-FORMATS = (
-    "sandbox",
-    "tau_bench",
-    "tau2_bench",
-    "agentdojo",
-    "intercode",
-    "autopenbench",
-    "swe_agent",
-    "mini_swe_agent",
-    "moatless",
-    "openhands_v0",
-    "openhands_v0_events",
-    "openhands_sdk",
-    "inspect_log",
-    "otel",
-    "langfuse",
-    "langsmith",
-    "litellm",
-    "request_response",
-    "openai_responses",
-    "gemini",
-    "gemini_contents",
-    "vercel_ui",
-    "vercel_ui_messages",
-    "autogen",
-    "autogen_messages",
-    "smolagents",
-    "smolagents_steps",
-    "pydantic_ai",
-    "pydantic_ai_messages",
-    "gemini_cli",
-    "bedrock_converse",
-    "sharegpt",
-    "claude_code",
-    "codex",
-    "pi",
-    "anthropic_messages",
-    "openai_chat",
-)
-"""Names of all readers. Written here so that `--help` need not import them; a test compares."""
 
-
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "ingest",
+        run,
         help="read recorded trajectories into the catalog",
         description="Reads a file, a folder, a glob, an archive or a bucket (any fsspec URI). The format of every file "
         "is detected by content; what cannot be read is quarantined with a reason. What did not change is not read "
@@ -90,8 +54,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="show what was understood of the first N runs of every format: task, request, first call with its result, "
         "last message (default: the first call and result of one run; 0: nothing)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def _day(text: str) -> str:
@@ -109,16 +71,13 @@ def _how_many(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
-    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.place import opened
     from drsr.offline.store.progress import progress
-    from drsr.settings import load_settings
 
-    settings = load_settings()
     uri, source = options.uri, options.source
     admission = _admission(options)
     if options.corpus is not None:
@@ -128,10 +87,10 @@ def run(options: argparse.Namespace) -> int:
     elif uri is None:
         uri, source = str(samples.CORPUS), source or "sandbox"
     samples_of = Samples(1 if options.show is None else options.show)
-    with open_catalog(settings.catalog_url, create=True) as catalog, progress("ingest", "files") as report:
+    with opened(create=True) as place, progress("ingest", "files") as report:
         summary = ingest(
-            catalog,
-            ArtifactStore(settings.artifact_root),
+            place.catalog,
+            place.artifacts,
             uri,
             source=source,
             reader=options.format,

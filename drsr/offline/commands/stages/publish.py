@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drsr.commands.parsing import Commands, add_command
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,15 +24,16 @@ examples:
 """
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "publish",
+        run,
         help="build the policy's pip package and put it into an index",
         description="Checks what the policy was made from, builds its wheel (the same bytes every time) and puts it "
         "into a folder that pip installs from. A version is never replaced. Exit code 1: a check failed and nothing "
         "was published.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
     parser.add_argument(
         "--view",
@@ -81,8 +84,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "the release. Where it is installed, the data is judged all the same",
     )
     parser.add_argument("--backbone", metavar="NAME", help="the name under which consumers load the same backbone")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def _sample(text: str) -> int | None:
@@ -96,15 +97,12 @@ def _sample(text: str) -> int | None:
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import ReleaseRefused
     from drsr.offline.audit.release import gated_order
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.publish.simple_index import drsr_wheel
     from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE
-    from drsr.offline.store.artifacts import ArtifactStore
-    from drsr.settings import load_settings
+    from drsr.offline.store.place import opened
 
-    settings = load_settings()
-    with open_catalog(settings.catalog_url) as catalog:
+    with opened() as (settings, catalog, artifacts):
         calibration = find_calibration(
             catalog, options.calibration, certified=options.certified, light=options.view == "light"
         )
@@ -120,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
             more_checks=(NOT_WORSE,) if options.not_worse else (),
         )
         try:
-            published = publish(catalog, ArtifactStore(settings.artifact_root), calibration, order)
+            published = publish(catalog, artifacts, calibration, order)
         except ReleaseRefused as refusal:
             return _refused(refusal, as_json=options.json)
     print(json.dumps(_shown(published)) if options.json else _text(published))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from drsr.commands.parsing import Commands, add_command, require_positive
+
 if TYPE_CHECKING:
     from drsr.offline.train.ablations import Ablation
     from drsr.offline.train.fitting import Evaluation
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+def add_commands(commands: Commands) -> None:
+    parser = add_command(
+        commands,
         "train",
+        run,
         help="fit the set-risk scorer on the training labels",
         description="Fits an ensemble on the split `train`; `validation` chooses each member's epoch. The same labels, "
         "features and parameters are not trained twice; a killed run goes on where it was. "
@@ -34,8 +38,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_frame_options(parser)
     add_training_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def add_frame_options(parser: argparse.ArgumentParser) -> None:
@@ -50,21 +52,17 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.errors import SettingsError
-    from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.params import load_params
-    from drsr.offline.store.artifacts import ArtifactStore
+    from drsr.offline.store.place import opened
     from drsr.offline.train.ablations import ABLATIONS, find_ablation
     from drsr.offline.train.stage import read_inputs, train
-    from drsr.settings import cache_folder, load_settings
+    from drsr.settings import cache_folder
 
-    if options.workers < 1:
-        raise SettingsError(f"--workers must be at least 1, not {options.workers}")
+    require_positive(options, "workers")
     names = options.ablation or ["full"]
     ablations = [*ABLATIONS.values()] if ALL in names else [find_ablation(name) for name in names]
-    settings, params = load_settings(), load_params()
-    artifacts = ArtifactStore(settings.artifact_root)
-    with open_catalog(settings.catalog_url) as catalog:
+    params = load_params()
+    with opened() as (_, catalog, artifacts):
         inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
         with training_progress(params.train.max_epochs) as progress:
             results = train(

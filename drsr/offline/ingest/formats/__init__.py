@@ -4,7 +4,7 @@
         for item in read(file):
             ...
 
-The format is found by looking at the parsed JSON, never at a file's name. To add one, see `formats.py`.
+The format is found by looking at the parsed JSON, never at a file's name. To add one, see `format_names.py`.
 """
 
 from __future__ import annotations

@@ -10,13 +10,21 @@ is again the speaker who calls tools, or else answers the one who begins, and ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat
 from drsr.offline.ingest.formats.chat_lookalikes import are_autogen_messages, is_autogen_message
 from drsr.offline.ingest.formats.openai_chat import first_identity
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, each, identity
+from drsr.offline.ingest.formats.reader import (
+    Reader,
+    Run,
+    as_dict,
+    as_list,
+    dig,
+    each,
+    identity,
+    whole_or_in_pieces,
+)
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile, Unreadable
@@ -55,11 +63,6 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
         local_id=first_identity(fields, _ID_KEYS),
         task=first_identity(fields, _TASK_KEYS),
     )
-
-
-def _read_lines(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-    messages = [record.value for record in records]
-    yield _read(messages, Record(file.location, messages, 0, 0), file)
 
 
 # --- 0.4 ---------------------------------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ def _agent(messages: list[Json]) -> str:
     return found
 
 
-READERS = (
+READERS = whole_or_in_pieces(
     Reader(
         name="autogen",
         version=1,
@@ -172,13 +175,8 @@ READERS = (
         read=each(_read),
         resembles_chat=True,
     ),
-    Reader(
-        name="autogen_messages",
-        version=1,
-        title="AutoGen 0.4 messages one by one (`source`, `type`: TextMessage, ToolCallRequestEvent, ...)",
-        recognises=is_autogen_message,
-        read=_read_lines,
-        grouping="session",
-        resembles_chat=True,
-    ),
+    _read,
+    pieces="messages",
+    title="AutoGen 0.4 messages one by one (`source`, `type`: TextMessage, ToolCallRequestEvent, ...)",
+    recognises=is_autogen_message,
 )

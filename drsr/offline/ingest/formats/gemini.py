@@ -5,13 +5,22 @@ What the model answered may stand beside the request as `candidates`, or in a `r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat
 from drsr.offline.ingest.formats.gemini_form import field, is_content, read_contents, read_declarations
 from drsr.offline.ingest.formats.openai_chat import first_identity
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, each, identity, score
+from drsr.offline.ingest.formats.reader import (
+    Reader,
+    Run,
+    as_dict,
+    as_list,
+    dig,
+    each,
+    identity,
+    score,
+    whole_or_in_pieces,
+)
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -56,12 +65,7 @@ def _say_system(chat: Chat, instruction: Any) -> None:
     chat.say("system", instruction)
 
 
-def _read_lines(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-    contents = [record.value for record in records]
-    yield _read(contents, Record(file.location, contents, 0, 0), file)
-
-
-READERS = (
+READERS = whole_or_in_pieces(
     Reader(
         name="gemini",
         version=1,
@@ -69,12 +73,8 @@ READERS = (
         recognises=_recognises,
         read=each(_read),
     ),
-    Reader(
-        name="gemini_contents",
-        version=1,
-        title="Gemini contents one by one (`role`: user, model; `parts`)",
-        recognises=is_content,
-        read=_read_lines,
-        grouping="session",
-    ),
+    _read,
+    pieces="contents",
+    title="Gemini contents one by one (`role`: user, model; `parts`)",
+    recognises=is_content,
 )

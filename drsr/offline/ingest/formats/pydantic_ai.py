@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, tool_call
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, each, identity
+from drsr.offline.ingest.formats.reader import (
+    Reader,
+    Run,
+    as_dict,
+    as_list,
+    dig,
+    each,
+    identity,
+    whole_or_in_pieces,
+)
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -48,11 +56,6 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
     )
 
 
-def _read_lines(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-    messages = [record.value for record in records]
-    yield _read(messages, Record(file.location, messages, 0, 0), file)
-
-
 def _answer(chat: Chat, parts: list[Json]) -> None:
     said = [{"type": "text", "text": part.get("content")} for part in parts if part.get("part_kind") == "text"]
     thoughts = [part.get("content") for part in parts if part.get("part_kind") == "thinking"]
@@ -88,7 +91,7 @@ def _parts(content: Any) -> Any:
     ]
 
 
-READERS = (
+READERS = whole_or_in_pieces(
     Reader(
         name="pydantic_ai",
         version=1,
@@ -96,12 +99,8 @@ READERS = (
         recognises=_recognises,
         read=each(_read),
     ),
-    Reader(
-        name="pydantic_ai_messages",
-        version=1,
-        title="Pydantic AI messages one by one",
-        recognises=is_message,
-        read=_read_lines,
-        grouping="session",
-    ),
+    _read,
+    pieces="messages",
+    title="Pydantic AI messages one by one",
+    recognises=is_message,
 )

@@ -1,6 +1,6 @@
 """The contract of a reader: how it recognises a format, and the runs it makes of it.
 
-A format is one module with its `READERS`, and one line in `formats.py`. It sees parsed JSON
+A format is one module with its `READERS`, and one line in `format_names.py`. It sees parsed JSON
 only, never a file's name, and it raises Unreadable for a run that it cannot make sense of.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from drsr.offline.ingest.formats.records import Record
@@ -84,6 +84,24 @@ def each(
             yield read_one(record.value, record, file)
 
     return read
+
+
+def whole_or_in_pieces(
+    whole: Reader,
+    read_one: Callable[[Any, Record, SourceFile], Run],
+    *,
+    pieces: str,
+    title: str,
+    recognises: Callable[[Any], bool],
+) -> tuple[Reader, Reader]:
+    """The readers of a format whose run is one record, or the list of its pieces, each a record of the same file."""
+
+    def read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
+        found = [record.value for record in records]
+        yield read_one(found, Record(file.location, found, 0, 0), file)
+
+    named = replace(whole, name=f"{whole.name}_{pieces}", title=title)
+    return whole, replace(named, recognises=recognises, read=read, grouping="session")
 
 
 # --- looking into JSON of unknown shape --------------------------------------------------------------------------

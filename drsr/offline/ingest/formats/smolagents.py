@@ -7,12 +7,20 @@ recorded request (`model_input_messages`), where steps are exported in full.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, read_call, text_of, tool_call
 from drsr.offline.ingest.formats.logged_calls import spelled_out
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, each, identity
+from drsr.offline.ingest.formats.reader import (
+    Reader,
+    Run,
+    as_dict,
+    as_list,
+    dig,
+    each,
+    identity,
+    whole_or_in_pieces,
+)
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -45,11 +53,6 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
     for step in steps:
         _add(chat, as_dict(step, "a step"))
     return Run(place=record.place, protocol="openai", request={"messages": chat.messages()})
-
-
-def _read_lines(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-    steps = [record.value for record in records]
-    yield _read(steps, Record(file.location, steps, 0, 0), file)
 
 
 def _say_system(chat: Chat, steps: list[Any]) -> None:
@@ -115,7 +118,7 @@ def _error(step: Json) -> str:
     return message if isinstance(message, str) else error if isinstance(error, str) else ""
 
 
-READERS = (
+READERS = whole_or_in_pieces(
     Reader(
         name="smolagents",
         version=1,
@@ -123,12 +126,8 @@ READERS = (
         recognises=_recognises,
         read=each(_read),
     ),
-    Reader(
-        name="smolagents_steps",
-        version=1,
-        title="smolagents steps one by one (`step_number`, `model_output`, `observations`)",
-        recognises=is_step,
-        read=_read_lines,
-        grouping="session",
-    ),
+    _read,
+    pieces="steps",
+    title="smolagents steps one by one (`step_number`, `model_output`, `observations`)",
+    recognises=is_step,
 )

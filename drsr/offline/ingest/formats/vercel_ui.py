@@ -8,13 +8,22 @@ Without parts, the words of a version 4 message were said after its calls, as th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, tool_call
 from drsr.offline.ingest.formats.chat_lookalikes import are_ui_messages, is_ui_message
 from drsr.offline.ingest.formats.openai_chat import first_identity
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, each, identity, score
+from drsr.offline.ingest.formats.reader import (
+    Reader,
+    Run,
+    as_dict,
+    as_list,
+    dig,
+    each,
+    identity,
+    score,
+    whole_or_in_pieces,
+)
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -48,11 +57,6 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
         domain=identity(fields.get("domain")),
         reward=score(fields.get("reward")),
     )
-
-
-def _read_lines(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-    messages = [record.value for record in records]
-    yield _read(messages, Record(file.location, messages, 0, 0), file)
 
 
 def _add(chat: Chat, message: Json) -> None:
@@ -160,7 +164,7 @@ def _told(result: Any) -> Any:
     return result if isinstance(result, str | dict | list | None) else str(result)
 
 
-READERS = (
+READERS = whole_or_in_pieces(
     Reader(
         name="vercel_ui",
         version=1,
@@ -169,13 +173,8 @@ READERS = (
         read=each(_read),
         resembles_chat=True,
     ),
-    Reader(
-        name="vercel_ui_messages",
-        version=1,
-        title="Vercel AI SDK messages one by one (`role`, `parts`)",
-        recognises=is_ui_message,
-        read=_read_lines,
-        grouping="session",
-        resembles_chat=True,
-    ),
+    _read,
+    pieces="messages",
+    title="Vercel AI SDK messages one by one (`role`, `parts`)",
+    recognises=is_ui_message,
 )

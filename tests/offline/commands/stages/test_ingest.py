@@ -10,7 +10,7 @@ import pytest
 from drsr.cli import main
 from drsr.offline.bench.report.made_by import read_recorded
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.commands.stages.ingest import FORMATS
+from drsr.offline.ingest.format_names import FORMATS
 from drsr.offline.ingest.formats import READERS
 from tests.offline.chat_files import chat, session, write_json, write_text
 from tests.offline.commands.conftest import Drsr

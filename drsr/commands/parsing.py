@@ -1,0 +1,42 @@
+"""Commands as argparse knows them: each has a help, a function that runs it, and `--json`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeAlias
+
+from drsr.errors import SettingsError
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    help: str,
+    description: str | None = None,
+    examples: str | None = None,
+    json: str = "print JSON",
+) -> argparse.ArgumentParser:
+    """Add a command, or an action of one, that `run` carries out; returns its parser, for more options."""
+    parser = commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter if examples else argparse.HelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help=json)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def require_positive(options: argparse.Namespace, *names: str) -> None:
+    """SettingsError for the first of these options that is below 1; one that is not given is fine."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise SettingsError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
