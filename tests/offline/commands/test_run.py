@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from drsr.cli import main
 from drsr.offline.stages import NAMES
+from drsr.offline.store import progress
 from tests.flows.made_up_runs import write_params, write_runs
 from tests.tiny_models import build_tiny
 
@@ -76,8 +78,11 @@ def test_until_a_stage_then_the_rest_then_nothing_then_a_refusal(
     assert "admissible" in failed
 
 
-def test_a_stage_that_fails_is_the_last(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_that_fails_is_the_last(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of one run nothing can be learned and judged: its split is one of three."""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", math.inf)  # a slow machine would say how far it is
     for path in (place / "runs").glob("[!t]*.json"):
         path.unlink()
     assert main(["run", "runs"]) == 2
