@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from drsr import __version__
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 from drsr.errors import DrsrError, InputError, MissingExtra
 from drsr.tables import printable
 

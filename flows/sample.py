@@ -24,8 +24,7 @@ from drsr.flows.dvc_calls import with_dvc
 from drsr.offline import samples
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.label.exports import state_ids
-from drsr.offline.label.imports import ImportedMeasurements, import_measured
+from drsr.offline.label.exports import ImportedMeasurements, import_measured, state_ids
 from drsr.offline.params import load_params
 from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import ArtifactStore

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 
 RECEIPTS_FILE = "receipts.jsonl"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drsr.commands.parsing import Commands
+from drsr.command_line import Commands
 from drsr.offline.bench.commands import harm, price_report, report
 from drsr.offline.commands import audit, catalog, corpus, exports, plan, run, status, withdraw
 from drsr.offline.commands.stages import calibrate, evaluate, freeze, ingest, measure, publish, train

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 
 if TYPE_CHECKING:
     from drsr.offline.audit.running import Audit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 
 
 def add_commands(commands: Commands) -> None:

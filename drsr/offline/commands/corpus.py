@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 
 if TYPE_CHECKING:
     from drsr.offline.ingest.corpus.fetch import Fetched

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 from drsr.offline.stages import NAMES
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _json(found: StageExport) -> dict[str, Any]:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    from drsr.offline.label.imports import import_measured
+    from drsr.offline.label.exports import import_measured
     from drsr.offline.store.place import opened
 
     with opened() as (settings, catalog, artifacts):

@@ -7,7 +7,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from drsr.commands.parsing import Commands, add_command, require_positive
+from drsr.command_line import Commands, add_command, require_positive
 from drsr.offline.commands.stages.measure import add_part_options, chosen_part
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any, NamedTuple
 
-from drsr.commands.parsing import Commands, add_command, require_positive
+from drsr.command_line import Commands, add_command, require_positive
 from drsr.errors import DrsrError
 from drsr.offline.run import Done, in_order
 from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES

@@ -5,5 +5,5 @@ target_nll.TargetNll        the recorded next output under many contexts that sh
 harm.measure_states(...)    harms of all sets of some states
 records                     labelers, labels and exclusions in the catalog
 remeasure.remeasure(...)    some of them again, the slow way
-imports.import_measured     labels and features that another catalog measured
+exports.import_measured     labels and features that another catalog measured
 """

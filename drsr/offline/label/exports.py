@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow
 from sqlalchemy import Connection, select
@@ -19,6 +19,9 @@ from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.featurize.exports import FURTHER, import_features
+from drsr.offline.featurize.views import DEFAULT_VIEW
+from drsr.offline.label.configured import configured
 from drsr.offline.label.records import (
     MEASUREMENT_COLUMNS,
     LabelerIdentity,
@@ -27,7 +30,9 @@ from drsr.offline.label.records import (
     recorded_identity,
     write_measurements,
 )
-from drsr.offline.store.exports import About, Exported, Imported, Row, export_rows, import_rows
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.exports import About, Exported, Imported, Row, export_rows, import_rows, place_of
+from drsr.settings import Settings
 
 FORMAT = "drsr labels/1"
 
@@ -79,6 +84,34 @@ def import_labels(catalog: Catalog, folder: Path, identity: LabelerIdentity, lab
         return len(known), len(new)
 
     return import_rows(folder, about_labels(identity), take)
+
+
+class ImportedMeasurements(NamedTuple):
+    labels: Imported
+    features: Imported
+    further: dict[str, Imported]
+    """By name the views that travelled with the features."""
+
+
+def import_measured(
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    settings: Settings,
+    root: Path,
+    labeler: str = "default",
+    view: str = DEFAULT_VIEW,
+) -> ImportedMeasurements:
+    """Take over what lies below `root`, a folder of exports. InputError: it was measured otherwise."""
+    here, folder = configured(settings), place_of(root, "featurize")
+
+    def features(folder: Path, view: str) -> Imported:
+        return import_features(catalog, artifacts, folder, here.view(view), here.columns(view), view)
+
+    return ImportedMeasurements(
+        import_labels(catalog, place_of(root, "label"), here.labeler, labeler),
+        features(folder, view),
+        {name: features(folder / name, name) for name in FURTHER if (folder / name).is_dir() and name != view},
+    )
 
 
 def about_labels(identity: LabelerIdentity) -> About:

@@ -15,7 +15,7 @@ from drsr.offline.ingest.corpus.choice import load_chosen
 from drsr.offline.ingest.corpus.table import load_corpus
 from drsr.offline.ingest.corpus.task_names import load_task_names
 from drsr.offline.ingest.stage import admit_chosen, ingest
-from drsr.offline.label.imports import import_measured
+from drsr.offline.label.exports import import_measured
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import KEY, place_of, read_parts
 from drsr.request.view import caps_for

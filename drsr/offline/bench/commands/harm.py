@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 from drsr.offline import samples
 
 if TYPE_CHECKING:

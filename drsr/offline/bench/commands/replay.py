@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drsr.commands.parsing import require_positive
+from drsr.command_line import require_positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 from drsr.offline.commands.stages.train import add_frame_options, add_training_options, training_progress
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 from drsr.offline.commands.stages.train import add_frame_options
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from drsr.commands.parsing import Commands, add_command, require_positive
+from drsr.command_line import Commands, add_command, require_positive
 from drsr.offline.bench.commands import replay, tasks
 from drsr.offline.commands.stages.train import add_frame_options, add_training_options, training_progress
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 
 SHOWN = 20
 """Damaged trajectories that are named one by one; --json names all."""

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drsr.commands.parsing import Commands, add_command
+from drsr.command_line import Commands, add_command
 from drsr.offline.ingest.format_names import FORMATS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drsr.commands.parsing import Commands, add_command, require_positive
+from drsr.command_line import Commands, add_command, require_positive
 
 if TYPE_CHECKING:
     from drsr.offline.catalog.engine import Catalog

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from drsr.commands.parsing import Commands, add_command, require_positive
+from drsr.command_line import Commands, add_command, require_positive
 
 if TYPE_CHECKING:
     from drsr.offline.train.ablations import Ablation
