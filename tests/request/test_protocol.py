@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 
 from drsr.request.parts import Call, PartRef, Result
-from drsr.request.protocol import Pairing, Violation, ViolationKind, new_violations, pair_calls, violations
+from drsr.request.protocol import (
+    Pairing,
+    Violation,
+    ViolationKind,
+    _all_violations,
+    _plain_violations,
+    new_violations,
+    pair_calls,
+    violations,
+)
 from drsr.request.request import Request, read_request
 from tests.messages import SAYS, USER, answers, asks, returns, uses
 from tests.strategies import aborted, arbitrary, valid
@@ -214,3 +223,18 @@ def test_who_speaks_first_is_judged_for_the_whole_request() -> None:
     rewrite = read_request([SAYS, USER], protocol="anthropic")
     assert new_violations(rewrite, (1, 2), violations(original)) == []
     assert new_violations(rewrite, (1, 2), []) == [("first_message_not_user", 0, "assistant")]
+
+
+@given(request=arbitrary | aborted | valid)
+def test_the_short_pass_finds_what_the_whole_one_finds(request: Request) -> None:
+    plain = _plain_violations(request)
+    assert plain is None or plain == _all_violations(request)
+
+
+@pytest.mark.parametrize(("messages", "expected"), OPENAI_CASES)
+def test_the_short_pass_on_every_case(messages: list[dict[str, Any]], expected: list[tuple[str, int, str]]) -> None:
+    plain = _plain_violations(read_request(messages))
+    assert plain is None or [tuple(violation) for violation in plain] == expected
+    if all(kind == "call_without_result" for kind, _, _ in expected) and messages:
+        asked = [call for message in messages for call in message.get("tool_calls", ())]
+        assert plain is not None or len({call["id"] for call in asked}) < len(asked)
