@@ -253,11 +253,18 @@ class Policy:
 
         return PruningSession(self, prices, expected_calls)
 
-    def prepare(self) -> None:
-        """Load the backbone now instead of with the first eligible request. Raises what is wrong with it."""
+    def prepare(self, *, choose_threads: bool = False) -> None:
+        """Load the backbone now instead of with the first eligible request. Raises what is wrong with it.
+
+        `choose_threads` measures how many threads read quickest here, and sets torch to it for the whole process.
+        """
         representation = self.frozen.representation
         if isinstance(representation, LazyRepresentation) and not self.numbers.always_abstains:
-            representation.loaded()
+            loaded = representation.loaded()
+            if choose_threads:
+                from drsr.decide.threads import use_quickest
+
+                use_quickest(loaded.backbone)
         if self.numbers.view_cap > representation.window:
             raise PolicyMismatch(
                 f"it reads up to {self.numbers.view_cap} tokens, the window holds {representation.window}",

@@ -106,7 +106,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
     with bind(arguments.host, arguments.port) as bound:
         if leads_here(settings.upstream, bound):
             raise SettingsError("is this proxy's own address", where=f"--upstream {settings.upstream}")
-        policy.prepare()  # seconds for the language model: before the first client, not with it
+        policy.prepare(choose_threads=True)  # seconds for the language model: before the first client, not with it
         app = ProxyApp(policy, settings)
         bound.listen()  # from here on clients are not turned away, only wait for a moment
         _say(address_of(bound), app, arguments.json)
