@@ -106,11 +106,14 @@ def _runs(
     The first records are looked at before any is read. Of a file in which these are of two formats nothing is read;
     further on, a record of another format is refused by itself, because what came before it is handed out already.
     """
+    taken: list[Record | Quarantined] = []
     head: list[tuple[Record, tuple[Reader, ...]]] = []
     held = 0
     for item in stream:
+        taken.append(item)
         if isinstance(item, Quarantined):
-            yield item
+            if len(taken) - len(head) > _ASIDE:
+                break
             continue
         head.append((item, _recognised(item.value, readers)))
         held += item.size
@@ -120,10 +123,11 @@ def _runs(
     chosen = None if first is None else _shown_by(*first, readers)
     others = (known[0] for _, known in head if len(known) == 1)
     foreign = next((other for other in others if chosen and not chosen.mixes_with(other)), None)
-    rest = chain((record for record, _ in head), stream)
+    rest = chain(taken, stream)
     if chosen and foreign:
         detail = f"records of {chosen.name} and of {foreign.name}; keep each format in files of its own, or say which "
         yield Quarantined(file.location, "two_formats", f"{detail}to read with --format")
+        yield from (item for item in taken if isinstance(item, Quarantined))
     elif first and _is_bare(*first):
         yield from _conversation(_unmixed(rest, chosen, readers), file, readers, limits)
     elif chosen and chosen.grouping != "each":
