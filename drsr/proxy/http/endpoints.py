@@ -1,7 +1,8 @@
-"""The two paths whose requests are pruned, and what each protocol calls things."""
+"""The paths whose requests are pruned, and what each protocol calls things."""
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from drsr.request.request import Protocol
@@ -27,9 +28,18 @@ class Endpoint(Enum):
         return self is not Endpoint.OTHER
 
 
-_PRUNED = {"/v1/chat/completions": Endpoint.CHAT_COMPLETIONS, "/v1/messages": Endpoint.MESSAGES}
+_PRUNED = (
+    (
+        re.compile(r"(/v1|/v1beta/openai|/openai/v1|/openai/deployments/[^/]+)?/chat/completions"),
+        Endpoint.CHAT_COMPLETIONS,
+    ),
+    (re.compile(r"/v1/messages"), Endpoint.MESSAGES),
+)
+"""The paths under which servers offer them: OpenAI's own, without a version, Gemini's, and both of Azure's."""
 
 
 def endpoint_of(method: str, path: str) -> Endpoint:
-    """By the exact path: `/v1/messages/count_tokens` or `/v1/threads/x/messages` are something else."""
-    return _PRUNED.get(path, Endpoint.OTHER) if method == "POST" else Endpoint.OTHER
+    """By the whole path: `/v1/messages/count_tokens` or `/v1/threads/x/messages` are something else."""
+    if method != "POST":
+        return Endpoint.OTHER
+    return next((endpoint for pattern, endpoint in _PRUNED if pattern.fullmatch(path)), Endpoint.OTHER)
