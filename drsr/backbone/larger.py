@@ -101,7 +101,7 @@ _PUBLISHED = {
 }
 
 
-def _model(name: str, what: str, gguf_sha256: str, identity: str | None, room: str) -> GgufModel:
+def _model(name: str, what: str, gguf_sha256: str, identity: str, room: str) -> GgufModel:
     source = f"{_PUBLISHED[name].repository}, {_PUBLISHED[name].file}"
     return GgufModel(name, what, "Apache-2.0", "Hugging Face hub", source, gguf_sha256, identity, room, take)
 
@@ -120,7 +120,7 @@ MODELS = {
             "qwen2.5-coder-1.5b",
             "Qwen2.5-Coder-1.5B-Instruct, 28 layers, window 32,768",
             "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            None,
+            "08e5a337d32858213a6e20960c4f680af29c353e30efaa3938534ae52bad3902",
             "8 GB",
         ),
     )

@@ -21,10 +21,10 @@ from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.featurize.stage import featurize_run, materialize
 from drsr.offline.featurize.stored import FeatureReader, stored_states
 from drsr.offline.featurize.views import get_view
-from drsr.offline.featurize.worker import FeaturizeOrder, work
 from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze as freeze_stage
-from drsr.offline.label.imports import import_measured
+from drsr.offline.label.exports import import_measured
+from drsr.offline.label.worker import WorkOrder, work
 from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import place_of, read_parts
@@ -93,7 +93,7 @@ def test_exported_joined_without_a_language_model_published_and_decided_with(
 
     with monkeypatch.context() as patch:
         patch.setattr(catalogue, "load_backbone", loaded)
-        summary = work(FeaturizeOrder(settings, "wide", Selection(), None), lambda so_far: None)
+        summary = work(WorkOrder("featurize", settings, "wide", Selection(), None), lambda so_far: None)
     assert summary["featurized"] == states
     parts = [matrices(other, view) for view in ("default", "window")]
     for key, matrix in matrices(other, "wide").items():
