@@ -15,16 +15,7 @@ from typing import Any
 from drsr.offline.ingest.formats.chat_form import Chat
 from drsr.offline.ingest.formats.chat_lookalikes import are_autogen_messages, is_autogen_message
 from drsr.offline.ingest.formats.openai_chat import first_identity
-from drsr.offline.ingest.formats.reader import (
-    Reader,
-    Run,
-    as_dict,
-    as_list,
-    dig,
-    each,
-    identity,
-    whole_or_in_pieces,
-)
+from drsr.offline.ingest.formats.reader import Format, Pieces, Run, as_dict, as_list, dig, identity, whole_or_in_pieces
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile, Unreadable
@@ -167,16 +158,16 @@ def _agent(messages: list[Json]) -> str:
 
 
 READERS = whole_or_in_pieces(
-    Reader(
-        name="autogen",
-        version=1,
-        title="AutoGen runs (messages and events of 0.4, chat histories of 0.2 and AG2)",
-        recognises=_recognises,
-        read=each(_read),
+    Format(
+        "autogen",
+        "AutoGen runs (messages and events of 0.4, chat histories of 0.2 and AG2)",
+        _recognises,
+        _read,
         resembles_chat=True,
     ),
-    _read,
-    pieces="messages",
-    title="AutoGen 0.4 messages one by one (`source`, `type`: TextMessage, ToolCallRequestEvent, ...)",
-    recognises=is_autogen_message,
+    Pieces(
+        "messages",
+        "AutoGen 0.4 messages one by one (`source`, `type`: TextMessage, ToolCallRequestEvent, ...)",
+        is_autogen_message,
+    ),
 )

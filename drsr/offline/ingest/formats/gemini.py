@@ -11,12 +11,12 @@ from drsr.offline.ingest.formats.chat_form import Chat
 from drsr.offline.ingest.formats.gemini_form import field, is_content, read_contents, read_declarations
 from drsr.offline.ingest.formats.openai_chat import first_identity
 from drsr.offline.ingest.formats.reader import (
-    Reader,
+    Format,
+    Pieces,
     Run,
     as_dict,
     as_list,
     dig,
-    each,
     identity,
     score,
     whole_or_in_pieces,
@@ -66,15 +66,6 @@ def _say_system(chat: Chat, instruction: Any) -> None:
 
 
 READERS = whole_or_in_pieces(
-    Reader(
-        name="gemini",
-        version=1,
-        title="Gemini requests (`contents` with `role` and `parts`)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
-    _read,
-    pieces="contents",
-    title="Gemini contents one by one (`role`: user, model; `parts`)",
-    recognises=is_content,
+    Format("gemini", "Gemini requests (`contents` with `role` and `parts`)", _recognises, _read),
+    Pieces("contents", "Gemini contents one by one (`role`: user, model; `parts`)", is_content),
 )

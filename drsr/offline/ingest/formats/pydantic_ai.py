@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, tool_call
-from drsr.offline.ingest.formats.reader import (
-    Reader,
-    Run,
-    as_dict,
-    as_list,
-    dig,
-    each,
-    identity,
-    whole_or_in_pieces,
-)
+from drsr.offline.ingest.formats.reader import Format, Pieces, Run, as_dict, as_list, dig, identity, whole_or_in_pieces
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -92,15 +83,8 @@ def _parts(content: Any) -> Any:
 
 
 READERS = whole_or_in_pieces(
-    Reader(
-        name="pydantic_ai",
-        version=1,
-        title="Pydantic AI histories (`kind`: request, response; `parts` with `part_kind`)",
-        recognises=_recognises,
-        read=each(_read),
+    Format(
+        "pydantic_ai", "Pydantic AI histories (`kind`: request, response; `parts` with `part_kind`)", _recognises, _read
     ),
-    _read,
-    pieces="messages",
-    title="Pydantic AI messages one by one",
-    recognises=is_message,
+    Pieces("messages", "Pydantic AI messages one by one", is_message),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json, Quarantined
@@ -86,22 +86,36 @@ def each(
     return read
 
 
-def whole_or_in_pieces(
-    whole: Reader,
-    read_one: Callable[[Any, Record, SourceFile], Run],
-    *,
-    pieces: str,
-    title: str,
-    recognises: Callable[[Any], bool],
-) -> tuple[Reader, Reader]:
-    """The readers of a format whose run is one record, or the list of its pieces, each a record of the same file."""
+class Format(NamedTuple):
+    """A format in which one record is one run."""
+
+    name: str
+    title: str
+    recognises: Callable[[Any], bool]
+    read: Callable[[Any, Record, SourceFile], Run]
+    resembles_chat: bool = False
+    version: int = 1
+
+
+class Pieces(NamedTuple):
+    """The pieces of a run, where each is a record of the same file."""
+
+    name: str
+    title: str
+    recognises: Callable[[Any], bool]
+
+
+def whole_or_in_pieces(found: Format, pieces: Pieces) -> tuple[Reader, Reader]:
+    """The readers of a format whose run is one record, or the list of its pieces."""
 
     def read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
-        found = [record.value for record in records]
-        yield read_one(found, Record(file.location, found, 0, 0), file)
+        values = [record.value for record in records]
+        yield found.read(values, Record(file.location, values, 0, 0), file)
 
-    named = replace(whole, name=f"{whole.name}_{pieces}", title=title)
-    return whole, replace(named, recognises=recognises, read=read, grouping="session")
+    whole = Reader(found.name, found.version, found.title, found.recognises, each(found.read))
+    whole = replace(whole, resembles_chat=found.resembles_chat)
+    named = replace(whole, name=f"{found.name}_{pieces.name}", title=pieces.title)
+    return whole, replace(named, recognises=pieces.recognises, read=read, grouping="session")
 
 
 # --- looking into JSON of unknown shape --------------------------------------------------------------------------

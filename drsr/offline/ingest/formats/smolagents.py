@@ -11,16 +11,7 @@ from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, read_call, text_of, tool_call
 from drsr.offline.ingest.formats.logged_calls import spelled_out
-from drsr.offline.ingest.formats.reader import (
-    Reader,
-    Run,
-    as_dict,
-    as_list,
-    dig,
-    each,
-    identity,
-    whole_or_in_pieces,
-)
+from drsr.offline.ingest.formats.reader import Format, Pieces, Run, as_dict, as_list, dig, identity, whole_or_in_pieces
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -119,15 +110,6 @@ def _error(step: Json) -> str:
 
 
 READERS = whole_or_in_pieces(
-    Reader(
-        name="smolagents",
-        version=1,
-        title="smolagents runs (`steps`, or a list of steps)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
-    _read,
-    pieces="steps",
-    title="smolagents steps one by one (`step_number`, `model_output`, `observations`)",
-    recognises=is_step,
+    Format("smolagents", "smolagents runs (`steps`, or a list of steps)", _recognises, _read),
+    Pieces("steps", "smolagents steps one by one (`step_number`, `model_output`, `observations`)", is_step),
 )

@@ -14,12 +14,12 @@ from drsr.offline.ingest.formats.chat_form import Chat, tool_call
 from drsr.offline.ingest.formats.chat_lookalikes import are_ui_messages, is_ui_message
 from drsr.offline.ingest.formats.openai_chat import first_identity
 from drsr.offline.ingest.formats.reader import (
-    Reader,
+    Format,
+    Pieces,
     Run,
     as_dict,
     as_list,
     dig,
-    each,
     identity,
     score,
     whole_or_in_pieces,
@@ -165,16 +165,12 @@ def _told(result: Any) -> Any:
 
 
 READERS = whole_or_in_pieces(
-    Reader(
-        name="vercel_ui",
-        version=1,
-        title="Vercel AI SDK chats (`messages` with `parts` or `toolInvocations`)",
-        recognises=_recognises,
-        read=each(_read),
+    Format(
+        "vercel_ui",
+        "Vercel AI SDK chats (`messages` with `parts` or `toolInvocations`)",
+        _recognises,
+        _read,
         resembles_chat=True,
     ),
-    _read,
-    pieces="messages",
-    title="Vercel AI SDK messages one by one (`role`, `parts`)",
-    recognises=is_ui_message,
+    Pieces("messages", "Vercel AI SDK messages one by one (`role`, `parts`)", is_ui_message),
 )
