@@ -122,6 +122,8 @@ def write_corpus(trajectories: Iterable[Trajectory], path: Path) -> Written:
     """Write the corpus file; the same trajectories give the same bytes. An interrupted run leaves an old file alone."""
     lines = [to_line(trajectory) + b"\n" for trajectory in trajectories]
     data = b"".join(lines)
+    if not path.parent.is_dir():  # before anything is made: a mistyped place stays as it is
+        raise InputError("cannot be written: no such folder", where=str(path))
     try:
         # No time stamp and no file name in the header: both would make the bytes differ from run to run.
         write_atomically(path, gzip.compress(data, compresslevel=9, mtime=0))
