@@ -29,9 +29,9 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
         _add(chat, as_dict(message, "a message"))
     suite, task = identity(value["suite_name"]), identity(value["user_task_id"])
     return Run(
-        place=record.place,
-        protocol="openai",
-        request={"messages": chat.messages()},
+        record.place,
+        "openai",
+        {"messages": chat.messages()},
         task=f"agentdojo/{suite}/{task}" if suite and task else None,
         domain="office and data",
         reward=score(value.get("utility")),
@@ -64,11 +64,5 @@ def _text(content: Any) -> Any:
 
 
 READERS = (
-    Reader(
-        name="agentdojo",
-        version=1,
-        title="AgentDojo runs (`suite_name`, `user_task_id`, `messages`)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
+    Reader("agentdojo", 1, "AgentDojo runs (`suite_name`, `user_task_id`, `messages`)", _recognises, each(_read)),
 )

@@ -68,9 +68,9 @@ def _recognises(value: Any) -> bool:
 def _read(value: Any, record: Record, file: SourceFile) -> Run:
     fields: Json = value if isinstance(value, dict) else {"messages": value}
     return Run(
-        place=record.place,
-        protocol="anthropic",
-        request=request_of(as_list(fields.get("messages"), "messages"), fields.get("system"), fields.get("tools")),
+        record.place,
+        "anthropic",
+        request_of(as_list(fields.get("messages"), "messages"), fields.get("system"), fields.get("tools")),
         local_id=first_identity(fields, _ID_KEYS),
         task=first_identity(fields, _TASK_KEYS),
         domain=identity(fields.get("domain")),
@@ -80,11 +80,11 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
 
 READERS = (
     Reader(
-        name="anthropic_messages",
-        version=1,
-        title="Anthropic messages (a list with content blocks, or an object with `messages` and `system`)",
-        recognises=_recognises,
-        read=each(_read),
+        "anthropic_messages",
+        1,
+        "Anthropic messages (a list with content blocks, or an object with `messages` and `system`)",
+        _recognises,
+        each(_read),
         resembles_chat=True,
     ),
 )

@@ -38,13 +38,7 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
     for step in steps:
         chat.answer(step["thought"] or None, [_call(step["action"])])
         chat.result(None, step["observation"])
-    return Run(
-        place=record.place,
-        protocol="openai",
-        request={"messages": chat.messages()},
-        task=_task(stem(record, file)),
-        domain="security",
-    )
+    return Run(record.place, "openai", {"messages": chat.messages()}, task=_task(stem(record, file)), domain="security")
 
 
 def _parts(step: Json) -> dict[str, str]:
@@ -70,11 +64,5 @@ def _task(name: str | None) -> str | None:
 
 
 READERS = (
-    Reader(
-        name="autopenbench",
-        version=1,
-        title="AutoPenBench logs (`steps` of thought, action, observation)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
+    Reader("autopenbench", 1, "AutoPenBench logs (`steps` of thought, action, observation)", _recognises, each(_read)),
 )

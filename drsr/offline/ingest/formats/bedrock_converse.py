@@ -124,11 +124,11 @@ def _dict(value: Any) -> Json:
 
 READERS = (
     Reader(
-        name="bedrock_converse",
-        version=1,
-        title="Amazon Bedrock Converse requests and invocation logs (`toolUse`, `toolResult`)",
-        recognises=_recognises,
-        read=_read,
+        "bedrock_converse",
+        1,
+        "Amazon Bedrock Converse requests and invocation logs (`toolUse`, `toolResult`)",
+        _recognises,
+        _read,
         grouping="stream",
         resembles_chat=True,
     ),

@@ -105,19 +105,19 @@ def _first(value: Any, keys: tuple[str, ...]) -> str | None:
 
 READERS = (
     Reader(
-        name="litellm",
-        version=1,
-        title="LiteLLM logs, one call per line (`messages`, `response`, `call_type`)",
-        recognises=_is_payload,
-        read=_reads(_payload, _is_payload),
+        "litellm",
+        1,
+        "LiteLLM logs, one call per line (`messages`, `response`, `call_type`)",
+        _is_payload,
+        _reads(_payload, _is_payload),
         grouping="stream",
     ),
     Reader(
-        name="request_response",
-        version=1,
-        title="logs of model calls (`request`, `response`)",
-        recognises=_is_pair,
-        read=_reads(_pair, _is_pair),
+        "request_response",
+        1,
+        "logs of model calls (`request`, `response`)",
+        _is_pair,
+        _reads(_pair, _is_pair),
         grouping="stream",
     ),
 )

@@ -208,11 +208,11 @@ def _ids(line: Json, kind: str, key: str) -> set[str]:
 
 READERS = (
     Reader(
-        name="claude_code",
-        version=2,
-        title="Claude Code sessions (`sessionId`, `uuid`, `message`)",
-        recognises=_recognises,
-        read=_read,
+        "claude_code",
+        2,
+        "Claude Code sessions (`sessionId`, `uuid`, `message`)",
+        _recognises,
+        _read,
         grouping="session",
     ),
 )

@@ -129,11 +129,11 @@ def _starts_turn(item: Json) -> bool:
 
 READERS = (
     Reader(
-        name="codex",
-        version=2,
-        title="Codex rollouts and other lists of Responses items (`session_meta`, `response_item`)",
-        recognises=_recognises,
-        read=_read,
+        "codex",
+        2,
+        "Codex rollouts and other lists of Responses items (`session_meta`, `response_item`)",
+        _recognises,
+        _read,
         grouping="session",
         resembles_chat=True,
     ),

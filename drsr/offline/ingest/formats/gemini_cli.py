@@ -93,11 +93,11 @@ def _thoughts(thoughts: Any) -> str | None:
 
 READERS = (
     Reader(
-        name="gemini_cli",
-        version=1,
-        title="Gemini CLI sessions (`sessionId`, `projectHash`, `messages`)",
-        recognises=_recognises,
-        read=_read,
+        "gemini_cli",
+        1,
+        "Gemini CLI sessions (`sessionId`, `projectHash`, `messages`)",
+        _recognises,
+        _read,
         grouping="session",
     ),
 )

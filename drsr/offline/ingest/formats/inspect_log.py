@@ -58,9 +58,9 @@ def _run(sample: Json, spec: Any, place: str) -> Run:
     task = identity(dig(spec, "task"))
     run = identity(dig(spec, "eval_id")) or identity(dig(spec, "run_id"))
     return Run(
-        place=place,
-        protocol="openai",
-        request={"messages": chat.messages()},
+        place,
+        "openai",
+        {"messages": chat.messages()},
         run_id=identity(sample.get("uuid")) or (f"{run}/{sample_id}/{epoch}" if run and sample_id else None),
         local_id=f"{sample_id}/{epoch}" if sample_id else None,
         task=f"{task}/{sample_id}" if task and sample_id else sample_id,
@@ -123,12 +123,5 @@ def _reward(scores: Any) -> float | None:
 
 
 READERS = (
-    Reader(
-        name="inspect_log",
-        version=1,
-        title="Inspect logs (`eval`, `samples`; .json or .eval)",
-        recognises=_recognises,
-        read=_read,
-        grouping="stream",
-    ),
+    Reader("inspect_log", 1, "Inspect logs (`eval`, `samples`; .json or .eval)", _recognises, _read, grouping="stream"),
 )

@@ -56,9 +56,9 @@ def _run(key: str, run: Json, place: str) -> Run:
         chat.answer(None, [tool_call(tool, {argument: action})])
         chat.result(None, observation if isinstance(observation, str) else str(observation))
     return Run(
-        place=place,
-        protocol="openai",
-        request={"messages": chat.messages()},
+        place,
+        "openai",
+        {"messages": chat.messages()},
         local_id=key,
         task=_task(run, environment),
         domain=_DOMAINS[environment],
@@ -78,11 +78,5 @@ def _task(run: Json, environment: str) -> str | None:
 
 
 READERS = (
-    Reader(
-        name="intercode",
-        version=1,
-        title="InterCode results (an object of runs with `query` and `turn_history`)",
-        recognises=_recognises,
-        read=_read,
-    ),
+    Reader("intercode", 1, "InterCode results (an object of runs with `query` and `turn_history`)", _recognises, _read),
 )

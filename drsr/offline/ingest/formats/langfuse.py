@@ -109,11 +109,11 @@ def _trace_id(value: Json) -> str | None:
 
 READERS = (
     Reader(
-        name="langfuse",
-        version=1,
-        title="Langfuse exports (`observations`, or one observation per line)",
-        recognises=_recognises,
-        read=_read,
+        "langfuse",
+        1,
+        "Langfuse exports (`observations`, or one observation per line)",
+        _recognises,
+        _read,
         grouping="stream",
     ),
 )

@@ -74,11 +74,11 @@ def _add(calls: ModelCalls, run: Json, trace: str, thread: str | None, place: st
 
 READERS = (
     Reader(
-        name="langsmith",
-        version=1,
-        title="LangSmith runs (`run_type`, `inputs`, `outputs`, `trace_id`)",
-        recognises=_recognises,
-        read=_read,
+        "langsmith",
+        1,
+        "LangSmith runs (`run_type`, `inputs`, `outputs`, `trace_id`)",
+        _recognises,
+        _read,
         grouping="stream",
     ),
 )

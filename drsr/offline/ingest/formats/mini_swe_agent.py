@@ -41,9 +41,9 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
     items.flush()
     instance = identity(value.get("instance_id")) or identity(dig(value, "info", "instance_id"))
     return Run(
-        place=record.place,
-        protocol="openai",
-        request={"messages": chat.messages()},
+        record.place,
+        "openai",
+        {"messages": chat.messages()},
         task=instance or stem(record, file),
         domain="code",
         reward=score(dig(value, "info", "resolved")),
@@ -69,11 +69,11 @@ def _is_submission(message: Json, value: Json) -> bool:
 
 READERS = (
     Reader(
-        name="mini_swe_agent",
-        version=2,
-        title="mini-swe-agent .traj.json (`messages`, `info`, `trajectory_format`)",
-        recognises=_recognises,
-        read=each(_read),
+        "mini_swe_agent",
+        2,
+        "mini-swe-agent .traj.json (`messages`, `info`, `trajectory_format`)",
+        _recognises,
+        each(_read),
         resembles_chat=True,
     ),
 )

@@ -37,9 +37,9 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
         request = {"messages": conversation(messages if starts_with_system else [*said, *messages])}
     instance = identity(dig(value, "metadata", "instance_id"))
     return Run(
-        place=record.place,
-        protocol="anthropic" if protocol == "anthropic" else "openai",
-        request=request,
+        record.place,
+        "anthropic" if protocol == "anthropic" else "openai",
+        request,
         task=instance or _folder(record, file),
         domain="code",
         reward=score(dig(value, "metadata", "resolved")),
@@ -95,12 +95,4 @@ def _folder(record: Record, file: SourceFile) -> str | None:
     return folder.rpartition("/")[2] or None
 
 
-READERS = (
-    Reader(
-        name="moatless",
-        version=1,
-        title="Moatless trees (`agent`, `nodes`)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
-)
+READERS = (Reader("moatless", 1, "Moatless trees (`agent`, `nodes`)", _recognises, each(_read)),)

@@ -147,9 +147,9 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
     if fields.get("tools") is not None and (tools := as_list(fields["tools"], "tools")):
         request["tools"] = tools
     return Run(
-        place=record.place,
-        protocol="openai",
-        request=request,
+        record.place,
+        "openai",
+        request,
         local_id=first_identity(fields, _ID_KEYS),
         task=first_identity(fields, _TASK_KEYS),
         domain=identity(fields.get("domain")),
@@ -169,11 +169,11 @@ def opening_text(messages: list[Json]) -> str:
 
 READERS = (
     Reader(
-        name="openai_chat",
-        version=2,
-        title="OpenAI chat messages (a list, or an object with `messages`)",
-        recognises=_recognises,
-        read=each(_read),
+        "openai_chat",
+        2,
+        "OpenAI chat messages (a list, or an object with `messages`)",
+        _recognises,
+        each(_read),
         resembles_chat=True,
     ),
 )

@@ -118,11 +118,11 @@ def _declared(tool: Json) -> Json:
 
 READERS = (
     Reader(
-        name="openai_responses",
-        version=1,
-        title="OpenAI stored responses (`object`: response, with `input` and `output`)",
-        recognises=_recognises,
-        read=_read,
+        "openai_responses",
+        1,
+        "OpenAI stored responses (`object`: response, with `input` and `output`)",
+        _recognises,
+        _read,
         grouping="session",
     ),
 )

@@ -145,11 +145,11 @@ def _condensation(event: Json) -> Forgotten | None:
 
 READERS = (
     Reader(
-        name="openhands_sdk",
-        version=2,
-        title="OpenHands SDK events (`kind`: ActionEvent, ObservationEvent, ...)",
-        recognises=is_event,
-        read=_read,
+        "openhands_sdk",
+        2,
+        "OpenHands SDK events (`kind`: ActionEvent, ObservationEvent, ...)",
+        is_event,
+        _read,
         grouping="session",
     ),
 )

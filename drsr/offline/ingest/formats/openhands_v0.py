@@ -189,19 +189,13 @@ def _flat(history: list[Any]) -> list[Json]:
 
 
 READERS = (
+    Reader("openhands_v0", 2, "OpenHands V0 output (`history` of events)", _is_run, _read_runs),
     Reader(
-        name="openhands_v0",
-        version=2,
-        title="OpenHands V0 output (`history` of events)",
-        recognises=_is_run,
-        read=_read_runs,
-    ),
-    Reader(
-        name="openhands_v0_events",
-        version=2,
-        title="OpenHands V0 events, one per line, list element or file",
-        recognises=is_event,
-        read=_read_events,
+        "openhands_v0_events",
+        2,
+        "OpenHands V0 events, one per line, list element or file",
+        is_event,
+        _read_events,
         grouping="session",
     ),
 )

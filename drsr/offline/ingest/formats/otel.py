@@ -140,11 +140,11 @@ def _trace(span: Json) -> str | None:
 
 READERS = (
     Reader(
-        name="otel",
-        version=2,
-        title="OpenTelemetry spans (GenAI or OpenInference conventions; OTLP JSON or one span per line)",
-        recognises=_recognises,
-        read=_read,
+        "otel",
+        2,
+        "OpenTelemetry spans (GenAI or OpenInference conventions; OTLP JSON or one span per line)",
+        _recognises,
+        _read,
         grouping="stream",
     ),
 )

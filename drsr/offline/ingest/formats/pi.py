@@ -148,11 +148,11 @@ def _parts(content: Any) -> Any:
 
 READERS = (
     Reader(
-        name="pi",
-        version=2,
-        title="pi coding-agent and OpenClaw sessions (`type`: session, message)",
-        recognises=_recognises,
-        read=_read,
+        "pi",
+        2,
+        "pi coding-agent and OpenClaw sessions (`type`: session, message)",
+        _recognises,
+        _read,
         grouping="session",
     ),
 )

@@ -28,9 +28,9 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
         if request.get(key) is not None:
             as_list(request[key], f"request.{key}")
     return Run(
-        place=record.place,
-        protocol="openai",
-        request={**request, "messages": messages},
+        record.place,
+        "openai",
+        {**request, "messages": messages},
         run_id=identity(value.get("id")),
         task=identity(value.get("task")),
         domain=identity(value.get("domain")),
@@ -38,12 +38,4 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
     )
 
 
-READERS = (
-    Reader(
-        name="sandbox",
-        version=1,
-        title="drsr's own sandbox corpus (`drsr_sandbox`, `request`)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
-)
+READERS = (Reader("sandbox", 1, "drsr's own sandbox corpus (`drsr_sandbox`, `request`)", _recognises, each(_read)),)

@@ -59,9 +59,9 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
     if isinstance(tools, list) and tools:
         request["tools"] = [_declared(tool) for tool in tools]
     return Run(
-        place=record.place,
-        protocol="openai",
-        request=request,
+        record.place,
+        "openai",
+        request,
         local_id=first_identity(value, _ID_KEYS),
         task=first_identity(value, _TASK_KEYS),
         domain=identity(value.get("domain")),
@@ -138,12 +138,4 @@ def _declared(tool: Any) -> Json:
     return fields if isinstance(dig(fields, "function"), dict) else {"type": "function", "function": fields}
 
 
-READERS = (
-    Reader(
-        name="sharegpt",
-        version=1,
-        title="ShareGPT (`conversations` with `from` and `value`)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
-)
+READERS = (Reader("sharegpt", 1, "ShareGPT (`conversations` with `from` and `value`)", _recognises, each(_read)),)

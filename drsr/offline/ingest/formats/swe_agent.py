@@ -44,9 +44,9 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
         for step in as_list(value.get("trajectory"), "trajectory"):
             _add_step(chat, as_dict(step, "a step"))
     return Run(
-        place=record.place,
-        protocol="openai",
-        request={"messages": chat.messages()},
+        record.place,
+        "openai",
+        {"messages": chat.messages()},
         task=_instance(value) or stem(record, file),
         domain="code",
         reward=score(dig(value, "info", "resolved")),
@@ -112,12 +112,4 @@ def _keys(value: Any) -> set[str]:
     return set(value) if isinstance(value, dict) else set()
 
 
-READERS = (
-    Reader(
-        name="swe_agent",
-        version=1,
-        title="SWE-agent .traj (`history`, `trajectory`)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
-)
+READERS = (Reader("swe_agent", 1, "SWE-agent .traj (`history`, `trajectory`)", _recognises, each(_read)),)

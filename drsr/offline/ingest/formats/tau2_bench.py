@@ -51,9 +51,9 @@ def _run(simulation: Json, environment: Any, place: str) -> Run:
         request["tools"] = tools
     domain, task = identity(dig(environment, "domain_name")), identity(simulation.get("task_id"))
     return Run(
-        place=place,
-        protocol="openai",
-        request=request,
+        place,
+        "openai",
+        request,
         run_id=identity(simulation.get("id")),
         task=f"tau2/{domain}/{task}" if domain and task else task,
         domain=domain,
@@ -77,12 +77,4 @@ def _add(chat: Chat, message: Json) -> None:
         chat.say("system", message.get("content"))
 
 
-READERS = (
-    Reader(
-        name="tau2_bench",
-        version=1,
-        title="tau2-bench results (`simulations`)",
-        recognises=_recognises,
-        read=_read,
-    ),
-)
+READERS = (Reader("tau2_bench", 1, "tau2-bench results (`simulations`)", _recognises, _read),)

@@ -29,9 +29,9 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
     task, trial = identity(value.get("task_id")), identity(value.get("trial"))
     domain = _domain(messages)
     return Run(
-        place=record.place,
-        protocol="openai",
-        request={"messages": messages},
+        record.place,
+        "openai",
+        {"messages": messages},
         local_id=f"{task}/{trial}" if task and trial else task,
         task=f"{domain or 'tau-bench'}/{task}" if task else None,
         domain=domain,
@@ -46,12 +46,4 @@ def _domain(messages: list[Json]) -> str | None:
     return match[1].lower() if match else None
 
 
-READERS = (
-    Reader(
-        name="tau_bench",
-        version=1,
-        title="tau-bench runs (`task_id`, `reward`, `traj`)",
-        recognises=_recognises,
-        read=each(_read),
-    ),
-)
+READERS = (Reader("tau_bench", 1, "tau-bench runs (`task_id`, `reward`, `traj`)", _recognises, each(_read)),)
