@@ -3,9 +3,10 @@
 One message of the model stands on several lines with the same `message.id`, results in between: it is put together.
 A session that was rewound has abandoned branches; the last line's ancestors are the run, and with them the other pieces
 of their messages and the results of their calls. Lines are not always written in order: each follows its parent, even
-where it stands before it. A compaction starts a new stretch (`compaction`); the messages that it
-preserved stand behind its summary. Sub-agents (`isSidechain`) are runs of their own. Lines that are no messages, and
-errors that the program made up, are left out.
+where it stands before it (of two things done at once the later one may be written first: a result one line before its
+call). A compaction starts a new stretch (`compaction`); the messages that it preserved are written once, before its
+boundary line, which names them; the model sees them behind the summary. Sub-agents (`isSidechain`) are runs of their
+own. Lines that are no messages, and errors that the program made up, are left out.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from drsr.offline.ingest.formats.anthropic_form import Turns
-from drsr.offline.ingest.formats.claude_code_compaction import preserved_lines, uuids
-from drsr.offline.ingest.formats.claude_code_order import in_order
 from drsr.offline.ingest.formats.compaction import stretch_id, with_an_answer
 from drsr.offline.ingest.formats.reader import Found, Reader, Run, dig, identity
 from drsr.offline.ingest.formats.records import Record
@@ -132,7 +131,7 @@ def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> tuple[
     boundary = start  # or, where that is the summary, the line before it that is no message
     while boundary > 0 and not _is_boundary(lines[boundary]) and not _is_message(lines[boundary - 1]):
         boundary -= 1
-    preserved = [index for index in preserved_lines(lines, boundary) if index not in stretch]
+    preserved = [index for index in _preserved_lines(lines, boundary) if index not in stretch]
     summary = max((index for index in stretch if lines[index].get("isCompactSummary") is True), default=start)
     behind = [index for index in stretch if index > summary]
     parts = (stretch[: len(stretch) - len(behind)], preserved, behind)
@@ -142,7 +141,7 @@ def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> tuple[
 
 def _ancestors(lines: list[Json]) -> tuple[set[int], int]:
     """Indexes of the last message and of everything it follows from, and the smallest of them."""
-    by_uuid = uuids(lines)
+    by_uuid = _uuids(lines)
     summaries = _summaries_behind(lines)
     at: int | None = max((index for index, line in enumerate(lines) if _is_message(line)), default=len(lines) - 1)
     chain: set[int] = set()
@@ -170,7 +169,7 @@ def _summaries_behind(lines: list[Json]) -> dict[int, int]:
         if _is_boundary(line):
             summary = next((at for at in range(boundary, len(lines)) if _is_message(lines[at])), boundary)
             place = summary if lines[summary].get("isCompactSummary") is True else boundary
-            found |= dict.fromkeys(preserved_lines(lines, boundary), place)
+            found |= dict.fromkeys(_preserved_lines(lines, boundary), place)
     return found
 
 
@@ -204,6 +203,49 @@ def _ids(line: Json, kind: str, key: str) -> set[str]:
     content = dig(line, "message", "content")
     blocks = content if isinstance(content, list) else []
     return {block[key] for block in blocks if dig(block, "type") == kind and isinstance(dig(block, key), str)}
+
+
+def _uuids(lines: list[Json]) -> dict[str, int]:
+    """The place of each line that has a name."""
+    return {line["uuid"]: index for index, line in enumerate(lines) if isinstance(line.get("uuid"), str)}
+
+
+def _preserved_lines(lines: list[Json], boundary: int) -> list[int]:
+    """The places of what the compaction at a line preserved, in order; nothing where it is no compaction. Its boundary
+    names each (`preservedMessages`) or, in older sessions, the first and the last (`preservedSegment`)."""
+    metadata = dig(lines[boundary], "compactMetadata") or dig(lines[boundary], "compact_metadata")
+    places = _uuids(lines[:boundary])
+    named = dig(metadata, "preservedMessages", "uuids") or dig(metadata, "preserved_messages", "uuids")
+    if isinstance(named, list):
+        return sorted(places[name] for name in named if isinstance(name, str) and name in places)
+    segment = dig(metadata, "preservedSegment") or dig(metadata, "preserved_segment")
+    head = places.get(str(dig(segment, "headUuid") or dig(segment, "head_uuid")))
+    at = places.get(str(dig(segment, "tailUuid") or dig(segment, "tail_uuid")))
+    found: set[int] = set()
+    while at is not None and at not in found:
+        found.add(at)
+        if at == head:
+            return sorted(found)
+        at = places.get(str(lines[at].get("parentUuid")))
+    return []  # a segment whose ends do not hang together
+
+
+def in_order(lines: list[Json]) -> list[Json]:
+    """The same lines, each that stands before its parent moved directly behind it."""
+    places = _uuids(lines)
+    waiting: dict[int, list[int]] = {}
+    ordered: list[Json] = []
+    for index, line in enumerate(lines):
+        parent = places.get(str(line.get("parentUuid")), -1)
+        if parent > index:
+            waiting.setdefault(parent, []).append(index)
+            continue
+        ready = [index]
+        while ready:
+            at = ready.pop()
+            ordered.append(lines[at])
+            ready.extend(reversed(waiting.pop(at, [])))
+    return ordered
 
 
 READERS = (

@@ -8,12 +8,11 @@ The system text is the session's `base_instructions`. A `compacted` line replace
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, text_of
-from drsr.offline.ingest.formats.compaction import stretch_id, with_an_answer
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, dig, identity
+from drsr.offline.ingest.formats.compaction import stretch_run, with_an_answer
+from drsr.offline.ingest.formats.reader import Found, Reader, dig, identity
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.formats.responses_items import ITEM_TYPES, Items
 from drsr.offline.ingest.trajectories import Json
@@ -68,11 +67,7 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     runs = []
     for stretch, (sent, kept) in enumerate(stretches):
         request: Json = {"messages": _messages(sent, system, kept, cut=stretch > 0)}
-        name = stretch_id(session, stretch)
-        local_id = None if session else stretch_id("session" if stretch else None, stretch)
-        task = origin or session
-        run = Run(file.location, "openai", request, run_id=name, local_id=local_id, task=task, domain="code")
-        runs.append(replace(run, only_session=True))
+        runs.append(stretch_run(file.location, request, session, stretch, task=origin or session))
     yield from with_an_answer(runs)
 
 

@@ -8,6 +8,7 @@ stretches of one session share its identity as their task, and so stay in one sp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from drsr.offline.ingest.formats.reader import Run
@@ -52,6 +53,16 @@ def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | Non
             kept.insert(forgotten.offset, forgotten.summary)
         view = View(kept, [])
     yield view
+
+
+def stretch_run(
+    place: str, request: Json, session: str | None, stretch: int, *, task: str | None, domain: str | None = "code"
+) -> Run:
+    """The run that a stretch of a session is; `session` is an id that no other has, None where it is not recorded."""
+    name = stretch_id(session, stretch)
+    local_id = None if session else stretch_id("session" if stretch else None, stretch)
+    named = Run(place, "openai", request, run_id=name, local_id=local_id, task=task, domain=domain)
+    return replace(named, only_session=True)
 
 
 def stretch_id(session: str | None, stretch: int) -> str | None:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, joined, read_content, text_of
-from drsr.offline.ingest.formats.compaction import Forgotten, stretch_id, views, with_an_answer
+from drsr.offline.ingest.formats.compaction import Forgotten, stretch_run, views, with_an_answer
 from drsr.offline.ingest.formats.openai_chat import reasoning_of
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, identity
+from drsr.offline.ingest.formats.reader import Found, Reader, as_dict, as_list, dig, identity
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -50,11 +50,9 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         conversation.only_history()
         for event in view.events:
             conversation.add(event)
-        local_id = stretch_id("session" if stretch else None, stretch)
-        runs.append(Run(file.location, "openai", conversation.request(), local_id=local_id, task=None, domain="code"))
+        runs.append(stretch_run(file.location, conversation.request(), None, stretch, task=None))
     task = file.path_in_source if len(runs) > 1 else None
-    for run in with_an_answer(runs):
-        yield replace(run, task=task, only_session=True)
+    yield from (replace(run, task=task) for run in with_an_answer(runs))
 
 
 class _Conversation:

@@ -9,13 +9,12 @@ pi's own words.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, tool_call
-from drsr.offline.ingest.formats.compaction import stretch_id, with_an_answer
+from drsr.offline.ingest.formats.compaction import stretch_run, with_an_answer
 from drsr.offline.ingest.formats.openclaw_branches import is_mirror, parents
-from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, identity
+from drsr.offline.ingest.formats.reader import Found, Reader, as_dict, as_list, dig, identity
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
 from drsr.offline.store.source_files import SourceFile
@@ -49,11 +48,8 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         chat.only_history()
         for entry in entries:
             _add(chat, entry)
-        name = stretch_id(session, stretch)
-        local_id = None if session else stretch_id("session" if stretch else None, stretch)
         request = {"messages": chat.messages()}
-        run = Run(file.location, "openai", request, run_id=name, local_id=local_id, task=session, domain="code")
-        runs.append(replace(run, only_session=True))
+        runs.append(stretch_run(file.location, request, session, stretch, task=session))
     yield from with_an_answer(runs)
 
 

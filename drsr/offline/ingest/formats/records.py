@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, cast
 
+import orjson
+
 from drsr.offline.ingest.formats.array_stream import ArrayStream
 from drsr.offline.ingest.formats.byte_streams import put_back, skip_line, taken
 from drsr.offline.ingest.formats.columnar import Layout, layout_of, rows
 from drsr.offline.ingest.formats.content_kinds import refuse_other_content, text_advice
 from drsr.offline.ingest.formats.json_values import DECODER, dumps, loads
-from drsr.offline.ingest.formats.spelled_columns import with_columns_spelled_out
 from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.store.source_files import Limits, Unreadable
 
@@ -51,7 +52,7 @@ def records(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record 
         found = (_array if _opening(stream) == b"[" else _objects)(stream, location, limits)
     try:
         for item in found:
-            if isinstance(item, Record) and item.value is not (value := with_columns_spelled_out(item.value)):
+            if isinstance(item, Record) and item.value is not (value := _with_columns_spelled_out(item.value)):
                 item = item._replace(value=value)
             yield item
     except Unreadable as problem:
@@ -325,3 +326,34 @@ def _json_lines(lines: Iterator[_Parsed], location: str) -> Iterator[Record | Qu
 
 def _too_large(limits: Limits) -> Unreadable:
     return Unreadable("too_large", f"one JSON document of more than {limits.document} bytes; write one run per line")
+
+
+# --- columns of a dataset that hold JSON as text: a table without nested types keeps messages in a string ----------
+
+_COLUMNS = ("messages", "conversations", "conversation", "trajectory", "traj", "history", "contents", "tools")
+"""Names under which runs are kept; text under any other name stays text."""
+
+
+def _with_columns_spelled_out(value: Any) -> Any:
+    """The same record with the lists in place of the strings that spell them; anything else as it is."""
+    if type(value) is not dict:
+        return value
+    spelled = {column: found for column in _COLUMNS if (found := _spelled_list(value.get(column))) is not None}
+    tools = value.get("tools")
+    if type(tools) is list and tools and all(type(tool) is str for tool in tools):
+        spelled["tools"] = [_spelled_value(tool) for tool in tools]
+    return {**value, **spelled} if spelled else value
+
+
+def _spelled_list(text: Any) -> list[Any] | None:
+    if not isinstance(text, str) or not text.lstrip().startswith("["):
+        return None
+    found = _spelled_value(text)
+    return found if isinstance(found, list) else None
+
+
+def _spelled_value(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from drsr.offline.ingest.formats import cline_actions
 from drsr.offline.ingest.formats.chat_form import Chat, text_of, tool_call
 from drsr.offline.ingest.trajectories import Json
 
@@ -27,6 +26,14 @@ _EXECUTE = re.compile("<execute_(bash|ipython|browse)>"), re.compile("</execute_
 _REACT = re.compile(
     r"^Action(?: \d+)?:[ \t]*\n?(?P<action>.*?)(?:^Action Input(?: \d+)?:[ \t]*\n?(?P<input>.*))?\Z", re.M | re.S
 )
+_CLINE_TOOLS = (
+    *("execute_command", "read_file", "write_to_file", "replace_in_file", "search_files", "list_files", "apply_diff"),
+    *("list_code_definition_names", "browser_action", "use_mcp_tool", "access_mcp_resource", "insert_content"),
+    *("ask_followup_question", "attempt_completion", "new_task", "plan_mode_respond", "load_mcp_documentation"),
+    *("search_and_replace", "switch_mode", "update_todo_list", "fetch_instructions", "codebase_search", "web_fetch"),
+)
+_CLINE = re.compile(f"<({'|'.join(_CLINE_TOOLS)})>")
+_TAG = re.compile(r"<(\w+)>")
 _BRACKETS = re.compile(r"(\w+)(?:\[(.*)\]|\((.*)\))", re.S)
 
 
@@ -114,14 +121,30 @@ def _react(text: str) -> Action | None:
 
 
 def _cline(text: str) -> Action | None:
-    """`<read_file><path>...</path></read_file>`, at most one tool per message."""
-    found = cline_actions.parse(text)
-    return Action(found[0], (tool_call(found[1], found[2]),)) if found else None
+    """Cline's and Roo Code's `<read_file><path>...</path></read_file>`, at most one tool per message."""
+    start = _CLINE.search(text)
+    end = -1 if start is None else text.rfind(f"</{start[1]}>", start.end())
+    if start is None or end < 0:
+        return None
+    call = tool_call(start[1], _cline_parameters(text[start.end() : end]))
+    return Action(text[: start.start()].strip(), (call,))
+
+
+def _cline_parameters(body: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    start = _TAG.search(body)
+    while start is not None:
+        end = body.find(f"</{start[1]}>", start.end())
+        if end < 0:
+            return found
+        found[start[1]] = body[start.end() : end].strip("\n")
+        start = _TAG.search(body, end)
+    return found
 
 
 STYLES = (
     Style("tagged", _tagged, re.compile("").match),  # the tags alone are beyond doubt
-    Style("cline", _cline, cline_actions.begins_reply),
+    Style("cline", _cline, re.compile(r"\[\w[^\n]*\] Result:").match),
     Style("hermes", _hermes, re.compile("<tool_response>").match),
     Style("code_act", _code_act, re.compile("OBSERVATION:", re.I).match),
     Style("react", _react, re.compile(r"(?:Observation(?: \d+)?:|Obs(?: \d+)?:|API output:)", re.I).match),

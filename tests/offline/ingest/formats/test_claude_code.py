@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drsr.offline.ingest.formats.claude_code_order import in_order
+from drsr.offline.ingest.formats.claude_code import in_order
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from tests.offline.ingest.formats.files import as_lines, decisions, history, one, read_bytes, shape
 from tests.offline.ingest.formats.miniatures import CLAUDE_CODE
