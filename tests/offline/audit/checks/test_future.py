@@ -13,6 +13,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState, Ineligible
 from drsr.errors import FeatureViewError
 from drsr.features.vectors import CandidateFeatures, candidate_features
+from drsr.features.view_layouts import Kind
 from drsr.offline.audit.checks import future
 from drsr.offline.audit.checks.future import audit_future, features_without_future
 from drsr.offline.catalog.engine import Catalog
@@ -101,8 +102,8 @@ def test_a_computation_that_looks_ahead_is_found(
         lengths.append(len(rendering))
         return rendering
 
-    def leaking(model: FrozenLM, state: DecisionState) -> CandidateFeatures:
-        found = candidate_features(model, state)
+    def leaking(model: FrozenLM, state: DecisionState, kind: Kind) -> CandidateFeatures:
+        found = candidate_features(model, state, kind=kind)
         ahead = 1e-6 * lengths[-1] if lengths else 0.0
         return found._replace(matrix=found.matrix + np.float32(ahead))
 
