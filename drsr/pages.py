@@ -7,14 +7,14 @@ A page is complete in itself: its security policy lets a browser load nothing, a
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
+
+from drsr.files import write_atomically
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 """What a browser may load: nothing but what stands in the page."""
@@ -90,12 +90,7 @@ def style() -> str:
 
 def write_page(path: Path, text: str) -> None:
     """Write a file; whoever reads it meanwhile sees the old one or the new one."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_atomically(path, text.encode())
 
 
 def _cell(value: object) -> Cell:
