@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # comes with scikit-learn
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from drsr.offline.ingest.splits import Split
 from drsr.offline.label.harm import HARM_TOLERANCE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -14,6 +14,42 @@ from drsr.offline.stages import NAMES
 
 PARAMS_FILE = "params.yaml"
 T = TypeVar("T")
+
+
+SCORERS = ("network", "linear", "trees", "stack")
+"""The kinds of scorer: the paper's networks, linear models, boosted trees, or the average of the last two."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreesParams:
+    """Block `train.trees`."""
+
+    trees: int
+    learning_rate: float
+    max_leaves: int
+    min_leaf_sets: int
+    l2: float
+    column_share: float
+    bins: int
+    harm_limit: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "trees", "learning_rate", "min_leaf_sets", "harm_limit")
+        _require(self.max_leaves >= 2, "train.trees.max_leaves", "at least 2")
+        _require(2 <= self.bins <= 255, "train.trees.bins", "from 2 to 255")
+        _require(self.l2 >= 0, "train.trees.l2", "not negative")
+        _require(0 < self.column_share <= 1, "train.trees.column_share", "above 0, at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class LinearParams:
+    """Block `train.linear`."""
+
+    inverse_penalty: float
+    harm_limit: float
+
+    def __post_init__(self) -> None:
+        _positive(self, "inverse_penalty", "harm_limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +74,31 @@ class TrainParams:
     brier_weight: float
     smooth_l1_beta: float
     max_positive_weight: float
+    scorer: str = "network"
+    column_groups: tuple[str, ...] = ()
+    folds: int = 0
+    trees: TreesParams = field(default_factory=lambda: TreesParams(200, 0.03, 6, 20, 1.0, 0.2, 64, 0.15))
+    linear: LinearParams = field(default_factory=lambda: LinearParams(3.0e-4, 0.15))
 
     def __post_init__(self) -> None:
+        _require(self.scorer in SCORERS, "train.scorer", f"one of {', '.join(SCORERS)}")
+        _require(self.folds == 0 or self.folds >= 2, "train.folds", "0 or at least 2")
         _positive(self, "max_epochs", "evaluate_every", "patience", "learning_rate", "gradient_clip")
         _positive(self, "harm_scale_floor", "meaningful_gap", "ranking_full_gap", "smooth_l1_beta")
         _positive(self, "max_positive_weight")
         _require(len(set(self.seeds)) == len(self.seeds) > 0, "train.seeds", "one different seed per member")
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what a training run writes down, and is identified by.
+
+        The paper's networks on all columns have the keys of the days when there was nothing else, so that what was
+        trained then is found again.
+        """
+        values = asdict(self)
+        if self.scorer == "network" and not self.column_groups and not self.folds:
+            for name in ("scorer", "column_groups", "folds", "trees", "linear"):
+                del values[name]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +191,23 @@ def calibrate_params(values: object) -> CalibrateParams:
 
 def _block(kind: type[T], value: object, name: str) -> T:
     values = _mapping(value, name)
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    known = fields(kind)  # type: ignore[arg-type]
+    names = [item.name for item in known]
     unknown = sorted(set(map(str, values)) - set(names))
     if unknown:
         raise SettingsError(f"unknown key {name}.{unknown[0]}", hint=f"the keys are {', '.join(names)}")
     kinds = get_type_hints(kind)
-    return kind(**{key: _value(kinds[key], _of(values, key, name), f"{name}.{key}") for key in names})
+    # What has a default was not there in every version: a recorded run may lack it.
+    needed = [item.name for item in known if item.default is MISSING and item.default_factory is MISSING]
+    given = [name for name in names if name in values or name in needed]
+    return kind(**{key: _value(kinds[key], _of(values, key, name), f"{name}.{key}") for key in given})
 
 
 def _value(kind: Any, value: object, name: str) -> Any:
     if is_dataclass(kind):
         return _block(kind, value, name)  # type: ignore[arg-type]
     if get_origin(kind) is tuple:
-        if not isinstance(value, list):
+        if not isinstance(value, (list, tuple)):
             raise SettingsError(f"{name} must be a list, not {value!r}")
         return tuple(_value(get_args(kind)[0], item, f"{name}[{place}]") for place, item in enumerate(value))
     if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -19,7 +19,7 @@ from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, LayoutMismatch, PolicyCorrupt, PolicyMismatch, ScorerCorrupt
 from drsr.files import write_atomically
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import FILE_NAME as SCORER_FILE
 from drsr.scorer.weights import read_scorer, scorer_bytes
 
@@ -37,7 +37,7 @@ class PolicyFiles(NamedTuple):
     """The files of a policy, with their hashes checked."""
 
     numbers: PolicyNumbers
-    scorer: Ensemble
+    scorer: FrozenScorer
     identity: str
     """SHA-256 over numbers and scorer; other files may differ."""
     others: dict[str, bytes]
@@ -55,7 +55,7 @@ def policy_identity(numbers: PolicyNumbers, scorer: bytes) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def write_policy(folder: Path, numbers: PolicyNumbers, scorer: Ensemble, others: Mapping[str, bytes]) -> None:
+def write_policy(folder: Path, numbers: PolicyNumbers, scorer: FrozenScorer, others: Mapping[str, bytes]) -> None:
     """Write a new folder; the manifest comes last, so that its existence means that the folder is complete."""
     if folder.exists() and any(folder.iterdir()):
         raise InputError("is not empty", where=str(folder), hint="a policy's folder is written once")

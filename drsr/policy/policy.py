@@ -58,7 +58,7 @@ from drsr.request.history import History, Protect, read_history
 from drsr.request.protocol import violations
 from drsr.request.rendering import render
 from drsr.request.request import Request, read_request
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import scorer_bytes
 from drsr.tables import excerpt
 
@@ -174,7 +174,7 @@ class Policy:
     def identity(self) -> str:
         """SHA-256 over numbers and scorer: two policies with one identity decide alike."""
         scorer = self.frozen.scorer
-        data = scorer_bytes(scorer) if isinstance(scorer, Ensemble) else f"{type(scorer).__name__}".encode()
+        data = scorer_bytes(scorer) if isinstance(scorer, FrozenScorer) else f"{type(scorer).__name__}".encode()
         return policy_identity(self.numbers, data)
 
     def prune(
@@ -277,7 +277,7 @@ class Policy:
 
     def save(self, folder: str | os.PathLike[str], others: Mapping[str, bytes] | None = None) -> None:
         """Write a new folder that `load_policy` reads. `others` are further files to be hashed along, by name."""
-        if not isinstance(self.frozen.scorer, Ensemble):
+        if not isinstance(self.frozen.scorer, FrozenScorer):
             raise InputError(
                 f"a {type(self.frozen.scorer).__name__} has no weights to save",
                 where=f"policy {self.version}",

@@ -1,4 +1,4 @@
-"""A trained scorer in one safetensors file: normaliser, members, and what they were made from. Never pickle.
+"""A trained scorer in one safetensors file: plain arrays, and what they were made from. Never pickle.
 
 The metadata is one JSON text with sorted keys under one name: safetensors writes several names in random order, and the
 same scorer must give the same bytes.
@@ -20,40 +20,67 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors_numpy
 
 from drsr.errors import LayoutMismatch, ScorerCorrupt
+from drsr.scorer import linear, trees
 from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser
+from drsr.scorer.frozen import FrozenScorer
+from drsr.scorer.linear import LinearScorer
 from drsr.scorer.network import parameter_shapes
 from drsr.scorer.set_representation import Parts
+from drsr.scorer.stack import StackedScorer
+from drsr.scorer.trees import Forest, TreeScorer
 
 FILE_NAME = "scorer.safetensors"
 FORMAT = "drsr-scorer/1"
-"""Changes whenever an older reader would misread the file."""
+"""Of the paper's networks. Changes whenever an older reader would misread the file."""
+KINDS_FORMAT = "drsr-scorer/2"
+"""Of every other kind, which the metadata names: a reader that knows networks alone refuses it."""
 _METADATA = "drsr"
+_Tensors = dict[str, NDArray[Any]]
+_FOREST = {name: np.float64 if name in ("threshold", "value", "baseline") else np.int32 for name in Forest._fields}
+_LINEAR = ("mean", "inverse_scale", "weights", "intercept")
 
 
-def scorer_bytes(ensemble: Ensemble) -> bytes:
+def scorer_bytes(scorer: FrozenScorer) -> bytes:
     """The file's content: the same for the same scorer, so its SHA-256 is the scorer's identity."""
-    tensors = {
-        "normaliser.mean": ensemble.normaliser.mean,
-        "normaliser.inverse_scale": ensemble.normaliser.inverse_scale,
-        **ensemble.parameters,
-    }
+    metadata, tensors = _taken_apart(scorer)
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in sorted(tensors.items())}
-    metadata = {
-        "format": FORMAT,
-        "layout_hash": ensemble.layout_hash,
-        "seeds": ensemble.seeds,
-        "harm_mean": ensemble.harm_scale.mean,
-        "harm_scale": ensemble.harm_scale.scale,
-        "retained_context": ensemble.parts.retained_context,
-        "pair_pooling": ensemble.parts.pair_pooling,
+    metadata |= {
+        "format": FORMAT if isinstance(scorer, Ensemble) else KINDS_FORMAT,
+        "layout_hash": scorer.layout_hash,
+        "seeds": scorer.seeds,
         "tensors_sha256": _tensors_sha256(tensors),
     }
     return safetensors_numpy.save(tensors, {_METADATA: json.dumps(metadata, sort_keys=True)})
 
 
-def save_scorer(path: Path, ensemble: Ensemble) -> str:
+def _taken_apart(scorer: FrozenScorer) -> tuple[dict[str, Any], _Tensors]:
+    """What metadata and tensors say about a scorer of its kind."""
+    if isinstance(scorer, Ensemble):
+        normaliser = {f"normaliser.{name}": values for name, values in scorer.normaliser._asdict().items()}
+        return {
+            "harm_mean": scorer.harm_scale.mean,
+            "harm_scale": scorer.harm_scale.scale,
+            "retained_context": scorer.parts.retained_context,
+            "pair_pooling": scorer.parts.pair_pooling,
+        }, {**normaliser, **scorer.parameters}
+    if isinstance(scorer, TreeScorer):
+        return _head("trees", scorer), {"used": scorer.used, **scorer.forest._asdict()}
+    if isinstance(scorer, LinearScorer):
+        return _head("linear", scorer), {"used": scorer.used, **{name: getattr(scorer, name) for name in _LINEAR}}
+    if isinstance(scorer, StackedScorer):
+        parts = [_taken_apart(part) for part in scorer.parts]
+        tensors = {f"{place}.{name}": tensor for place, (_, own) in enumerate(parts) for name, tensor in own.items()}
+        return {"kind": "stack", "parts": [metadata for metadata, _ in parts]}, tensors
+    raise TypeError(f"a {type(scorer).__name__} has no file format")
+
+
+def _head(kind: str, scorer: TreeScorer | LinearScorer) -> dict[str, Any]:
+    return {"kind": kind, "layout_columns": scorer.layout_columns, "retained_context": scorer.retained_context}
+
+
+def save_scorer(path: Path, scorer: FrozenScorer) -> str:
     """Write the file, whole or not at all; returns its SHA-256."""
-    data = scorer_bytes(ensemble)
+    data = scorer_bytes(scorer)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
@@ -64,7 +91,7 @@ def save_scorer(path: Path, ensemble: Ensemble) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def load_scorer(path: Path, layout_hash: str, sha256: str | None = None) -> Ensemble:
+def load_scorer(path: Path, layout_hash: str, sha256: str | None = None) -> FrozenScorer:
     """Read a scorer for features of this layout; `sha256` is the file's expected hash, where somebody recorded it."""
     try:
         data = path.read_bytes()
@@ -76,16 +103,16 @@ def load_scorer(path: Path, layout_hash: str, sha256: str | None = None) -> Ense
     return read_scorer(data, layout_hash, where=str(path))
 
 
-def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> Ensemble:
+def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> FrozenScorer:
     """The scorer in a file's content; ScorerCorrupt or LayoutMismatch says what is wrong with it."""
     try:
         tensors = safetensors_numpy.load(data)
         metadata = _metadata(data)
     except (SafetensorError, ValueError, KeyError) as error:
         raise ScorerCorrupt(f"is not a scorer file: {error}", where=where) from None
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") not in (FORMAT, KINDS_FORMAT):
         raise ScorerCorrupt(
-            f"has format {metadata.get('format')!r}; this version reads {FORMAT!r}",
+            f"has format {metadata.get('format')!r}; this version reads {FORMAT!r} and {KINDS_FORMAT!r}",
             where=where,
             hint="install the drsr version that the policy asks for",
         )
@@ -97,7 +124,9 @@ def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> Ensemb
             where=where,
             hint="use the backbone that the policy names, or train a scorer for this one",
         )
-    return _ensemble(tensors, metadata, where)
+    if metadata["format"] == FORMAT:
+        return _ensemble(tensors, metadata, where)
+    return _put_together(tensors, metadata, where)
 
 
 def _metadata(data: bytes) -> dict[str, Any]:
@@ -126,6 +155,53 @@ def _ensemble(tensors: dict[str, NDArray[np.float32]], metadata: dict[str, Any],
         parameters=tensors,
         parts=Parts(metadata["retained_context"], metadata["pair_pooling"]),
     )
+
+
+def _put_together(tensors: _Tensors, metadata: dict[str, Any], where: str) -> FrozenScorer:
+    """A scorer of the kind that the metadata names."""
+    kind, problem = metadata.get("kind"), None
+    found: FrozenScorer
+    try:
+        head: dict[str, Any] = {"layout_hash": metadata["layout_hash"], "seeds": tuple(metadata["seeds"])}
+        if kind == "stack":
+            found = StackedScorer(**head, parts=_parts(tensors, metadata, where))
+        elif kind in ("trees", "linear"):
+            head |= {name: metadata[name] for name in ("layout_columns", "retained_context")}
+            head["used"] = _typed(tensors, "used", np.int32)
+            if kind == "trees":
+                forest = Forest(**{name: _typed(tensors, name, dtype) for name, dtype in _FOREST.items()})
+                found = TreeScorer(**head, forest=forest)
+                problem = trees.problem_of(found)
+            else:
+                head |= {name: _typed(tensors, name, np.float64) for name in _LINEAR}
+                found = LinearScorer(**head)
+                problem = linear.problem_of(found)
+        else:
+            problem = f"it is of the kind {kind!r}, which this version does not know"
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        problem = f"it is no complete scorer of the kind {kind!r}: {error}"
+    if problem is not None:
+        raise ScorerCorrupt(problem, where=where)
+    return found
+
+
+def _parts(tensors: _Tensors, metadata: dict[str, Any], where: str) -> tuple[FrozenScorer, ...]:
+    shared = {name: metadata[name] for name in ("layout_hash", "seeds")}
+    found = []
+    for place, part in enumerate(metadata["parts"]):
+        prefix = f"{place}."
+        own = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        read = _put_together if "kind" in part else _ensemble
+        found.append(read(own, {**part, **shared}, where))
+    if len({part.columns for part in found}) != 1:
+        raise ValueError("its parts read different numbers of columns")
+    return tuple(found)
+
+
+def _typed(tensors: _Tensors, name: str, dtype: type[np.generic]) -> NDArray[Any]:
+    if tensors[name].dtype != dtype:
+        raise TypeError(f"tensor {name} is of type {tensors[name].dtype}")
+    return tensors[name]
 
 
 def _tensors_sha256(tensors: Mapping[str, NDArray[np.float32]]) -> str:

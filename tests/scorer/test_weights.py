@@ -11,6 +11,7 @@ import pytest
 from safetensors import numpy as safetensors_numpy
 
 from drsr.errors import LayoutMismatch, ScorerCorrupt
+from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.set_representation import Parts
 from drsr.scorer.weights import load_scorer, read_scorer, save_scorer, scorer_bytes
 from tests.scorer.test_ensemble import DIRECT, FEATURES, MASKS, SAVINGS, make_ensemble
@@ -20,6 +21,7 @@ def test_round_trip(tmp_path: Path) -> None:
     ensemble = replace(make_ensemble(), parts=Parts(pair_pooling=False))
     sha256 = save_scorer(tmp_path / "a" / "scorer.safetensors", ensemble)
     again = load_scorer(tmp_path / "a" / "scorer.safetensors", "layout", sha256)
+    assert isinstance(again, Ensemble)
     assert (again.layout_hash, again.seeds, again.parts) == (ensemble.layout_hash, ensemble.seeds, ensemble.parts)
     assert again.harm_scale == ensemble.harm_scale
     for left, right in zip(

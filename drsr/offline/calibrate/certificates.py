@@ -21,10 +21,16 @@ The search. Thresholds are taken from the training split (where so many of its s
 and tested in rising order, each at the full level, until one fails (fixed-sequence testing, as in Angelopoulos et al.,
 "Learn then Test", 2021); every K, beta and start of a sequence pays its share of delta (Bonferroni). With probability
 1 - delta no certified policy has a true unsafe rate above the limit, however many were tried.
+
+Cross-fitted. Every group of train and validation gives its counts by the choices of members that never saw it, and the
+thresholds are fixed beforehand (`FIXED_THRESHOLDS`), because no split is left to take them from. Two things are assumed
+beyond the above: that the final members, fitted on more tasks, are not less safe than the fold members; and that groups
+count as independent although members of different folds were fitted on overlapping tasks. A test simulates both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +48,8 @@ Ints = NDArray[np.int64]
 
 BETS = (np.arange(32) + 0.5) / 32
 """The bets b that are averaged over, as parts of the largest allowed one."""
+FIXED_THRESHOLDS = np.arange(2, 26) / 50
+"""The thresholds of a cross-fitted search, 0.04 to 0.50: unsafe scores are meant as probabilities."""
 BOUND = "betting bound by task, mixture over constant bets (after Waudby-Smith and Ramdas, 2024)"
 
 
@@ -125,27 +133,48 @@ def calibrate_certified(
     """Choose among the policies whose unsafe rate on new trajectories is bounded with confidence."""
     if (train.frame.split, validation.frame.split) != ("train", "validation"):
         raise SplitRefused("thresholds come from `train` and are certified on `validation`")
-    certified = params.certified
+
+    def grid(cardinality: int, coefficient: float) -> Floats:
+        path = selection_path(train, cardinality, coefficient, params.removal_cap)
+        return threshold_grid(path, params.certified.coverages)
+
+    _check_group_states([train.frame, validation.frame], params.certified)
+    return _certify(validation, params, grid)
+
+
+def certify_cross_fitted(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> CertifiedCalibration:
+    """The same for scores of members that never saw the task of what they score."""
+    _check_group_states([scored.frame], params.certified)
+    return _certify(scored, params, lambda cardinality, coefficient: FIXED_THRESHOLDS)
+
+
+def _check_group_states(frames: Sequence[TrainingFrame], certified: CertifiedParams) -> None:
+    largest = max(int(np.bincount(frame.state_group).max()) for frame in frames)
+    if largest > certified.max_group_states:
+        raise SettingsError(
+            f"calibrate.certified.max_group_states is {certified.max_group_states}, a task here has {largest} states",
+            hint="set it to three times the trials of a task, for what is to come too; it is fixed before any data",
+        )
+
+
+def _certify(
+    scored: ScoredSets[TrainingFrame], params: CalibrateParams, grid_of: Callable[[int, float], Floats]
+) -> CertifiedCalibration:
+    certified, frame = params.certified, scored.frame
     tried: list[TriedPolicy] = []
     tables: list[SearchTable] = []
     chains = [(k, beta) for k in certified.max_cardinalities for beta in certified.uncertainty_coefficients]
     most_states = certified.max_group_states
-    largest = max(int(np.bincount(split.frame.state_group).max()) for split in (train, validation))
-    if largest > most_states:
-        raise SettingsError(
-            f"calibrate.certified.max_group_states is {most_states}, a task here has {largest} states",
-            hint="set it to three times the trials of a task, for what is to come too; it is fixed before any data",
-        )
     delta = (1 - certified.confidence) / (len(chains) * certified.starts)
     for cardinality, coefficient in chains:
-        grid = threshold_grid(selection_path(train, cardinality, coefficient, params.removal_cap), certified.coverages)
-        path = selection_path(validation, cardinality, coefficient, params.removal_cap)
-        chain = _test_chain(validation.frame, path, grid, cardinality, coefficient, most_states, delta, certified)
-        tables.append(sweep(validation.frame, path, cardinality, coefficient, grid))
+        grid = grid_of(cardinality, coefficient)
+        path = selection_path(scored, cardinality, coefficient, params.removal_cap)
+        chain = _test_chain(frame, path, grid, cardinality, coefficient, most_states, delta, certified)
+        tables.append(sweep(frame, path, cardinality, coefficient, grid))
         tried += chain
     table = SearchTable.joined(tables)
     passed = np.array([policy.certified for policy in tried], dtype=np.bool_)
-    chosen = choose(table.rows(passed), params, incomplete_states(validation.frame))._replace(table=table)
+    chosen = choose(table.rows(passed), params, incomplete_states(frame))._replace(table=table)
     if not passed.any():
         level = f"an unsafe rate of at most {certified.max_unsafe_rate:g} with confidence {certified.confidence:g}"
         explanation = f"THE POLICY ABSTAINS ALWAYS: none of {len(tried)} thresholds could be certified for {level}."

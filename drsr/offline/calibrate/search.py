@@ -154,6 +154,12 @@ def calibrate(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> Cal
     """Search all policies on the validation split and choose one."""
     if scored.frame.split != "validation":
         raise SplitRefused(f"thresholds are chosen on `validation`, not on {scored.frame.split}")
+    return calibrate_cross_fitted(scored, params)
+
+
+def calibrate_cross_fitted(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> Calibration:
+    """The same on every state of train and validation, each scored by members that never saw its task. Nothing in a
+    frame shows who scored it: that is for the caller to know."""
     table = search(scored, params.max_cardinalities, params.uncertainty_coefficients, params.removal_cap)
     return choose(table, params, incomplete_states(scored.frame))
 

@@ -15,7 +15,7 @@ import drsr
 from drsr.decide.selection import SelectionRule
 from drsr.errors import ScorerNotTrained
 from drsr.offline.calibrate import search as calibration
-from drsr.offline.calibrate.certificates import CertifiedCalibration, calibrate_certified
+from drsr.offline.calibrate.certificates import CertifiedCalibration, calibrate_certified, certify_cross_fitted
 from drsr.offline.calibrate.files import read_search_table, search_table_csv
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_key
@@ -24,9 +24,9 @@ from drsr.offline.params import CalibrateParams, Params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.records import CalibrationRecord, TrainingRecord, find_calibration, record_calibration
-from drsr.offline.train.scored_sets import score_frame
-from drsr.offline.train.stage import TrainingInputs, find_trained, load_trained
-from drsr.request.contracts import SetScorer
+from drsr.offline.train.scored_sets import ScoredSets, score_frame
+from drsr.offline.train.stage import TrainingInputs, find_trained, load_fold_scores, load_trained
+from drsr.scorer.frozen import FrozenScorer
 
 CALIBRATION_VERSION = "calibration/1"
 """Changes whenever the same scores and parameters would give another choice."""
@@ -51,8 +51,9 @@ def calibrate(
         return Calibrated(known, run, is_new=False)
     with catalog.writing() as connection:
         run_id = start_run(connection, "calibrate", mode, drsr.__version__)
+    frames = inputs.train, inputs.validation
     scorer = load_trained(artifacts, run)
-    numbers, table = choose(scorer, inputs.train, inputs.validation, params.calibrate, certified=certified)
+    numbers, table = operating_numbers(artifacts, run, scorer, frames, params.calibrate, certified=certified)
     row = {
         "calibration_key": key,
         "training_run_id": run.id,
@@ -87,9 +88,10 @@ class _Identity(NamedTuple):
 
 
 def _identity(inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool) -> _Identity:
-    mode, train_hash = ("certified", inputs.train_hash) if certified else ("plain", None)
+    mode = "certified" if certified else "plain"
+    train_hash = inputs.train_hash if certified or run.fold_scores is not None else None
     numbers = asdict(params.calibrate)
-    key = calibration_key(CALIBRATION_VERSION, mode, numbers, run.weights, inputs.validation_hash, train_hash)
+    key = calibration_key(CALIBRATION_VERSION, mode, numbers, run.scored_by, inputs.validation_hash, train_hash)
     return _Identity(mode, train_hash, key)
 
 
@@ -97,7 +99,7 @@ def calibration_key(
     version: str,
     mode: str,
     params: Mapping[str, Any],
-    weights: str,
+    scored_by: str,
     validation_hash: str,
     train_hash: str | None,
 ) -> str:
@@ -107,21 +109,58 @@ def calibration_key(
             "version": version,
             "mode": mode,
             "params": params,
-            "scorer": weights,
+            "scorer": scored_by,
             "validation": validation_hash,
             "train": train_hash,
         }
     )
 
 
-def choose(
-    scorer: SetScorer, train: TrainingFrame, validation: TrainingFrame, params: CalibrateParams, *, certified: bool
+class CalibrationScores(NamedTuple):
+    """The scores that an operating point is chosen by."""
+
+    chosen_by: ScoredSets[TrainingFrame]
+    """Of validation; where the scorer was cross-fitted, of both splits, by members that never saw a set's task."""
+    cross_fitted: bool
+    train: ScoredSets[TrainingFrame] | None = None
+    """Of the training split, where the thresholds to certify come from it."""
+
+
+def scores_of(
+    artifacts: ArtifactStore,
+    run: TrainingRecord,
+    scorer: FrozenScorer,
+    frames: tuple[TrainingFrame, TrainingFrame],
+    *,
+    certified: bool,
+) -> CalibrationScores:
+    """Score a training run's frames of train and validation with its scorer, or read the fold scores that it left."""
+    folds = load_fold_scores(artifacts, run, *frames)
+    if folds is not None:
+        return CalibrationScores(folds, cross_fitted=True)
+    train, validation = frames
+    seen = score_frame(scorer, train) if certified else None
+    return CalibrationScores(score_frame(scorer, validation), cross_fitted=False, train=seen)
+
+
+def operating_numbers(
+    artifacts: ArtifactStore,
+    run: TrainingRecord,
+    scorer: FrozenScorer,
+    frames: tuple[TrainingFrame, TrainingFrame],
+    params: CalibrateParams,
+    *,
+    certified: bool,
 ) -> tuple[dict[str, Any], bytes]:
-    """The numbers of a calibration as its record has them, and the search table. The same inputs give the same."""
-    scored = score_frame(scorer, validation)
+    """Return the numbers of a calibration of this run as its record has them, and the search table: with this scorer,
+    on the run's frames of train and validation. The same inputs give the same."""
+    scored = scores_of(artifacts, run, scorer, frames, certified=certified)
+    if certified and scored.train is not None:
+        return _certified(calibrate_certified(scored.train, scored.chosen_by, params), params)
     if certified:
-        return _certified(calibrate_certified(score_frame(scorer, train), scored, params), params)
-    return _plain(calibration.calibrate(scored, params), params)
+        return _certified(certify_cross_fitted(scored.chosen_by, params), params)
+    search = calibration.calibrate_cross_fitted if scored.cross_fitted else calibration.calibrate
+    return _plain(search(scored.chosen_by, params), params)
 
 
 def require_trained(
@@ -142,7 +181,9 @@ def plain_search(
     """The table of every observed score: what a plain calibration kept, searched anew for a certified one."""
     if calibrated.record.mode == "plain":
         return read_search_table(artifacts.get(calibrated.record.search_table))
-    scored = score_frame(load_trained(artifacts, calibrated.run), inputs.validation)
+    scorer = load_trained(artifacts, calibrated.run)
+    frames = inputs.train, inputs.validation
+    scored = scores_of(artifacts, calibrated.run, scorer, frames, certified=False).chosen_by
     return calibration.search(scored, params.max_cardinalities, params.uncertainty_coefficients, params.removal_cap)
 
 

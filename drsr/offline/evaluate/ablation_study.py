@@ -44,7 +44,7 @@ from drsr.offline.train.metrics import (
     ratio_metric,
 )
 from drsr.offline.train.scored_sets import ScoredSets, score_frame
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 
 Floats = NDArray[np.float64]
 
@@ -127,13 +127,15 @@ class StudyInputs:
     """What everything is judged on."""
     validation: TrainingFrame
     """What the policies are calibrated on."""
-    ensembles: Mapping[str, Ensemble]
+    ensembles: Mapping[str, FrozenScorer]
     """By ablation; `full` must be there. One that only selects otherwise need not be."""
     missing: Sequence[Missing]
     column_groups: Sequence[str]
     meaningful_gap: float
     calibrate: CalibrateParams
     bootstrap: Bootstrap = Bootstrap()
+    fold_scores: Mapping[str, ScoredSets[TrainingFrame]] | None = None
+    """By ablation, where they were cross-fitted: then policies are calibrated by these."""
 
 
 def study(given: StudyInputs) -> Study:
@@ -214,7 +216,9 @@ def _matching(given: StudyInputs, judge: _Judge, rows: Mapping[str, ScorerRow]) 
 def _policy(given: StudyInputs, scored: Mapping[str, ScoredSets[ExampleFrame]], ablation: Ablation) -> list[PolicyRow]:
     if trained_as(ablation).name not in scored:
         return []
-    point = ablation_point(ablation, given.ensembles, given.validation, given.column_groups, given.calibrate)
+    point = ablation_point(
+        ablation, given.ensembles, given.validation, given.column_groups, given.calibrate, given.fold_scores
+    )
     return [_policy_row(given, scored[trained_as(ablation).name], ablation.name, point)]
 
 

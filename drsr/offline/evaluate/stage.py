@@ -20,22 +20,25 @@ from drsr.offline.catalog.tables import Run
 from drsr.offline.evaluate.ablation_study import Missing, Study, StudyInputs, study
 from drsr.offline.evaluate.study_json import study_json
 from drsr.offline.ingest.splits import Split
-from drsr.offline.params import Params
+from drsr.offline.params import Params, TrainParams
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import ABLATIONS, FULL, Ablation, trained_as
 from drsr.offline.train.checkpoints import frame_hash
+from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.metrics import Bootstrap
+from drsr.offline.train.scored_sets import ScoredSets
 from drsr.offline.train.stage import (
     Progress,
     Trained,
     TrainingInputs,
     check_configuration,
+    load_fold_scores,
     load_trained,
     read_inputs,
     train,
 )
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 
 _KEPT = "evaluation"
 """Under which name a run's counts have the key of what was kept."""
@@ -64,9 +67,15 @@ class TrainedAblations(NamedTuple):
     scorers: list[Trained]
     missing: list[Missing]
 
-    def ensembles(self, artifacts: ArtifactStore) -> dict[str, Ensemble]:
+    def ensembles(self, artifacts: ArtifactStore) -> dict[str, FrozenScorer]:
         """By configuration; one that only selects otherwise has none of its own."""
         return {result.record.ablation: load_trained(artifacts, result.record) for result in self.scorers}
+
+    def fold_scores(self, artifacts: ArtifactStore) -> dict[str, ScoredSets[TrainingFrame]]:
+        """By configuration, of those that were cross-fitted."""
+        frames = self.inputs.train, self.inputs.validation
+        found = {row.record.ablation: load_fold_scores(artifacts, row.record, *frames) for row in self.scorers}
+        return {name: scored for name, scored in found.items() if scored is not None}
 
 
 def train_ablations(
@@ -83,7 +92,9 @@ def train_ablations(
 ) -> TrainedAblations:
     """Train what is not trained yet; `configurations` leaves all others out, the full one must be among them."""
     inputs = read_inputs(catalog, artifacts, view, labeler, "train")
-    wanted, missing = _possible(inputs, [*ABLATIONS.values()] if configurations is None else configurations)
+    wanted, missing = _possible(
+        inputs, params.train, [*ABLATIONS.values()] if configurations is None else configurations
+    )
     scorers = train(
         catalog, artifacts, inputs, params.train, wanted, checkpoints=checkpoints, workers=workers, progress=progress
     )
@@ -133,6 +144,7 @@ def evaluate_ablations(
             meaningful_gap=params.train.meaningful_gap,
             calibrate=params.calibrate,
             bootstrap=bootstrap,
+            fold_scores=trained.fold_scores(artifacts),
         )
     )
     evaluated = Evaluated(found, trained.scorers, frame_hash(examples))
@@ -152,13 +164,15 @@ def latest_evaluation(catalog: Catalog, artifacts: ArtifactStore) -> bytes | Non
     return None
 
 
-def _possible(inputs: TrainingInputs, configurations: Sequence[Ablation]) -> tuple[list[Ablation], list[Missing]]:
+def _possible(
+    inputs: TrainingInputs, params: TrainParams, configurations: Sequence[Ablation]
+) -> tuple[list[Ablation], list[Missing]]:
     """The configurations that these examples can be trained in, and why not the others. The full one must be."""
-    check_configuration(inputs, FULL)
+    check_configuration(inputs, FULL, params)
     possible, missing = [], []
     for ablation in dict.fromkeys(map(trained_as, configurations)):
         try:
-            check_configuration(inputs, ablation)
+            check_configuration(inputs, ablation, params)
         except (FrameError, SettingsError) as error:
             missing.append(Missing(ablation.name, error.what))
         else:

@@ -29,7 +29,7 @@ from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.policy import Policy
 from drsr.request.contracts import Backbone
 from drsr.request.view import caps_for
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import scorer_bytes
 
 _UNNAMED = "0"
@@ -66,7 +66,7 @@ def representation_of(backbone: Backbone | LightReader, layout_hash: str) -> Fro
     return checked(backbone, backbone.identity, layout_hash)
 
 
-def policy_numbers(traced: Traced, scorer: Ensemble, backbone: Backbone | LightReader) -> PolicyNumbers:
+def policy_numbers(traced: Traced, scorer: FrozenScorer, backbone: Backbone | LightReader) -> PolicyNumbers:
     """Every frozen number, each from where it was chosen or measured; the version is still to be chosen."""
     record, view = traced.calibration, traced.view.identity
     caps = caps_for(backbone.window)
@@ -96,7 +96,9 @@ def _geometry(backbone: Backbone | LightReader) -> Geometry | None:
     return None if isinstance(backbone, LightReader) else geometry_of(backbone)
 
 
-def decide_golden(numbers: PolicyNumbers, scorer: Ensemble, backbone: Backbone | LightReader) -> list[GoldenRequest]:
+def decide_golden(
+    numbers: PolicyNumbers, scorer: FrozenScorer, backbone: Backbone | LightReader
+) -> list[GoldenRequest]:
     """The golden requests, decided by the real policy; without those whose decision hangs by a thread.
 
     A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
@@ -132,7 +134,7 @@ def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
 
 
 def build(
-    traced: Traced, scorer: Ensemble, numbers: PolicyNumbers, decided: Sequence[GoldenRequest], version: str
+    traced: Traced, scorer: FrozenScorer, numbers: PolicyNumbers, decided: Sequence[GoldenRequest], version: str
 ) -> Built:
     """The policy under a version. The same inputs give the same bytes."""
     numbers = replace(numbers, version=version)

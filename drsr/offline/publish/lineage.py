@@ -260,7 +260,7 @@ def _calibration_problems(calibration: CalibrationRecord, run: TrainingRecord) -
         calibration.version,
         calibration.mode,
         calibration.params,
-        run.weights,
+        run.scored_by,
         calibration.validation_hash,
         calibration.train_hash,
     )

@@ -30,7 +30,7 @@ from drsr.policy.folder import MANIFEST_FILE, POLICY_FILE, manifest_bytes
 from drsr.policy.golden import GOLDEN_FILE, GoldenRequest, golden_bytes
 from drsr.policy.location import package_name, project_name
 from drsr.policy.wheel_file import WheelName, check_version, wheel_bytes
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import FILE_NAME as SCORER_FILE
 from drsr.scorer.weights import scorer_bytes
 
@@ -92,7 +92,7 @@ class Package(NamedTuple):
 
 def build_package(
     numbers: PolicyNumbers,
-    scorer: Ensemble,
+    scorer: FrozenScorer,
     golden: Sequence[GoldenRequest],
     lineage: bytes,
     card: str,

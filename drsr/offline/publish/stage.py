@@ -41,7 +41,7 @@ from drsr.offline.train.stage import load_trained
 from drsr.offline.verdicts import Check, Severity, Verdict, run_check
 from drsr.policy.golden import GoldenRequest
 from drsr.policy.wheel_file import check_version
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 
 
 class Published(NamedTuple):
@@ -165,7 +165,7 @@ def default_versions(calibration: CalibrationRecord) -> Iterator[str]:
 def _first_free(
     catalog: Catalog,
     traced: Traced,
-    scorer: Ensemble,
+    scorer: FrozenScorer,
     numbers: PolicyNumbers,
     decided: Sequence[GoldenRequest],
     order: PublishOrder,

@@ -46,7 +46,7 @@ from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.folder import PolicyFiles
 from drsr.policy.location import read_found, read_wheel_policy
 from drsr.request.contracts import Backbone
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 
 Value = TypeVar("Value")
 
@@ -218,7 +218,7 @@ class Subject:
         return self._once("traced", self._trace)
 
     @property
-    def shipped_scorer(self) -> Ensemble:
+    def shipped_scorer(self) -> FrozenScorer:
         """The scorer that decides: the policy's own; without a policy the trained one."""
         return self.policy.scorer if self.has_policy else load_trained(self.artifacts, self.run)
 

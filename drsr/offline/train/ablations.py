@@ -92,14 +92,20 @@ def column_group(column: Column) -> str:
     return BLOCK_PROJECTION if is_block else str(column.group)
 
 
-def used_columns(ablation: Ablation, column_groups: Sequence[str]) -> NDArray[np.bool_]:
-    """Return the feature columns that the configuration uses; `column_groups` has each one's group, in layout order."""
-    if ablation.feature_groups is None:
-        return np.ones(len(column_groups), dtype=np.bool_)
-    used = np.isin([group.partition(".")[0] for group in column_groups], ablation.feature_groups)
-    if not used.any():
-        wanted = ", ".join(ablation.feature_groups)
-        raise SettingsError(f"ablation {ablation.name!r} keeps {wanted}, of which the layout has no column")
+def used_columns(ablation: Ablation, column_groups: Sequence[str], kept: Sequence[str] = ()) -> NDArray[np.bool_]:
+    """Return the feature columns that the configuration uses; `column_groups` has each one's group, in layout order.
+
+    `kept` are the only groups that the scorer reads at all; empty is every group.
+    """
+    used = np.ones(len(column_groups), dtype=np.bool_)
+    for wanted, whose in (
+        (kept or None, "train.column_groups"),
+        (ablation.feature_groups, f"ablation {ablation.name!r}"),
+    ):
+        if wanted is not None:
+            used &= np.isin([group.partition(".")[0] for group in column_groups], wanted)
+        if not used.any():
+            raise SettingsError(f"{whose} keeps {', '.join(wanted or ())}, of which the layout has no column")
     return used
 
 

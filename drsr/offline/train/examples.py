@@ -7,9 +7,9 @@ take a `TrainingFrame`, and no `TrainingFrame` of the test split can exist.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,6 +212,42 @@ def assemble(
         harm=np.array([label.harm for label in labels], dtype=np.float64),
         unsafe=np.array([label.unsafe for label in labels], dtype=np.bool_),
     )
+
+
+def joined(train: TrainingFrame, validation: TrainingFrame) -> TrainingFrame:
+    """Both splits as one frame, the states of `train` first; it is called `train`, for it is there to be fitted on."""
+    values: dict[str, Any] = {}
+    for field in fields(train):
+        first, second = getattr(train, field.name), getattr(validation, field.name)
+        if field.name in ("split", "layout_hash", "labeler"):
+            values[field.name] = first
+        elif field.name == "state":
+            values[field.name] = np.concatenate([first, second + len(train.state_ids)])
+        else:
+            values[field.name] = first + second if isinstance(first, tuple) else np.concatenate([first, second])
+    return TrainingFrame(**values)
+
+
+def some_states(
+    kind: type[FrameKind], frame: ExampleFrame, kept: NDArray[np.bool_], split: Split = "train"
+) -> FrameKind:
+    """The states for which `kept` says so, with their sets, in the same order, as a frame of the asked kind."""
+    rows = kept[frame.state]
+    values: dict[str, Any] = {"split": split, "layout_hash": frame.layout_hash, "labeler": frame.labeler}
+    for field in fields(frame):
+        value = getattr(frame, field.name)
+        if field.name in _BY_SET:
+            values[field.name] = value[rows]
+        elif isinstance(value, tuple):
+            values[field.name] = tuple(item for item, wanted in zip(value, kept, strict=True) if wanted)
+        elif field.name not in values:
+            values[field.name] = value[kept]
+    values["state"] = (np.cumsum(kept) - 1)[values["state"]]
+    return kind(**values)
+
+
+_BY_SET = ("state", "mask", "direct_saving", "protocol_safe", "harm", "unsafe")
+"""The arrays of a frame with one entry per labelled set; others have one per state."""
 
 
 def _check_rows(split: Split, place: Mapping[str, int], states: Sequence[StateRow], labels: Sequence[LabelRow]) -> None:

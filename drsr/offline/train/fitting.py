@@ -99,12 +99,15 @@ def train_scorer(
     check_frames(train, validation)
     groups = column_groups if column_groups is not None else [""] * train.columns
     train, validation = (prepare_frame(frame, ablation, groups) for frame in (train, validation))
-    normaliser = fit_normaliser(train.features[train.present], used_columns(ablation, groups))
+    used = used_columns(ablation, groups, params.column_groups)
+    normaliser = fit_normaliser(train.features[train.present], used)
     harm_scale = fit_harm_scale(train.harm, params.harm_scale_floor)
     with _one_thread_each(workers) as pool:
         run = _Run(train, validation, params, ablation, normaliser, harm_scale)
         if checkpoint is not None:
-            configuration = json.dumps({"params": asdict(params), "ablation": asdict(ablation), "groups": list(groups)})
+            configuration = json.dumps(
+                {"params": params.recorded(), "ablation": asdict(ablation), "groups": list(groups)}
+            )
             fingerprint = fingerprint_of({"train": train, "validation": validation}, configuration)
             run.restore(load_checkpoint(checkpoint, fingerprint))
         while not run.finished:

@@ -11,6 +11,9 @@ from sqlalchemy import Connection, Select, select
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.statements import insert_new
 
+FOLD_SCORES = "fold_scores"
+"""Under which name a cross-fitted run's metrics have the key of its fold scores."""
+
 
 class TrainingRecord(NamedTuple):
     """A row of `training_run`, where each column is explained."""
@@ -37,6 +40,17 @@ class TrainingRecord(NamedTuple):
     code_version: str
     seconds: float
     trained_at: datetime.datetime
+
+    @property
+    def fold_scores(self) -> str | None:
+        """Key of the scores by members that never saw the task of what they score; None unless cross-fitted."""
+        found: str | None = self.metrics.get(FOLD_SCORES)
+        return found
+
+    @property
+    def scored_by(self) -> str:
+        """Return what a calibration of it searches: the weights, and where it was cross-fitted the fold scores."""
+        return self.weights if self.fold_scores is None else f"{self.weights} {self.fold_scores}"
 
     def to_json(self) -> dict[str, Any]:
         return self._asdict() | {"trained_at": self.trained_at.isoformat(timespec="seconds")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -12,6 +13,7 @@ from drsr.decide.selection import ProposedSets
 from drsr.errors import LayoutMismatch
 from drsr.offline.train.examples import ExampleFrame, FrameKind
 from drsr.request.contracts import SetScorer
+from drsr.scorer.frozen import FrozenScorer, MemberScores
 
 Frame_co = TypeVar("Frame_co", bound=ExampleFrame, covariant=True)
 
@@ -42,18 +44,43 @@ class ScoredSets(Generic[Frame_co]):
 
 def score_frame(scorer: SetScorer, frame: FrameKind) -> ScoredSets[FrameKind]:
     """Score state by state, by the very call that decides online: thresholds chosen here hold there to the last bit."""
+    _check_layout(scorer, frame)
+    scores = np.empty((3, len(frame)))
+    for rows, asked in _questions(frame):
+        scores[:, rows] = scorer.score(*asked)
+    return ScoredSets(frame, *scores)
+
+
+def member_scores(scorer: FrozenScorer, frame: ExampleFrame) -> MemberScores:
+    """Predicted harm and unsafe score of every set by each member: two arrays (members, sets)."""
+    _check_layout(scorer, frame)
+    harm, unsafe = np.empty((2, len(scorer.seeds), len(frame)))
+    for rows, asked in _questions(frame):
+        harm[:, rows], unsafe[:, rows] = scorer.member_scores(*asked)
+    return harm, unsafe
+
+
+def _check_layout(scorer: SetScorer, frame: ExampleFrame) -> None:
     if scorer.layout_hash != frame.layout_hash:
         raise LayoutMismatch(f"the scorer reads layout {scorer.layout_hash}, the examples have {frame.layout_hash}")
-    scores = np.empty((3, len(frame)))
+
+
+_Question = tuple[NDArray[np.float32], list[int], list[int], list[int]]
+
+
+def _questions(frame: ExampleFrame) -> Iterator[tuple[NDArray[np.int64], _Question]]:
+    """For each state its rows, and what a scorer is asked about them."""
     order = np.argsort(frame.state, kind="stable")
     ends = np.flatnonzero(np.diff(frame.state[order], append=-1)) + 1
     for rows in np.split(order, ends[:-1]):
         state = int(frame.state[rows[0]])
         count = int(frame.candidate_counts[state])
-        scores[:, rows] = scorer.score(
-            frame.features[state, :count],
-            frame.candidate_savings[state, :count].tolist(),
-            frame.mask[rows].tolist(),
-            frame.direct_saving[rows].tolist(),
+        yield (
+            rows,
+            (
+                frame.features[state, :count],
+                frame.candidate_savings[state, :count].tolist(),
+                frame.mask[rows].tolist(),
+                frame.direct_saving[rows].tolist(),
+            ),
         )
-    return ScoredSets(frame, *scores)

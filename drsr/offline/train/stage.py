@@ -28,13 +28,15 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.train.ablations import FULL, Ablation, column_group, prepare_frame, trained_as, used_columns
 from drsr.offline.train.checkpoints import frame_hash
-from drsr.offline.train.examples import TrainingFrame
-from drsr.offline.train.fitting import TRAINING_VERSION, Evaluation, TrainedScorer, check_frames, train_scorer
+from drsr.offline.train.examples import TrainingFrame, joined
+from drsr.offline.train.fitting import TRAINING_VERSION, Evaluation, check_frames
 from drsr.offline.train.frames import get_training_frame
+from drsr.offline.train.learners.fit import FittedScorer, check_kind, fit_scorer
+from drsr.offline.train.learners.fold_scores import read_fold_scores
 from drsr.offline.train.metrics import Bootstrap, evaluate
-from drsr.offline.train.records import TrainingRecord, find_training_run, record_training_run
-from drsr.offline.train.scored_sets import score_frame
-from drsr.scorer.ensemble import Ensemble
+from drsr.offline.train.records import FOLD_SCORES, TrainingRecord, find_training_run, record_training_run
+from drsr.offline.train.scored_sets import ScoredSets, score_frame
+from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import read_scorer, scorer_bytes
 
 Progress = Callable[[Ablation, list[Evaluation]], None]
@@ -88,7 +90,7 @@ def read_inputs(
 def training_key(inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> str:
     """SHA-256 over everything that determines a scorer's weights."""
     groups = inputs.column_groups
-    return run_key(TRAINING_VERSION, asdict(params), ablation, groups, inputs.train_hash, inputs.validation_hash)
+    return run_key(TRAINING_VERSION, params.recorded(), ablation, groups, inputs.train_hash, inputs.validation_hash)
 
 
 def run_key(
@@ -121,10 +123,22 @@ def find_trained(
     return found if found is not None and _is_whole(artifacts, found) else None
 
 
-def load_trained(artifacts: ArtifactStore, record: TrainingRecord) -> Ensemble:
-    """The ensemble of a recorded run; its bytes are checked against their hash."""
+def load_trained(artifacts: ArtifactStore, record: TrainingRecord) -> FrozenScorer:
+    """The scorer of a recorded run; its bytes are checked against their hash."""
     where = f"weights of training run {record.run_key}"
     return read_scorer(artifacts.get(record.weights), record.layout_hash, where)
+
+
+def load_fold_scores(
+    artifacts: ArtifactStore, record: TrainingRecord, train: TrainingFrame, validation: TrainingFrame
+) -> ScoredSets[TrainingFrame] | None:
+    """The scores by members that never saw the task of what they score, of both splits in one frame; None of a run that
+    was not cross-fitted. `train` and `validation` are the run's own frames."""
+    key = record.fold_scores
+    if key is None:
+        return None
+    frame = joined(train, validation)
+    return read_fold_scores(artifacts.get(key), frame).scored(frame)
 
 
 def train(
@@ -144,7 +158,7 @@ def train(
     """
     wanted = list(dict.fromkeys(trained_as(ablation) for ablation in ablations))
     for ablation in wanted:
-        check_configuration(inputs, ablation)
+        check_configuration(inputs, ablation, params)
     keys = {ablation.name: training_key(inputs, params, ablation) for ablation in wanted}
     found = {ablation.name: find_trained(catalog, artifacts, inputs, params, ablation) for ablation in wanted}
     results = {name: Trained(record, is_new=False) for name, record in found.items() if record is not None}
@@ -172,16 +186,18 @@ def train(
     return [results[ablation.name] for ablation in wanted]
 
 
-def check_configuration(inputs: TrainingInputs, ablation: Ablation) -> None:
+def check_configuration(inputs: TrainingInputs, ablation: Ablation, params: TrainParams) -> None:
     """Refuse a configuration that these inputs cannot be trained in, before anything is fitted."""
     check_frames(inputs.train, inputs.validation)
-    used_columns(ablation, inputs.column_groups)
+    check_kind(params, ablation)
+    used_columns(ablation, inputs.column_groups, params.column_groups)
     for frame in (inputs.train, inputs.validation):
         prepare_frame(frame, ablation, inputs.column_groups)
 
 
 def _is_whole(artifacts: ArtifactStore, record: TrainingRecord) -> bool:
-    return not artifacts.missing([record.weights, record.history])
+    kept = [record.weights, record.history, *([] if record.fold_scores is None else [record.fold_scores])]
+    return not artifacts.missing(kept)
 
 
 def _wait_for_turn(catalog: Catalog, artifacts: ArtifactStore, claims: Claims, key: str) -> bool:
@@ -206,7 +222,7 @@ def _train_one(
     progress: Progress,
 ) -> TrainingRecord:
     started = time.monotonic()
-    trained = train_scorer(
+    trained = fit_scorer(
         inputs.train,
         inputs.validation,
         params,
@@ -216,13 +232,13 @@ def _train_one(
         checkpoint=checkpoint,
         workers=workers,
     )
-    weights = artifacts.put(scorer_bytes(trained.ensemble))
+    weights = artifacts.put(scorer_bytes(trained.scorer))
     history = artifacts.put(orjson.dumps([_evaluation(row) for row in trained.history]))
     row = {
         "run_key": training_key(inputs, params, ablation),
         "ablation": ablation.name,
         "version": TRAINING_VERSION,
-        "params": asdict(params),
+        "params": params.recorded(),
         "view_id": inputs.view_id,
         "labeler_id": inputs.labeler_id,
         "layout_hash": inputs.train.layout_hash,
@@ -234,7 +250,7 @@ def _train_one(
         "validation_trajectories": len(set(inputs.validation.trajectory_ids)),
         "seeds": list(params.seeds),
         "chosen_epochs": [row.epoch for row in trained.chosen],
-        "metrics": _metrics(trained, inputs, params, ablation),
+        "metrics": _metrics(trained, inputs, params, ablation) | _fold_facts(artifacts, trained),
         "weights": weights,
         "history": history,
         "code_version": drsr.__version__,
@@ -253,15 +269,30 @@ def _train_one(
     return record
 
 
-def _metrics(trained: TrainedScorer, inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> dict[str, Any]:
-    """Return how the ensemble and each member do on validation."""
-    frame = prepare_frame(inputs.validation, ablation, inputs.column_groups)
-    scored = score_frame(trained.ensemble, frame)
+def _metrics(trained: FittedScorer, inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> dict[str, Any]:
+    """Return how the ensemble and each member do on tasks that they were not fitted on: those of validation, or where
+    they were cross-fitted those of each fold."""
+    train, validation = (
+        prepare_frame(frame, ablation, inputs.column_groups) for frame in (inputs.train, inputs.validation)
+    )
+    if trained.fold_scores is None:
+        frame, scored = validation, score_frame(trained.scorer, validation)
+    else:
+        frame = joined(train, validation)
+        scored = trained.fold_scores.scored(frame)
     judged = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, params.meaningful_gap, Bootstrap())
     return {
         "ensemble": [metric.to_json() for metric in judged],
         "members": [_evaluation(row) for row in trained.chosen],
     }
+
+
+def _fold_facts(artifacts: ArtifactStore, trained: FittedScorer) -> dict[str, Any]:
+    """Of a cross-fitted run: where its fold scores lie, and what it rests on."""
+    if trained.fold_scores is None:
+        return {}
+    assert trained.histograms is not None  # whoever has the one has the other
+    return {FOLD_SCORES: artifacts.put(trained.fold_scores.to_bytes()), "histograms": trained.histograms._asdict()}
 
 
 def _evaluation(row: Evaluation) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from tests.offline.audit.published import (
 
 
 def load_shipped(release: PublishedPipeline) -> Ensemble:
-    return read_found(str(release.wheel)).scorer
+    scorer = read_found(str(release.wheel)).scorer
+    assert isinstance(scorer, Ensemble)
+    return scorer
 
 
 def forge(

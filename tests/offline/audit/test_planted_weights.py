@@ -12,7 +12,7 @@ import pytest
 from drsr.offline.audit.checks import retrained_scorer
 from drsr.offline.audit.running import RETRAIN, run_audit
 from drsr.offline.publish.subject import Order, Subject
-from drsr.offline.train.fitting import train_scorer
+from drsr.offline.train.learners.fit import fit_scorer
 from drsr.offline.train.metrics import Bootstrap, auroc, brier, evaluate
 from drsr.offline.train.records import TrainingRecord, get_training_run
 from drsr.offline.train.scored_sets import score_frame
@@ -76,11 +76,12 @@ def test_other_bits_are_compared_by_what_they_score(
     """As on another kind of processor: weights a rounding error away."""
 
     def rounded(*frames: Any, **options: Any) -> Any:
-        trained = train_scorer(*frames, **options)
-        weights = {name: values * (1 + 1e-6) for name, values in trained.ensemble.parameters.items()}
-        return trained._replace(ensemble=replace(trained.ensemble, parameters=weights))
+        trained = fit_scorer(*frames, **options)
+        assert isinstance(trained.scorer, Ensemble)
+        weights = {name: values * (1 + 1e-6) for name, values in trained.scorer.parameters.items()}
+        return trained._replace(scorer=replace(trained.scorer, parameters=weights))
 
-    monkeypatch.setattr(retrained_scorer, "train_scorer", rounded)
+    monkeypatch.setattr(retrained_scorer, "fit_scorer", rounded)
     monkeypatch.setattr(retrained_scorer, "SCORES", allowed)
     audit = audited(release, [RETRAIN])
     assert audit.passed is not is_caught
@@ -96,7 +97,10 @@ def _fitted_with_test_labels(pipeline: Pipeline, folder: Path) -> Ensemble:
     fit(copied.catalog, copied.artifacts, folder, quick_params())
     leaking = load_trained(copied.artifacts, _latest_run(copied))
     copied.catalog.close()
-    return replace(load_trained(pipeline.artifacts, _latest_run(pipeline)), parameters=leaking.parameters)
+    honest = load_trained(pipeline.artifacts, _latest_run(pipeline))
+    assert isinstance(honest, Ensemble)
+    assert isinstance(leaking, Ensemble)
+    return replace(honest, parameters=leaking.parameters)
 
 
 def _latest_run(pipeline: Pipeline) -> TrainingRecord:

@@ -44,6 +44,7 @@ from drsr.offline.train.stage import (
     train,
     training_key,
 )
+from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import scorer_bytes
 from tests.offline.stored_examples import Rows
 from tests.offline.stored_frames import GROUPS, fill, quick_params
@@ -153,7 +154,9 @@ def test_ablations_are_trained_each_once(
     assert [result.record.ablation for result in results] == names
     assert len({result.record.weights for result in results}) == len(names)
     for result in results:
-        assert load_trained(artifacts, result.record).parts == find_ablation(result.record.ablation).parts
+        scorer = load_trained(artifacts, result.record)
+        assert isinstance(scorer, Ensemble)
+        assert scorer.parts == find_ablation(result.record.ablation).parts
     again = run_train(catalog, artifacts, inputs, tmp_path, params=short, ablations=[find_ablation("no-abstention")])
     assert [(result.record.ablation, result.is_new) for result in again] == [("full", False)]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from drsr.offline.calibrate.files import read_search_table
 from drsr.offline.calibrate.operating_curve import operating_curve
-from drsr.offline.calibrate.stage import CALIBRATION_VERSION, choose
+from drsr.offline.calibrate.stage import CALIBRATION_VERSION, operating_numbers
 from drsr.offline.params import calibrate_params
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
@@ -29,8 +29,8 @@ def check_calibration(subject: Subject, told: Told) -> list[Verdict]:
         return failed(CHECK, detail, "audit with the version of drsr that the policy names")
     params = calibrate_params(record.params)
     certified = record.mode == "certified"
-    scorer = subject.shipped_scorer
-    numbers, table = choose(scorer, frames["train"], frames["validation"], params, certified=certified)
+    both, scorer = (frames["train"], frames["validation"]), subject.shipped_scorer
+    numbers, table = operating_numbers(subject.artifacts, subject.run, scorer, both, params, certified=certified)
     problems = [
         f"recorded {problem}" for problem in different({name: getattr(record, name) for name in numbers}, numbers)
     ]
@@ -51,7 +51,8 @@ def check_calibration(subject: Subject, told: Told) -> list[Verdict]:
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
     same = "to the byte" if hashlib.sha256(table).hexdigest() == record.search_table else f"to {AGREEMENT:.0e}"
     found = "nothing is admissible, it abstains always" if record.abstains_always else _point(numbers)
-    detail = f"searched again on {record.states:,} validation states: {found}; {record.tried:,} policies, same {same}"
+    on = "validation states" if subject.run.fold_scores is None else "states, each by members that never saw its task"
+    detail = f"searched again on {record.states:,} {on}: {found}; {record.tried:,} policies, same {same}"
     return passed(CHECK, detail, **evidence)
 
 
@@ -92,6 +93,7 @@ CHECK = Check(
     "Do the shipped threshold, K and beta follow from the validation split, and from nothing else?",
     "The shipped scorer scores every deletion set of the policy's validation states; every K, beta and observed "
     "score is tried again; the choice and all that is said about it must be what the policy and the catalog say. A "
-    "label that was changed, or a state that does not belong to validation, gives another search.",
+    "label that was changed, or a state that does not belong to validation, gives another search. A cross-fitted "
+    "policy is searched on train and validation, by the scores that training kept; --retrain computes those again.",
     check_calibration,
 )

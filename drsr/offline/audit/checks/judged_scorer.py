@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import orjson
 
@@ -14,9 +13,10 @@ from drsr.offline.train.ablations import column_group, find_ablation, prepare_fr
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.metrics import Bootstrap, brier, evaluate
 from drsr.offline.train.records import TrainingRecord
-from drsr.offline.train.scored_sets import score_frame
+from drsr.offline.train.scored_sets import ScoredSets, score_frame
+from drsr.offline.train.stage import load_fold_scores
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 
 AGREEMENT = 1e-5
 """In the Brier score, to which every score of every set adds its part. On one machine the ensemble's is the same to
@@ -30,8 +30,16 @@ def check_judged_scorer(subject: Subject, told: Told) -> list[Verdict]:
     traced = subject.traced
     run, scorer = traced.run, subject.shipped_scorer
     groups = tuple(map(column_group, traced.view.columns))
-    frame = prepare_frame(traced.frames["validation"], find_ablation(run.ablation), groups)
-    problems = [*_ensemble(scorer, frame, run), *_members(scorer, frame, run), *_history(subject, run)]
+    train, validation = (
+        prepare_frame(traced.frames[split], find_ablation(run.ablation), groups) for split in ("train", "validation")
+    )
+    folds = load_fold_scores(subject.artifacts, run, train, validation)
+    frame = validation if folds is None else folds.frame
+    scored = score_frame(scorer, frame) if folds is None else folds
+    problems = [*_ensemble(scored, frame, run), *_history(subject, run)]
+    # Cross-fitted, a member is judged by what fold members of its seed say; what itself says of what it was fitted on
+    # is its recorded loss.
+    problems += _members(scorer, frame, run, "negative_brier" if folds is None else "loss")
     if problems:
         hint = (
             "these weights are not those that were trained, or the record of training was changed: drsr audit --retrain"
@@ -45,9 +53,8 @@ def check_judged_scorer(subject: Subject, told: Told) -> list[Verdict]:
     return passed(CHECK, detail)
 
 
-def _ensemble(scorer: Ensemble, frame: TrainingFrame, run: TrainingRecord) -> Iterator[str]:
+def _ensemble(scored: ScoredSets[TrainingFrame], frame: TrainingFrame, run: TrainingRecord) -> Iterator[str]:
     """Yield each difference between the ensemble's results and the recorded ones."""
-    scored = score_frame(scorer, frame)
     gap = train_params(run.params).meaningful_gap
     found = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, gap, Bootstrap())
     recorded = {(metric["name"], metric["grouping"]): metric for metric in run.metrics.get("ensemble", ())}
@@ -66,16 +73,15 @@ def _ensemble(scorer: Ensemble, frame: TrainingFrame, run: TrainingRecord) -> It
         yield f"{name} of the ensemble ({grouping}) is recorded, and nobody measures that"
 
 
-def _members(scorer: Ensemble, frame: TrainingFrame, run: TrainingRecord) -> Iterator[str]:
+def _members(scorer: FrozenScorer, frame: TrainingFrame, run: TrainingRecord, by: str) -> Iterator[str]:
     """Members that do otherwise than the checkpoint which was chosen for each."""
     recorded = {member["seed"]: member for member in run.metrics.get("members", ())}
     if list(scorer.seeds) != list(run.seeds) or sorted(recorded) != sorted(run.seeds):
         yield f"the weights are of seeds {list(scorer.seeds)}, recorded are {list(run.seeds)}"
         return
     for number, seed in enumerate(scorer.seeds):
-        alone = {name: values[number : number + 1] for name, values in scorer.parameters.items()}
-        scored = score_frame(replace(scorer, seeds=(seed,), parameters=alone), frame)
-        found, said = brier(scored.unsafe_mean, frame.unsafe), -recorded[seed]["negative_brier"]
+        scored = score_frame(scorer.alone(number), frame)
+        found, said = brier(scored.unsafe_mean, frame.unsafe), abs(recorded[seed][by])
         if not _near(found, said, AGREEMENT):
             yield f"the Brier score of member {seed} is {found}, recorded is {said}"
 

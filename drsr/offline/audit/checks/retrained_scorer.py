@@ -12,8 +12,11 @@ import numpy as np
 from drsr.offline.params import train_params
 from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame
-from drsr.offline.train.fitting import TRAINING_VERSION, train_scorer
+from drsr.offline.train.fitting import TRAINING_VERSION
+from drsr.offline.train.learners.fit import fit_scorer
+from drsr.offline.train.learners.fold_scores import FoldScores
 from drsr.offline.train.scored_sets import score_frame
+from drsr.offline.train.stage import load_fold_scores
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
 from drsr.scorer.weights import scorer_bytes
 
@@ -29,7 +32,7 @@ def check_retrained_scorer(subject: Subject, told: Told) -> list[Verdict]:
         return failed(CHECK, detail, "audit with the version of drsr that the policy names")
     params, ablation = train_params(run.params), find_ablation(run.ablation)
     groups = tuple(map(column_group, traced.view.columns))
-    trained = train_scorer(
+    again = fit_scorer(
         traced.frames["train"],
         traced.frames["validation"],
         params,
@@ -37,9 +40,16 @@ def check_retrained_scorer(subject: Subject, told: Told) -> list[Verdict]:
         column_groups=groups,
         progress=lambda evaluations: told(evaluations[0].epoch, params.max_epochs),
         workers=1,
-    ).ensemble
+    )
+    trained = again.scorer
     sets = sum(len(frame) for frame in traced.frames.values())
     said = f"{len(params.seeds)} members trained again on {len(traced.frames['train']):,} sets"
+    if again.fold_scores is not None:
+        said += f" and in {params.folds} folds"
+        problem = _fold_problem(subject, again.fold_scores)
+        if problem is not None:
+            hint = "do not use the policy: its threshold was chosen by scores that do not come from these frames"
+            return failed(CHECK, f"{said}: {problem}", hint)
     if scorer_bytes(trained) == scorer_bytes(shipped):
         return passed(CHECK, f"{said}: every weight is the shipped one, to the bit", same_bits=True, largest=0.0)
     frames = [prepare_frame(frame, ablation, groups) for frame in traced.frames.values()]
@@ -58,6 +68,17 @@ def check_retrained_scorer(subject: Subject, told: Told) -> list[Verdict]:
         f"{largest:.1g} (allowed {SCORES:g})"
     )
     return passed(CHECK, detail, same_bits=False, largest=largest)
+
+
+def _fold_problem(subject: Subject, again: FoldScores) -> str | None:
+    """Return how far the kept fold scores are from those that fold members trained again give, if too far."""
+    run, frames = subject.traced.run, subject.traced.frames
+    kept = load_fold_scores(subject.artifacts, run, frames["train"], frames["validation"])
+    if kept is None:
+        return "no fold scores were kept"
+    found = again.scored(kept.frame)
+    largest = float(np.abs(found.unsafe_mean - kept.unsafe_mean).max())
+    return None if largest <= SCORES else f"the kept fold scores differ by up to {largest:.2g}"
 
 
 CHECK = Check(

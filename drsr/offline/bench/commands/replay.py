@@ -185,12 +185,12 @@ def with_ablations(
     """The rows and DRSR's ablations, trained where they are not; `sources` says where their features come from."""
     from drsr.offline.bench.comparators.registry import NotAvailable
     from drsr.offline.bench.replay.ablation_methods import ablation_methods
-    from drsr.offline.commands.stages.train import training_progress
+    from drsr.offline.commands.stages.train import chosen_scorer, training_progress
     from drsr.offline.evaluate.stage import train_ablations
     from drsr.offline.params import load_params
     from drsr.settings import cache_folder
 
-    params, frames = load_params(), {"view": options.view, "labeler": options.labeler}
+    params, frames = chosen_scorer(load_params(), options), {"view": options.view, "labeler": options.labeler}
     with training_progress(params.train.max_epochs) as progress:
         trained = train_ablations(
             catalog,

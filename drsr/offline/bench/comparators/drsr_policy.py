@@ -14,7 +14,7 @@ from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.policy.policy import Policy
 from drsr.request.contracts import SetScorer
 from drsr.request.request import Request
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import scorer_bytes
 
 ALONE = "Every request is decided on its own, as in the paper, not in a session."
@@ -67,4 +67,4 @@ class DrsrPolicy:
 
 def training_of(scorer: SetScorer) -> str:
     """Return which training a full scorer came from: the hash of its weights; empty of a double, which has none."""
-    return hashlib.sha256(scorer_bytes(scorer)).hexdigest() if isinstance(scorer, Ensemble) else ""
+    return hashlib.sha256(scorer_bytes(scorer)).hexdigest() if isinstance(scorer, FrozenScorer) else ""

@@ -35,7 +35,7 @@ from drsr.offline.train.ablations import ABLATIONS, FULL, Ablation, method_name,
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.frames import get_training_frame
 from drsr.policy.policy import Policy
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 
 
 class StoredFeatures:
@@ -109,7 +109,7 @@ def ablation_methods(
     """Every configuration but the full one, which is the policy itself."""
     backbone, groups = _with_layers(tools), trained.inputs.column_groups
     validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
-    ensembles = trained.ensembles(artifacts)
+    ensembles, fold_scores = trained.ensembles(artifacts), trained.fold_scores(artifacts)
     training = training_of(ensembles[FULL.name])
     found: dict[str, DrsrPolicy] = {}
     missing = {method_name(row.name): row.why for row in trained.missing}
@@ -122,7 +122,7 @@ def ablation_methods(
         except FrameError as error:
             missing[name] = error.what
             continue
-        point = ablation_point(ablation, ensembles, validation, groups, params)
+        point = ablation_point(ablation, ensembles, validation, groups, params, fold_scores)
         policy = _policy(ablation, point, scorer, tools, backbone)
         title = f"DRSR, {ablation.what}"
         found[name] = DrsrPolicy(
@@ -139,13 +139,15 @@ def _with_layers(tools: Measuring) -> FrozenLM:
     return backbone
 
 
-def _policy(ablation: Ablation, point: AblationPoint, scorer: Ensemble, tools: Measuring, backbone: FrozenLM) -> Policy:
+def _policy(
+    ablation: Ablation, point: AblationPoint, scorer: FrozenScorer, tools: Measuring, backbone: FrozenLM
+) -> Policy:
     representation = checked(backbone, backbone.identity, scorer.layout_hash)
     return Policy(_numbers(ablation, point, scorer, tools, backbone), scorer, representation)
 
 
 def _numbers(
-    ablation: Ablation, point: AblationPoint, scorer: Ensemble, tools: Measuring, backbone: FrozenLM
+    ablation: Ablation, point: AblationPoint, scorer: FrozenScorer, tools: Measuring, backbone: FrozenLM
 ) -> PolicyNumbers:
     """An open gate is the largest threshold there is: a policy's numbers are finite."""
     threshold = sys.float_info.max if point.rule.risk_threshold == math.inf else point.rule.risk_threshold

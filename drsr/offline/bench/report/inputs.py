@@ -27,7 +27,7 @@ from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.metrics import Bootstrap
 from drsr.offline.train.scored_sets import ScoredSets, score_frame
 from drsr.offline.train.stage import Progress, TrainingInputs, load_trained, read_inputs
-from drsr.scorer.ensemble import Ensemble
+from drsr.scorer.frozen import FrozenScorer
 
 
 class Asked(NamedTuple):
@@ -182,7 +182,9 @@ def _whole_directions(catalog: Catalog, artifacts: ArtifactStore, asked: Asked) 
     return Directions(fitted, judged, [column.name for column in view.columns])
 
 
-def _exchanged(scorer: Ensemble, frame: ExampleFrame, column_groups: Sequence[str]) -> ScoredSets[ExampleFrame] | None:
+def _exchanged(
+    scorer: FrozenScorer, frame: ExampleFrame, column_groups: Sequence[str]
+) -> ScoredSets[ExampleFrame] | None:
     try:
         return score_frame(scorer, mismatch_states(frame, column_groups, MISMATCH_SEED))
     except FrameError:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drsr.command_line import Commands, add_command
-from drsr.offline.commands.stages.train import add_frame_options
+from drsr.offline.commands.stages.train import add_frame_options, add_scorer_options, chosen_scorer
 
 if TYPE_CHECKING:
     from drsr.offline.calibrate.operating_curve import Sensitivity
@@ -37,6 +37,7 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write operating curve and beta sensitivity there")
     add_frame_options(parser)
+    add_scorer_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,10 +46,14 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.calibrate.stage import calibrate, operating_point, plain_search
     from drsr.offline.params import load_params
     from drsr.offline.store.place import opened
-    from drsr.offline.train.stage import read_inputs
+    from drsr.offline.train.stage import read_inputs, train
+    from drsr.settings import cache_folder
 
-    params = load_params()
+    params = chosen_scorer(load_params(), options)
     with opened() as (_, catalog, artifacts):
+        if options.cross_fitted:  # whose members are fitted here, unless they were before
+            fitted_on = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
+            train(catalog, artifacts, fitted_on, params.train, checkpoints=cache_folder() / "training")
         inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "calibrate")
         calibrated = calibrate(catalog, artifacts, inputs, params, certified=options.certified)
         searched = plain_search(artifacts, inputs, calibrated, params.calibrate)
@@ -68,9 +73,11 @@ def run(options: argparse.Namespace) -> int:
         }
         print(json.dumps(shown))
     else:
-        print(_text(record, sensitivity, searched, params.calibrate, is_new=calibrated.is_new))
+        where = "on validation" if calibrated.run.fold_scores is None else "on train and validation, by folds"
+        print(_text(record, sensitivity, searched, params.calibrate, where=where, is_new=calibrated.is_new))
         if options.certified:
-            print("\n" + _tried(artifacts.get(record.search_table)))
+            origin = "fixed beforehand" if calibrated.run.fold_scores is not None else "from the training split"
+            print("\n" + _tried(artifacts.get(record.search_table), origin))
         for path in files:
             print(f"wrote {path}")
     if record.abstains_always:
@@ -84,12 +91,13 @@ def _text(
     searched: SearchTable,
     params: CalibrateParams,
     *,
+    where: str,
     is_new: bool,
 ) -> str:
     from drsr.tables import table
 
     lines = [] if is_new else ["nothing to calibrate: these inputs gave this before"]
-    lines += [record.explanation, "", table(("on validation", "value", "limit"), _numbers(record, params)), ""]
+    lines += [record.explanation, "", table((where, "value", "limit"), _numbers(record, params)), ""]
     if record.incomplete_states:
         lines.append(
             f"{record.incomplete_states:,} of {record.states:,} states lack the label of some deletion set; online the "
@@ -119,7 +127,7 @@ def _numbers(record: CalibrationRecord, params: CalibrateParams) -> list[tuple[s
     return rows
 
 
-def _tried(search_table: bytes) -> str:
+def _tried(search_table: bytes, origin: str) -> str:
     """The thresholds that were to be certified, and what came of each."""
     from drsr.tables import table
 
@@ -135,7 +143,7 @@ def _tried(search_table: bytes) -> str:
         for row in csv.DictReader(io.StringIO(search_table.decode("utf-8")))
     ]
     headers = ("K", "beta", "tau", "unsafe", "bound", "certified")
-    return "thresholds from the training split, tested in rising order:\n" + table(headers, rows)
+    return f"thresholds {origin}, tested in rising order:\n" + table(headers, rows)
 
 
 def _best_rows(sensitivity: list[Sensitivity]) -> list[tuple[object, ...]]:

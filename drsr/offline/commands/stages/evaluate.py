@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from drsr.command_line import Commands, add_command, require_positive
 from drsr.offline.bench.commands import replay, tasks
-from drsr.offline.commands.stages.train import add_frame_options, add_training_options, training_progress
+from drsr.offline.commands.stages.train import (
+    add_frame_options,
+    add_scorer_options,
+    add_training_options,
+    chosen_scorer,
+    training_progress,
+)
 
 if TYPE_CHECKING:
     from drsr.offline.evaluate.ablation_study import PolicyRow, ScorerRow, Study
@@ -34,6 +40,7 @@ def add_commands(commands: Commands) -> None:
     replay.add_options(parser)
     tasks.add_options(parser)
     add_frame_options(parser)
+    add_scorer_options(parser)
     add_training_options(parser)
 
 
@@ -50,7 +57,9 @@ def run(options: argparse.Namespace) -> int:
         return tasks.run(options)
     if options.replay:
         return replay.run(options)
-    params = load_params()
+    params = chosen_scorer(load_params(), options)
+    if params.train.folds and options.split == "validation":
+        raise SettingsError("a cross-fitted scorer has seen validation", hint="leave out --split validation")
     with opened() as place, training_progress(params.train.max_epochs) as progress:
         evaluated = evaluate_ablations(
             place.catalog,

@@ -6,17 +6,21 @@ import argparse
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from drsr.command_line import Commands, add_command, require_positive
 
 if TYPE_CHECKING:
+    from drsr.offline.params import Params
     from drsr.offline.train.ablations import Ablation
     from drsr.offline.train.fitting import Evaluation
     from drsr.offline.train.records import TrainingRecord
     from drsr.offline.train.stage import Progress, Trained
 
 ALL = "all"
+DEFAULT_FOLDS = 5
+"""Of --cross-fitted, where params.yaml names no number."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -37,7 +41,28 @@ def add_commands(commands: Commands) -> None:
         help="configurations to train (default: full; `all` for every one; a wrong name lists them)",
     )
     add_frame_options(parser)
+    add_scorer_options(parser)
     add_training_options(parser)
+
+
+def add_scorer_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose another scorer than `params.yaml` does."""
+    parser.add_argument("--scorer", metavar="KIND", help="network, linear, trees or stack (default: train.scorer)")
+    parser.add_argument(
+        "--cross-fitted",
+        action="store_true",
+        help="fit on train and validation, and score every state by members that never saw its task (as train.folds)",
+    )
+
+
+def chosen_scorer(params: Params, options: argparse.Namespace) -> Params:
+    """The parameters with the scorer that the options name."""
+    train = params.train
+    if options.scorer is not None:
+        train = replace(train, scorer=options.scorer)
+    if options.cross_fitted and not train.folds:
+        train = replace(train, folds=DEFAULT_FOLDS)
+    return replace(params, train=train)
 
 
 def add_frame_options(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     require_positive(options, "workers")
     names = options.ablation or ["full"]
     ablations = [*ABLATIONS.values()] if ALL in names else [find_ablation(name) for name in names]
-    params = load_params()
+    params = chosen_scorer(load_params(), options)
     with opened() as (_, catalog, artifacts):
         inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
         with training_progress(params.train.max_epochs) as progress:
@@ -119,11 +144,14 @@ def _text(results: list[Trained], ablations: list[Ablation]) -> str:
         if other is not ablation:
             lines.append(f"{ablation.name}: trained as {other.name}, differs in selection only")
     first = results[0].record
-    lines += [
-        f"fitted on {first.train_sets:,} sets of {first.train_trajectories:,} trajectories; epochs chosen by "
-        f"{first.validation_sets:,} sets of {first.validation_trajectories:,} others",
-        "",
-    ]
+    of_train = f"{first.train_sets:,} sets of {first.train_trajectories:,} trajectories"
+    of_validation = f"{first.validation_sets:,} sets of {first.validation_trajectories:,} others"
+    kind, folds = first.params.get("scorer", "network"), first.params.get("folds", 0)
+    if folds:
+        lines += [f"{kind}, fitted on {of_train} and {of_validation}; judged in {folds} folds by task", ""]
+    else:
+        how = "epochs chosen" if kind == "network" else "judged"
+        lines += [f"{kind}, fitted on {of_train}; {how} by {of_validation}", ""]
     if len(results) == 1:
         lines.append(_members(first))
     return "\n".join([*lines, _ensembles([result.record for result in results])])
@@ -150,5 +178,6 @@ def _ensembles(records: list[TrainingRecord]) -> str:
         metrics = Metrics(*(Metric.from_json(value) for value in record.metrics["ensemble"]))
         shown = (metrics.state_pairs, metrics.spearman, metrics.unsafe_auroc, metrics.brier)
         rows.append((record.ablation, *cells(shown), record.weights[:12]))
-    headers = ("on validation", "pairs in a state", "Spearman", "unsafe AUROC", "Brier", "weights")
+    where = "by folds" if records[0].fold_scores is not None else "on validation"
+    headers = (where, "pairs in a state", "Spearman", "unsafe AUROC", "Brier", "weights")
     return table(headers, rows)

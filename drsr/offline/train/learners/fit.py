@@ -1,0 +1,207 @@
+"""Fitting the scorer that the parameters name: in the paper's mode, or cross-fitted.
+
+In the paper's mode a scorer is fitted on `train`; `validation` chooses an epoch where there is one to choose. Trees and
+linear models have none, so they see nothing of `validation`.
+
+Cross-fitted, both splits are one frame. Its tasks are dealt into folds; the members of a fold are fitted without it and
+score it, so that every state has scores of members that never saw its task. The final members are fitted on everything.
+Networks need tasks to stop by: they hold out a fifth of those they are given, in a fold and in the end alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drsr.errors import FrameError, SettingsError
+from drsr.offline.params import TrainParams
+from drsr.offline.train.ablations import FULL, Ablation, prepare_frame, used_columns
+from drsr.offline.train.examples import ExampleFrame, TrainingFrame, joined, some_states
+from drsr.offline.train.fitting import Evaluation, Progress, Quality, check_frames, train_scorer
+from drsr.offline.train.learners.described import drawn_weights
+from drsr.offline.train.learners.fold_scores import FoldScores, Histograms, shares_by_tenth
+from drsr.offline.train.learners.linear import fit_linear
+from drsr.offline.train.learners.trees import fit_trees
+from drsr.offline.train.metrics import auroc, brier, count_pairs, grouping
+from drsr.offline.train.scored_sets import member_scores
+from drsr.scorer.frozen import FrozenScorer
+from drsr.scorer.stack import StackedScorer
+
+STOPPING_PART = 5
+"""One task in so many is held out to stop networks by, where no split is there for it."""
+
+Floats = NDArray[np.float64]
+_Fit = Callable[[TrainingFrame], FrozenScorer]
+
+
+_LEARNERS: dict[str, tuple[Callable[..., FrozenScorer], ...]] = {
+    "trees": (fit_trees,),
+    "linear": (fit_linear,),
+    "stack": (fit_trees, fit_linear),
+}
+"""By kind: what is fitted, and averaged where it is more than one."""
+
+
+class FittedScorer(NamedTuple):
+    scorer: FrozenScorer
+    chosen: tuple[Evaluation, ...]
+    """By member: how it does on tasks that it was not fitted on."""
+    history: tuple[Evaluation, ...]
+    fold_scores: FoldScores | None = None
+    """Cross-fitted: what members that never saw its task say of every set."""
+    histograms: Histograms | None = None
+    """Cross-fitted: whether the final members score as the fold members do."""
+
+
+def fit_scorer(
+    train: TrainingFrame,
+    validation: TrainingFrame,
+    params: TrainParams,
+    *,
+    ablation: Ablation = FULL,
+    column_groups: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+    workers: int = 2,
+) -> FittedScorer:
+    """Fit the scorer of the kind and in the mode that `params` name. See `fitting.train_scorer` for the arguments."""
+    check_frames(train, validation)
+    groups = list(column_groups) if column_groups is not None else [""] * train.columns
+    check_kind(params, ablation)
+    if params.scorer == "network" and not params.folds:
+        trained = train_scorer(
+            train,
+            validation,
+            params,
+            ablation=ablation,
+            column_groups=groups,
+            progress=progress,
+            checkpoint=checkpoint,
+            workers=workers,
+        )
+        return FittedScorer(trained.ensemble, trained.chosen, trained.history)
+    train, validation = (prepare_frame(frame, ablation, groups) for frame in (train, validation))
+    fit = _learner(params, ablation, groups, workers)
+    told = progress if progress is not None else _silent
+    if not params.folds:
+        scorer = fit(train)
+        chosen = _judged(scorer, train, validation, params, *member_scores(scorer, validation))
+        told([*chosen])
+        return FittedScorer(scorer, chosen, chosen)
+    everything = joined(train, validation)
+    fold_scores = _cross_fit(everything, params, fit)
+    scorer = fit(everything)
+    chosen = _judged(scorer, everything, everything, params, fold_scores.harm, fold_scores.unsafe)
+    told([*chosen])
+    _, final = member_scores(scorer, everything)
+    unseen = np.array([_unseen(everything, params, seed) for seed in params.seeds])
+    alike = Histograms(shares_by_tenth(fold_scores.unsafe.ravel()), shares_by_tenth(final[unseen]))
+    return FittedScorer(scorer, chosen, chosen, fold_scores, alike)
+
+
+def check_kind(params: TrainParams, ablation: Ablation) -> None:
+    """Refuse an ablation of something that this kind of scorer does not have."""
+    if params.scorer != "network" and not ablation.parts.pair_pooling:
+        raise SettingsError(f"a scorer of the kind {params.scorer!r} has no pair pooling to leave out")
+
+
+def deal_folds(frame: TrainingFrame, folds: int) -> NDArray[np.int64]:
+    """The fold of each state: tasks in the order of a hash of their names, each to the fold with fewest states so far.
+
+    By name, so that the same data gives the same folds whatever order it came in.
+    """
+    names = sorted(set(frame.group_ids), key=_shuffled)
+    if len(names) < folds:
+        raise FrameError(
+            f"{len(names)} tasks cannot be dealt into {folds} folds", where=frame.split, hint="label more trajectories"
+        )
+    sizes = {name: frame.group_ids.count(name) for name in names}
+    loads, fold_of = [0] * folds, {}
+    for name in names:
+        fold = loads.index(min(loads))
+        fold_of[name] = fold
+        loads[fold] += sizes[name]
+    return np.array([fold_of[name] for name in frame.group_ids], dtype=np.int64)
+
+
+def _shuffled(name: str) -> str:
+    return hashlib.sha256(f"fold/1 {name}".encode()).hexdigest()
+
+
+def _cross_fit(frame: TrainingFrame, params: TrainParams, fit: _Fit) -> FoldScores:
+    fold = deal_folds(frame, params.folds)
+    harm, unsafe = np.empty((2, len(params.seeds), len(frame)))
+    for number in range(params.folds):
+        scorer = fit(some_states(TrainingFrame, frame, fold != number))
+        rows = fold[frame.state] == number
+        harm[:, rows], unsafe[:, rows] = member_scores(scorer, some_states(ExampleFrame, frame, fold == number))
+    return FoldScores(fold, harm, unsafe)
+
+
+def _learner(params: TrainParams, ablation: Ablation, groups: Sequence[str], workers: int) -> _Fit:
+    """Fits a frame that was prepared already."""
+    if params.scorer == "network":
+        return lambda frame: _fit_network(frame, params, ablation, groups, workers)
+    used = np.flatnonzero(used_columns(ablation, groups, params.column_groups)).astype(np.int32)
+    retained = ablation.parts.retained_context
+    learners = _LEARNERS[params.scorer]
+
+    def fit(frame: TrainingFrame) -> FrozenScorer:
+        parts = [learn(frame, params, used, retained_context=retained) for learn in learners]
+        return parts[0] if len(parts) == 1 else StackedScorer(frame.layout_hash, params.seeds, tuple(parts))
+
+    return fit
+
+
+def _fit_network(
+    frame: TrainingFrame, params: TrainParams, ablation: Ablation, groups: Sequence[str], workers: int
+) -> FrozenScorer:
+    stops = _stopping(frame)
+    fitted = some_states(TrainingFrame, frame, ~stops, "train")
+    stopped_by = some_states(TrainingFrame, frame, stops, "validation")
+    # The frame was prepared, and a mismatched state must not be exchanged once more.
+    plain = ablation if not ablation.mismatched_state else FULL
+    return train_scorer(fitted, stopped_by, params, ablation=plain, column_groups=groups, workers=workers).ensemble
+
+
+def _stopping(frame: TrainingFrame) -> NDArray[np.bool_]:
+    """The states that networks stop by: those of every fifth task."""
+    held_out = set(sorted(set(frame.group_ids), key=_shuffled)[::STOPPING_PART])
+    return np.array([name in held_out for name in frame.group_ids])
+
+
+def _unseen(frame: TrainingFrame, params: TrainParams, seed: int) -> NDArray[np.bool_]:
+    """The sets whose task this member of a scorer that was fitted on the frame did not fit."""
+    if params.scorer == "network":
+        return _stopping(frame)[frame.state]
+    unseen: NDArray[np.bool_] = drawn_weights(frame.state_group[frame.state], frame.unsafe, seed) == 0
+    return unseen
+
+
+def _judged(
+    scorer: FrozenScorer, fitted: TrainingFrame, frame: TrainingFrame, params: TrainParams, harm: Floats, unsafe: Floats
+) -> tuple[Evaluation, ...]:
+    """One evaluation per member: the loss on what it was fitted on, the quality by scores of what it was not."""
+    within = grouping(frame, "state", equal_cardinality=True)
+    _, seen = member_scores(scorer, fitted)
+    found = []
+    for number, seed in enumerate(scorer.seeds):
+        pairs = count_pairs(harm[number], frame.harm, within, frame.trajectory, params.meaningful_gap)
+        quality = Quality(
+            unsafe_auroc=float(auroc(unsafe[number], frame.unsafe)),
+            pair_accuracy=pairs.pooled if pairs.pairs.any() else 0.0,
+            negative_brier=-brier(unsafe[number], frame.unsafe),
+        )
+        epoch = params.trees.trees if params.scorer in ("trees", "stack") else 1
+        loss = brier(seen[number], fitted.unsafe)
+        found.append(Evaluation(epoch, seed, loss, quality, is_best=True, stopped=True))
+    return tuple(found)
+
+
+def _silent(evaluations: list[Evaluation]) -> None:
+    pass
