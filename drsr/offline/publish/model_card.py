@@ -75,7 +75,7 @@ def _operating_point(numbers: PolicyNumbers, traced: Traced) -> list[str]:
         ("uncertainty coefficient (beta)", repr(numbers.uncertainty_coefficient)),
         ("most of a request removed at once", f"{numbers.removal_cap:.0%}"),
         ("harm above this counts as unsafe", f"{numbers.harm_tolerance:g} nats per token"),
-        ("validation states", record.states),
+        ("states of train and validation" if traced.run.fold_scores else "validation states", record.states),
         ("of these pruned", record.selected),
         ("unsafe rate among pruned", f"{_number(record.unsafe_rate)} (limit {params['max_unsafe_rate']:g})"),
         ("mean harm of pruned", f"{_number(record.mean_harm)} nats per token (limit {params['max_mean_harm']:g})"),
@@ -110,13 +110,37 @@ def _scorer(traced: Traced) -> list[str]:
         (metric.name, metric.grouping, _number(metric.value), f"{_number(metric.low)} to {_number(metric.high)}")
         for metric in metrics
     ]
-    seeds = ", ".join(map(str, traced.run.seeds))
+    run = traced.run
+    kind = run.params.get("scorer", "network")
+    seeds = ", ".join(map(str, run.seeds))
+    chosen = "Each member's epoch was chosen on these same states." if kind == "network" else ""
+    if run.fold_scores is not None:
+        chosen = "Every state was scored by members that never saw its task."
     return [
-        "## Scorer on validation",
+        "## Scorer by folds" if run.fold_scores is not None else "## Scorer on validation",
         "",
-        f"An ensemble of {len(traced.run.seeds)} (seeds {seeds}). Each member's epoch was chosen on these same states.",
+        f"An ensemble of {len(run.seeds)} (kind {kind}, seeds {seeds}). {chosen}".rstrip(),
         "",
         *_table(("metric", "over", "value", "95 % interval"), rows),
+        *_cross_fitting(traced),
+    ]
+
+
+def _cross_fitting(traced: Traced) -> list[str]:
+    """What cross-fitting assumes, and the numbers by which a reader can judge it."""
+    run = traced.run
+    if run.fold_scores is None:
+        return []
+    fold, final = (run.metrics["histograms"][name] for name in ("fold", "final"))
+    tenths = [f"{tenth / 10:.1f} to {(tenth + 1) / 10:.1f}" for tenth in range(10)]
+    shares = [(tenth, f"{one:.3f}", f"{other:.3f}") for tenth, one, other in zip(tenths, fold, final, strict=True)]
+    return [
+        f"Cross-fitted: K, beta and tau were searched on the states of train and validation together, in "
+        f"{run.params['folds']} folds by task; the members that decide were then fitted on all of them. This assumes "
+        "that they score new tasks as the fold members scored theirs. Shares of unsafe scores, of fold members on the "
+        "tasks of their fold and of final members on tasks that they did not draw:",
+        "",
+        *_table(("unsafe score", "fold members", "final members"), shares),
     ]
 
 
@@ -126,13 +150,18 @@ def _limits(numbers: PolicyNumbers, traced: Traced) -> list[str]:
         "",
         "- Harm is what deleting does to the likelihood of the next output, measured with one language model on "
         "recorded runs like those above. On other agents, tools or languages nothing is promised.",
-        "- The operating point is the best of many that were tried on validation; on new data expect somewhat worse."
+        f"- The operating point is the best of many that were tried on {_tried_on(traced)}; on new data expect "
+        "somewhat worse."
         if traced.calibration.mode == "plain"
         else "- The bound holds for new trajectories of the same kind, not for others.",
         _length_limit(numbers),
         "- Prefix, later user messages and the two latest Steps are never touched.",
         "",
     ]
+
+
+def _tried_on(traced: Traced) -> str:
+    return "validation" if traced.run.fold_scores is None else "train and validation"
 
 
 def _length_limit(numbers: PolicyNumbers) -> str:

@@ -6,18 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from drsr.errors import SettingsError, SplitRefused
 from drsr.offline.calibrate.certificates import (
     GroupCounts,
     calibrate_certified,
     certified_in_sequence,
+    certify_cross_fitted,
     evidence_against,
     group_counts,
     threshold_grid,
     unsafe_rate_bound,
 )
 from drsr.offline.calibrate.selection_path import SelectionPath, selection_path
+from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.scored_sets import ScoredSets
 from tests.offline.frames import make_frame, make_scored, params
 
 PARAMS = params().calibrate
@@ -190,3 +194,83 @@ def test_splits_are_not_exchanged() -> None:
     train, validation = make_scored(make_frame("train", 4)), make_scored(make_frame("validation", 4))
     with pytest.raises(SplitRefused):
         calibrate_certified(validation, train, PARAMS)
+
+
+TASKS, NUMBERS, STATES = 300, 8, 2
+LOOSER = replace(PARAMS, max_unsafe_rate=0.2, certified=replace(PARAMS.certified, max_unsafe_rate=0.2))
+"""So that 300 tasks certify something, with a true rate close to what is allowed."""
+
+
+def simulated_tasks(generator: np.random.Generator, tasks: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Exchangeable tasks: features (tasks, states, numbers) of which one counts, and states that fail together."""
+    features = generator.normal(size=(tasks, STATES, NUMBERS))
+    task = 0.7 * generator.normal(size=(tasks, 1))
+    chance = 1 / (1 + np.exp(2.2 - 1.6 * features[:, :, 0] - task))
+    return features, generator.random((tasks, STATES)) < chance
+
+
+def fitted_weights(features: NDArray[np.float64], unsafe: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Least squares on all numbers, most of which are noise: fold members and final members differ."""
+    rows = np.concatenate([features.reshape(-1, NUMBERS), np.ones((unsafe.size, 1))], axis=1)
+    weights: NDArray[np.float64] = np.linalg.lstsq(rows, unsafe.ravel().astype(np.float64), rcond=None)[0]
+    return weights
+
+
+def unsafe_scores(features: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    scores: NDArray[np.float64] = np.clip(features @ weights[:-1] + weights[-1], 0.0, 1.0)
+    return scores
+
+
+def simulated_frame(unsafe: NDArray[np.bool_]) -> TrainingFrame:
+    """One candidate and one set per state."""
+    states = unsafe.size
+    tasks = np.repeat(np.arange(len(unsafe)), STATES)
+    return TrainingFrame(
+        split="train",
+        layout_hash="layout",
+        labeler="labeler",
+        state_ids=tuple(f"state {number}" for number in range(states)),
+        trajectory_ids=tuple(f"task {task}" for task in tasks),
+        group_ids=tuple(f"task {task}" for task in tasks),
+        request_tokens=np.full(states, 1_000),
+        candidate_counts=np.ones(states, dtype=np.int64),
+        candidate_savings=np.full((states, 4), 100) * (np.arange(4) < 1),
+        features=np.zeros((states, 4, 1), dtype=np.float32),
+        state=np.arange(states),
+        mask=np.ones(states, dtype=np.int64),
+        direct_saving=np.full(states, 100),
+        protocol_safe=np.ones(states, dtype=np.bool_),
+        harm=np.where(unsafe.ravel(), 0.03, 0.0),
+        unsafe=unsafe.ravel(),
+    )
+
+
+def test_a_cross_fitted_certificate_holds_on_simulated_exchangeable_tasks() -> None:
+    """A certificate fails where the final members, on new tasks, select more unsafe sets than it allows."""
+    generator = np.random.default_rng(17)
+    wrong, given, simulations = 0, 0, 60
+    for _ in range(simulations):
+        features, unsafe = simulated_tasks(generator, TASKS)
+        fold = np.arange(TASKS) % 5
+        scores = np.empty(unsafe.shape)
+        for number in range(5):
+            weights = fitted_weights(features[fold != number], unsafe[fold != number])
+            scores[fold == number] = unsafe_scores(features[fold == number], weights)
+        flat = scores.ravel()
+        scored = ScoredSets(simulated_frame(unsafe), flat, flat, np.zeros_like(flat))
+        chosen = certify_cross_fitted(scored, LOOSER).chosen
+        if chosen is None:
+            continue
+        given += 1
+        assert chosen.unsafe_bound <= 0.2
+        new, truth = simulated_tasks(generator, 4_000)
+        selected = unsafe_scores(new, fitted_weights(features, unsafe)) <= chosen.risk_threshold
+        wrong += bool(truth[selected].mean() > 0.2)
+    assert given >= simulations // 4  # otherwise the test would show nothing
+    assert wrong <= 0.05 * simulations + 2  # five in a hundred, and what so few simulations scatter
+
+
+def test_a_cross_fitted_certificate_wants_the_largest_task_to_be_known_beforehand() -> None:
+    frame = make_frame("train", 8, trials=4)
+    with pytest.raises(SettingsError, match="max_group_states"):
+        certify_cross_fitted(make_scored(frame), PARAMS)

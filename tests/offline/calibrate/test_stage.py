@@ -25,7 +25,7 @@ from drsr.offline.params import Params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.records import get_training_run, latest_calibrations
 from drsr.offline.train.scored_sets import score_frame
-from drsr.offline.train.stage import TrainingInputs, load_trained, read_inputs, train
+from drsr.offline.train.stage import TrainingInputs, load_fold_scores, load_trained, read_inputs, train
 from tests.offline.stored_frames import fill, quick_params
 
 PARAMS = quick_params(max_epochs=30)
@@ -154,3 +154,34 @@ def test_a_scorer_of_other_labels_is_not_calibrated(
         calibrate(catalog, artifacts, newer, PARAMS)
     assert rows(catalog, CalibrationRun) == []
     assert [row["stage"] for row in rows(catalog, Run)] == ["train"]
+
+
+CROSS_FITTED = quick_params(scorer="linear", folds=3)
+
+
+def test_a_cross_fitted_scorer_is_calibrated_on_both_splits_by_its_folds(
+    catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, tmp_path: Path
+) -> None:
+    with pytest.raises(ScorerNotTrained):
+        calibrate(catalog, artifacts, inputs, CROSS_FITTED)
+    ((run, _),) = train(catalog, artifacts, inputs, CROSS_FITTED.train, checkpoints=tmp_path)
+    record, found, is_new = calibrate(catalog, artifacts, inputs, CROSS_FITTED)
+    assert is_new
+    assert found == run
+    folds = load_fold_scores(artifacts, run, inputs.train, inputs.validation)
+    assert folds is not None
+    assert len(folds.frame) == len(inputs.train) + len(inputs.validation)
+    direct = calibration.calibrate_cross_fitted(folds, CROSS_FITTED.calibrate)
+    assert direct.chosen is not None
+    assert record.risk_threshold == direct.chosen.risk_threshold
+    assert record.states == len(folds.frame.state_ids) == 52
+    assert (record.train_hash, record.validation_hash) == (inputs.train_hash, inputs.validation_hash)
+    assert not calibrate(catalog, artifacts, inputs, CROSS_FITTED).is_new
+    # With other folds the final members are the same, and what they are calibrated by is not.
+    other = replace(CROSS_FITTED, train=replace(CROSS_FITTED.train, folds=4))
+    ((second, _),) = train(catalog, artifacts, inputs, other.train, checkpoints=tmp_path)
+    assert second.weights == run.weights
+    assert second.fold_scores != run.fold_scores
+    assert calibrate(catalog, artifacts, inputs, other).record.calibration_key != record.calibration_key
+    certified = calibrate(catalog, artifacts, inputs, CROSS_FITTED, certified=True).record
+    assert (certified.mode, certified.confidence) == ("certified", 0.95)

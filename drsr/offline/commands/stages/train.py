@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from drsr.offline.train.ablations import Ablation
     from drsr.offline.train.fitting import Evaluation
     from drsr.offline.train.records import TrainingRecord
-    from drsr.offline.train.stage import Progress, Trained
+    from drsr.offline.train.stage import Progress, Trained, TrainingInputs
 
 ALL = "all"
 DEFAULT_FOLDS = 5
@@ -39,6 +39,13 @@ def add_commands(commands: Commands) -> None:
         action="extend",
         metavar="NAME",
         help="configurations to train (default: full; `all` for every one; a wrong name lists them)",
+    )
+    parser.add_argument(
+        "--learning-curve",
+        nargs="+",
+        type=int,
+        metavar="TASKS",
+        help="instead of training: what scorers fitted on so many tasks of train and validation are worth, by folds",
     )
     add_frame_options(parser)
     add_scorer_options(parser)
@@ -89,6 +96,8 @@ def run(options: argparse.Namespace) -> int:
     params = chosen_scorer(load_params(), options)
     with opened() as (_, catalog, artifacts):
         inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
+        if options.learning_curve is not None:
+            return _learning_curve(inputs, params, options)
         with training_progress(params.train.max_epochs) as progress:
             results = train(
                 catalog,
@@ -104,6 +113,35 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps([{**result.record.to_json(), "is_new": result.is_new} for result in results]))
     else:
         print(_text(results, ablations))
+    return 0
+
+
+def _learning_curve(inputs: TrainingInputs, params: Params, options: argparse.Namespace) -> int:
+    from drsr.errors import SettingsError
+    from drsr.offline.evaluate.learning_curve import learning_curve
+    from drsr.offline.train.examples import joined
+    from drsr.tables import table
+
+    if min(options.learning_curve) < 2:
+        raise SettingsError(f"--learning-curve needs at least 2 tasks, not {min(options.learning_curve)}")
+    everything = joined(inputs.train, inputs.validation)
+    points = learning_curve(everything, params.train, params.calibrate, inputs.column_groups, options.learning_curve)
+    if options.json:
+        print(json.dumps([point.to_json() for point in points]))
+        return 0
+    rows = [
+        (
+            point.tasks,
+            *(f"{value:.3f}" for value in (point.unsafe_auroc, point.state_pairs, point.equal_pairs)),
+            f"{point.mean_removal:.1%}",
+            f"{point.pruned:.0%}",
+            "-" if point.unsafe_rate is None else f"{point.unsafe_rate:.3f}",
+        )
+        for point in points
+    ]
+    headers = ("tasks", "unsafe AUROC", "pairs in a state", "of equal size", "removal", "pruned", "unsafe rate")
+    print(f"{params.train.scorer} on {len(everything.state_ids):,} states of {len(set(everything.group_ids)):,} tasks")
+    print(table(headers, rows))
     return 0
 
 

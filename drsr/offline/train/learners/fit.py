@@ -36,7 +36,7 @@ STOPPING_PART = 5
 """One task in so many is held out to stop networks by, where no split is there for it."""
 
 Floats = NDArray[np.float64]
-_Fit = Callable[[TrainingFrame], FrozenScorer]
+Fit = Callable[[TrainingFrame], FrozenScorer]
 
 
 _LEARNERS: dict[str, tuple[Callable[..., FrozenScorer], ...]] = {
@@ -86,7 +86,7 @@ def fit_scorer(
         )
         return FittedScorer(trained.ensemble, trained.chosen, trained.history)
     train, validation = (prepare_frame(frame, ablation, groups) for frame in (train, validation))
-    fit = _learner(params, ablation, groups, workers)
+    fit = learner(params, groups, ablation, workers)
     told = progress if progress is not None else _silent
     if not params.folds:
         scorer = fit(train)
@@ -115,7 +115,7 @@ def deal_folds(frame: TrainingFrame, folds: int) -> NDArray[np.int64]:
 
     By name, so that the same data gives the same folds whatever order it came in.
     """
-    names = sorted(set(frame.group_ids), key=_shuffled)
+    names = sorted(set(frame.group_ids), key=shuffled)
     if len(names) < folds:
         raise FrameError(
             f"{len(names)} tasks cannot be dealt into {folds} folds", where=frame.split, hint="label more trajectories"
@@ -129,11 +129,12 @@ def deal_folds(frame: TrainingFrame, folds: int) -> NDArray[np.int64]:
     return np.array([fold_of[name] for name in frame.group_ids], dtype=np.int64)
 
 
-def _shuffled(name: str) -> str:
+def shuffled(name: str) -> str:
+    """Sort tasks by this: an order that depends on their names alone."""
     return hashlib.sha256(f"fold/1 {name}".encode()).hexdigest()
 
 
-def _cross_fit(frame: TrainingFrame, params: TrainParams, fit: _Fit) -> FoldScores:
+def _cross_fit(frame: TrainingFrame, params: TrainParams, fit: Fit) -> FoldScores:
     fold = deal_folds(frame, params.folds)
     harm, unsafe = np.empty((2, len(params.seeds), len(frame)))
     for number in range(params.folds):
@@ -143,8 +144,8 @@ def _cross_fit(frame: TrainingFrame, params: TrainParams, fit: _Fit) -> FoldScor
     return FoldScores(fold, harm, unsafe)
 
 
-def _learner(params: TrainParams, ablation: Ablation, groups: Sequence[str], workers: int) -> _Fit:
-    """Fits a frame that was prepared already."""
+def learner(params: TrainParams, groups: Sequence[str], ablation: Ablation = FULL, workers: int = 2) -> Fit:
+    """Return the function that fits a scorer of the kind that `params` name on a frame that was prepared already."""
     if params.scorer == "network":
         return lambda frame: _fit_network(frame, params, ablation, groups, workers)
     used = np.flatnonzero(used_columns(ablation, groups, params.column_groups)).astype(np.int32)
@@ -171,7 +172,7 @@ def _fit_network(
 
 def _stopping(frame: TrainingFrame) -> NDArray[np.bool_]:
     """The states that networks stop by: those of every fifth task."""
-    held_out = set(sorted(set(frame.group_ids), key=_shuffled)[::STOPPING_PART])
+    held_out = set(sorted(set(frame.group_ids), key=shuffled)[::STOPPING_PART])
     return np.array([name in held_out for name in frame.group_ids])
 
 
