@@ -81,3 +81,14 @@ def test_a_folder_that_cannot_be(trained: Drsr, tmp_path: Path) -> None:
     outcome = trained("calibrate", "--plots", "file")
     assert outcome.code == 2
     assert "cannot be written to" in outcome.err
+
+
+def test_cross_fitted_the_members_are_fitted_on_the_way(trained: Drsr) -> None:
+    first = trained("calibrate", "--scorer", "linear", "--cross-fitted")
+    assert first.code == 0
+    assert "on train and validation, by folds" in first.out
+    assert "linear, fitted on" in trained("train", "--scorer", "linear", "--cross-fitted").out
+    shown = trained("calibrate", "--scorer", "linear", "--cross-fitted", "--json").json
+    assert (shown["is_new"], shown["states"]) == (False, 52)
+    certified = trained("calibrate", "--scorer", "linear", "--cross-fitted", "--certified")
+    assert "thresholds fixed beforehand, tested in rising order" in certified.out

@@ -116,3 +116,18 @@ def _in_another_catalog(drsr: Drsr, tmp_path: Path) -> list[dict[str, object]]:
         fill_catalog()
         found: list[dict[str, object]] = drsr("train", "--json").json
     return found
+
+
+def test_another_kind_of_scorer_and_its_learning_curve(filled: Drsr) -> None:
+    first = filled("train", "--scorer", "linear")
+    assert (first.code, first.err) == (0, "")
+    assert "linear, fitted on" in first.out
+    assert "judged by" in first.out
+    curve = filled("train", "--scorer", "linear", "--learning-curve", "5", "--json").json
+    assert [point["tasks"] for point in curve] == [5, 21]
+    shown = filled("train", "--scorer", "linear", "--learning-curve", "5")
+    assert "pairs in a state" in shown.out
+    refused = filled("train", "--scorer", "oracle")
+    assert refused.code == 2
+    assert "train.scorer must be one of network, linear, trees, stack" in refused.err
+    assert "at least 2 tasks" in filled("train", "--learning-curve", "1").err
