@@ -45,6 +45,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from drsr.errors import SettingsError
     from drsr.offline.evaluate.stage import evaluate_ablations
     from drsr.offline.params import load_params
     from drsr.offline.store.place import opened
