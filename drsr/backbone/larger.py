@@ -120,7 +120,7 @@ MODELS = {
             "qwen2.5-coder-1.5b",
             "Qwen2.5-Coder-1.5B-Instruct, 28 layers, window 32,768",
             "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            "08e5a337d32858213a6e20960c4f680af29c353e30efaa3938534ae52bad3902",
+            "2c29e430fa8265702ed06d1d5409e86c30525195d66999a1ca266b553e45d317",
             "8 GB",
         ),
     )
