@@ -1,4 +1,4 @@
-"""What each comparator does to recorded requests, before any harm is measured: `python -m benchmarks.comparators`.
+"""Measure what each comparator does to recorded requests, before any harm is known: `python -m benchmarks.comparators`.
 
 Of runs that are not in the train split, the requests before every fourth decision: how much of a request goes, what
 a method's own model reads and writes (relative to the requests), how often its output is invalid and so not sent, what

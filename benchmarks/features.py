@@ -160,7 +160,7 @@ def verdict(met: bool) -> str:
 
 
 def prefill(backbone: FrozenLM, state: DecisionState) -> Any:
-    """What a model does with a request before it answers."""
+    """Read a request as a model does before it answers."""
     with torch.inference_mode():
         return backbone.model(input_ids=tokens_of(state), logits_to_keep=1)
 

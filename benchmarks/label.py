@@ -69,7 +69,7 @@ class Work(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What was measured on one trajectory."""
+    """The measurements of one trajectory."""
 
     source: str
     trajectory: str
@@ -211,7 +211,7 @@ def measure(scorer: TargetNll, work: Work, contexts: int, seed: int) -> Row:
 
 
 def naive(backbone: FrozenLM, pair: Pair) -> float:
-    """What a user would write: the mean NLL of the target, by the model's own loss."""
+    """Return the mean NLL of the target by the model's own loss, as a user would write it."""
     ids = torch.as_tensor(np.concatenate(pair)[None].astype(np.int64))
     labels = ids.clone()
     labels[:, : len(pair.context)] = -100

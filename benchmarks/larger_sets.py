@@ -50,7 +50,7 @@ class DeletedTogether(NamedTuple):
 
 
 class OfOneSize(NamedTuple):
-    """What the sets of one size have in common."""
+    """Numbers about the sets of one size."""
 
     blocks: int
     sets: int

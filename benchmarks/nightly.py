@@ -66,7 +66,7 @@ class Found(NamedTuple):
 
     @property
     def share(self) -> float:
-        """What the refresh takes of the full run up to featurize, with all that a night takes anyway."""
+        """Return the refresh's share of the full run up to featurize, with all that a night takes anyway."""
         return self.refresh.incremental / self.full.incremental
 
     def overhead(self, *stages: str) -> float:
@@ -102,7 +102,7 @@ def main() -> int:
 
 
 def are_met(found: Sequence[Found], seconds_per_state: float) -> bool:
-    """Whether every target is: the overhead per state at each size, and what a refresh costs more at a larger."""
+    """Return whether every target is met: the overhead per state at each size, and the growth of a refresh."""
     small, large = min(found), max(found)
     shares = [growth(small, large), whole_growth(small, large, seconds_per_state)] if len(found) > 1 else []
     overheads = [one.overhead(*JUDGED) for one in found]

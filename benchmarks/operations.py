@@ -9,7 +9,7 @@ import torch
 
 
 class Geometry(NamedTuple):
-    """What the operations of a full-attention model follow from. Element-wise work is not counted."""
+    """The sizes that the operations of a full-attention model follow from. Element-wise work is not counted."""
 
     weights: int
     """Of all matrices in the layers."""

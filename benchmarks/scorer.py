@@ -1,4 +1,4 @@
-"""How long scoring a decision and training a scorer take: `python -m benchmarks.scorer [--epochs N] [--json]`.
+"""Time scoring a decision and training a scorer: `python -m benchmarks.scorer [--epochs N] [--json]`.
 
 Scoring: the fourteen deletion sets of a decision with three members, features given, one thread; at most 1 ms.
 Training: three members on 24,000 labels with 1,154 features for 300 epochs without early stopping; at most 5 minutes of

@@ -77,7 +77,7 @@ def split_agreement(
 
 
 def has_an_order(values: NDArray[Any], states: Sequence[Hashable]) -> bool:
-    """Whether there are enough different values, or, as of a verdict, enough states with another than the usual one."""
+    """Return whether there are enough different values or, for a verdict, enough states with an unusual one."""
     found, counts = np.unique(values, return_counts=True)
     if len(found) >= MINIMUM or len(found) < 2:
         return len(found) >= MINIMUM

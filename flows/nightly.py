@@ -111,7 +111,7 @@ def nightly(
 
 @task(name="look-for-news", **BETWEEN_STAGES)
 def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
-    """How the last refresh ended, if nothing waits and nothing has changed since; None if there is something to do."""
+    """Return how the last refresh ended if nothing waits and nothing has changed since; None if there is work."""
     with opened() as place:
         last = last_refresh(place.catalog, refreshed)
         if last is None or not wishes.are_met(last.outcome):

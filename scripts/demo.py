@@ -41,7 +41,7 @@ SHARE = ("--limit", "2", "--window", "1024", "--replicates", "500")
 
 
 def after(wheel: Path) -> tuple[Step, ...]:
-    """What is looked at once there is a policy."""
+    """Look at the policy once there is one."""
     replay = str(replay_of(wheel, ENDING.parent))
     return (
         Step("Does the package decide as it did when it was published?", ("drsr", "policy", "verify", str(wheel))),

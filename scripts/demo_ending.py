@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def ending(example: PrunedExample, decision: Decision, threshold: float | None) -> str:
-    """What a person should know about one decision."""
+    """The facts about one decision that a person should know."""
     if not decision.pruned:
         return f"The policy left the example request as it is: {decision.reason}."
     chosen = next(found for found in decision.receipt["sets"] if found["verdict"] == "chosen")

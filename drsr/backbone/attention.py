@@ -48,7 +48,7 @@ class Branch(NamedTuple):
 
 
 class _Forward:
-    """What the layers of one forward share."""
+    """Values that the layers of one forward share."""
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ class Continuation:
 
     @property
     def reads_branches_together(self) -> bool:
-        """Whether `extend_branches` can be used. A recurrent layer reads one branch after another."""
+        """Return whether `extend_branches` can be used. A recurrent layer reads one branch after another."""
         return not self._recurrent
 
     @torch.inference_mode()

@@ -61,12 +61,12 @@ class GgufModel(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where the converted model lies, or would lie."""
+        """Return the folder of the converted model, whether it is there or not."""
         return cache_folder() / "backbones" / f"{self.name}.{_CONVERSION}"
 
     @property
     def is_fetched(self) -> bool:
-        """Whether a finished conversion is there. Does not look into the files."""
+        """Return whether a finished conversion is there, without looking into its files."""
         return (self.folder / MANIFEST).is_file()
 
     def checked_folder(self, *, tokenizer_only: bool = False) -> Path:

@@ -72,7 +72,7 @@ class HfTokenizer:
 
     @property
     def lead(self) -> TokenIds:
-        """What the tokenizer itself puts before any text: a beginning-of-sequence token, or nothing."""
+        """Return the tokens that the tokenizer puts before any text: a beginning-of-sequence token, or nothing."""
         return self._lead
 
     @property

@@ -59,7 +59,7 @@ class SpanStates:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every layer was shown up to the single position, which no range exceeds."""
+        """Return whether every layer was shown up to the single position, which no range exceeds."""
         return min(self._next) > self.position
 
     def state(self) -> torch.Tensor:
@@ -106,7 +106,7 @@ class SpanSummary(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """How one run of positions falls on the ranges."""
+    """The overlap of one run of positions with the ranges."""
 
     positions: range
     ranges: torch.Tensor

@@ -48,7 +48,7 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class _Request:
-    """What all candidates of a request are compared with, read once."""
+    """The parts of a request that all its candidates are compared with, read once."""
 
     state: DecisionState
     passages: dict[PartRef, Passage]

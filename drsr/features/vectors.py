@@ -144,7 +144,7 @@ class FeatureWatch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the whole view has been watched, up to and with the pre-action position."""
+        """Return whether the whole view has been watched, including the pre-action position."""
         attended = self._attention.keys() == self.attention_layers and self._window.keys() == self._queries.keys()
         return self._states.is_complete and attended
 

@@ -32,7 +32,7 @@ the Block's tokens, that per token, its largest. Then the largest mass that one 
 
 
 class Kind(StrEnum):
-    """What a view's columns are."""
+    """The columns of a view."""
 
     FULL = "full"
     WINDOW = "window"

@@ -72,7 +72,7 @@ class Plan(NamedTuple):
 
 
 class Price(NamedTuple):
-    """What this machine needs."""
+    """The time that this machine needs."""
 
     tokens_per_second: float
     """Of one worker, measured now."""
@@ -85,7 +85,7 @@ class Price(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """What is in a trajectory, or in some."""
+    """The contents of one trajectory or of several."""
 
     trajectories: int
     """Those with states."""

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Done(Generic[Result]):
-    """What a run has done so far."""
+    """The work of a run so far."""
 
     results: dict[str, Result] = field(default_factory=dict)
     """What each stage returned."""

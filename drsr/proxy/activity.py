@@ -126,7 +126,7 @@ class Activity:
 
 
 def counted(counter: Counter) -> dict[tuple[str, ...], int]:
-    """What a counter stands at, by the values of its labels."""
+    """Return the value of a counter, by the values of its labels."""
     samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
     return {tuple(sample.labels.values()): int(sample.value) for sample in samples}
 

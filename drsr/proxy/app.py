@@ -57,7 +57,7 @@ class ProxyApp:
 
     @property
     def mode(self) -> str:
-        """What happens to requests at this moment: `off`, `shadow` or `pruning`."""
+        """Return what happens to requests at this moment: `off`, `shadow` or `pruning`."""
         return "off" if self.kill_switch.engaged else "shadow" if self.settings.shadow else "pruning"
 
     @asynccontextmanager

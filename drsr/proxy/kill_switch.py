@@ -20,7 +20,7 @@ class KillSwitch:
 
     @property
     def engaged(self) -> bool:
-        """Whether the switch is on; it counts as on if the file cannot be looked up."""
+        """Return whether the switch is on; it counts as on if the file cannot be looked up."""
         try:
             self.path.stat()
         except (FileNotFoundError, NotADirectoryError):

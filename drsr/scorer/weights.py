@@ -54,7 +54,7 @@ def scorer_bytes(scorer: FrozenScorer) -> bytes:
 
 
 def _taken_apart(scorer: FrozenScorer) -> tuple[dict[str, Any], _Tensors]:
-    """What metadata and tensors say about a scorer of its kind."""
+    """Read a scorer of its kind from metadata and tensors."""
     if isinstance(scorer, Ensemble):
         normaliser = {f"normaliser.{name}": values for name, values in scorer.normaliser._asdict().items()}
         return {

@@ -55,7 +55,7 @@ def frozen_candidates(connection: Connection, view: RegisteredView) -> dict[str,
 
 
 class FeatureReading:
-    """What the files of a view hold. It looks at them itself, so that what a reader would refuse gets a verdict."""
+    """Read the files of a view. It looks at them itself, so that what a reader would refuse gets a verdict."""
 
     def __init__(self, names: Sequence[str], frozen: Mapping[str, NDArray[np.float64]] | None = None) -> None:
         """`names` are the view's columns; `frozen` has by state what FROZEN_COLUMNS must hold."""

@@ -39,7 +39,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What all candidates of a request are compared with."""
+    """The items that all candidates of a request are compared with."""
 
     index: RequestIndex
     words: Held
@@ -48,7 +48,7 @@ class Holdings:
 
     @cached_property
     def last_step(self) -> list[int]:
-        """What the agent wrote in its last Step."""
+        """Return the text that the agent wrote in its last Step."""
         return self.index.said_in(len(self.index.state.history.steps) - 1)
 
     @cached_property

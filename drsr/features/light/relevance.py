@@ -44,7 +44,7 @@ class BlockRelevance:
 
 
 class Relevance:
-    """What all candidates of a request are compared with."""
+    """The texts that all candidates of a request are compared with."""
 
     def __init__(self, holdings: Holdings) -> None:
         index = holdings.index

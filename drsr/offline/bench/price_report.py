@@ -28,7 +28,7 @@ MODES = (NO_PRUNING, PER_REQUEST, SESSION)
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one or more runs come to in one mode."""
+    """The totals of one or more runs in one mode."""
 
     calls: int = 0
     pruned: int = 0

@@ -1,4 +1,4 @@
-"""Whether DRSR and its ablations come from one training: only then is what differs between them a part's worth."""
+"""Check that DRSR and its ablations come from one training: only then is their difference the worth of a part."""
 
 from __future__ import annotations
 

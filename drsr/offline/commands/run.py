@@ -16,7 +16,7 @@ from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
 
 
 class Ended(NamedTuple):
-    """How a stage's command ended."""
+    """The end of a stage's command."""
 
     code: int
     printed: str
@@ -96,7 +96,7 @@ def _waits(wanted: int) -> str | None:
 
 
 def _told(done: Done[Ended], error: BaseException | None = None) -> dict[str, dict[str, Any]]:
-    """What every stage did, and what ended the last one."""
+    """Return what every stage did, and what ended the last one."""
     told: dict[str, dict[str, Any]] = {}
     for stage, seconds in done.seconds.items():
         told[stage] = {"seconds": round(seconds, 3)}
@@ -109,7 +109,7 @@ def _told(done: Done[Ended], error: BaseException | None = None) -> dict[str, di
 
 
 def _named(error: BaseException) -> str:
-    """What ended a stage; the exit code is `drsr`'s to give."""
+    """Return the reason why a stage ended; `drsr` chooses the exit code."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return str(error) if isinstance(error, DrsrError) else f"{type(error).__name__}: {error}"

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(withdrawn: list[WithdrawnRun], taken_back: list[WithdrawnRun], *, as_json: bool) -> None:
-    """What is withdrawn now, and apart from it what was withdrawn once."""
+    """Return what is withdrawn now and, separately, what was withdrawn once."""
     from drsr.tables import table
 
     if as_json:

@@ -57,7 +57,7 @@ class RegisteredView(NamedTuple):
 
     @property
     def is_light(self) -> bool:
-        """Whether its columns need no language model."""
+        """Return whether its columns need no language model."""
         return are_light(self.columns)
 
     def is_read_from(self, identity: ViewIdentity) -> bool:

@@ -58,7 +58,7 @@ Summary = TypeVar("Summary", bound=WorkSummary)
 
 
 class Job(NamedTuple):
-    """What a worker is to do, and with what."""
+    """An order to a worker: the items and the settings."""
 
     stage: str
     subject: str
@@ -136,7 +136,7 @@ def items_behind(pending: Select[Any], claimed_as: str, without: Collection[int]
 
 
 def _all_damaged(complaints: Sequence[ArtifactCorrupt]) -> ArtifactCorrupt:
-    """What `load_states` complained of at some runs, as one error."""
+    """Return one error for all runs that `load_states` complained about."""
     first = complaints[0]
     if len(complaints) == 1:
         return first

@@ -18,7 +18,7 @@ PACK_BYTES = 8_000_000
 
 
 class LostArtifacts:
-    """What an ingest must bring back. One query and one look per pack when nothing is lost."""
+    """Return what an ingest must bring back. One query and one look per pack when nothing is lost."""
 
     def __init__(self, catalog: Catalog, artifacts: ArtifactStore) -> None:
         self.files: set[tuple[str, str]] = set()

@@ -30,7 +30,7 @@ MOST_QUARANTINED = 1_000
 
 @dataclass(slots=True)
 class ReadFile:
-    """What is known of a file while it is read and recorded, in one transaction or, if it is large, in several."""
+    """A file while it is read and recorded, in one transaction or, if it is large, in several."""
 
     source: str
     location: str

@@ -104,7 +104,7 @@ class Runs:
 
     @property
     def first_versions(self) -> list[ReadTrajectory]:
-        """What was taken as the first version of a run: their groups must have a split before `write`."""
+        """Return the runs taken as first versions: their groups must have a split before `write`."""
         return [read for version, read in self._new if version.number == 1]
 
     def write(self, splits: Mapping[str, str], blobs: Mapping[str, str]) -> None:

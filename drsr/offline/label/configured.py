@@ -1,4 +1,4 @@
-"""What the settings say of measuring and featurizing, known without loading weights: rule, identities, what is left."""
+"""Read from the settings, without loading weights, how to measure and featurize: rule, identities, what is left."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Configured(NamedTuple):
 
     @property
     def labeler(self) -> LabelerIdentity:
-        """What labels depend on."""
+        """The identities that labels depend on."""
         return configured_identity(self.settings.backbone, self.settings.dtype, self.caps)
 
     def view(self, name: str) -> ViewIdentity:
-        """What the features of a view depend on."""
+        """The identities that the features of a view depend on."""
         return identity_without_weights(self.settings.backbone, self.settings.dtype, self.caps, self.tokenizer, name)
 
     def columns(self, view: str) -> tuple[Column, ...]:

@@ -179,7 +179,7 @@ def _watches(
 def _collected(
     catalog: Catalog, view: RegisteredView, rows: Sequence[StateRow], watches: Mapping[int, CollectingWatch]
 ) -> list[FeaturizedState]:
-    """What the walk gave of the states that the view says nothing of yet."""
+    """Return the walk's features of the states that the view does not have yet."""
     missing = {row.id for row in without_features(catalog, view, rows)}
     kind = kind_of(view.name)
     seen = (watch.collected(kind) for place, watch in watches.items() if rows[place].id in missing)

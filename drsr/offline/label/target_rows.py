@@ -29,7 +29,7 @@ class Piece(NamedTuple):
 
     @property
     def after(self) -> int:
-        """How many of the node's tokens have been read after them."""
+        """Return how many of the node's tokens have been read after them."""
         return self.offset + self.length
 
     @property
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether the node ends with them."""
+        """Return whether the node ends with them."""
         return self.after == len(self.node.tokens)
 
 
@@ -66,7 +66,7 @@ class TargetRows:
         self._excluded: dict[int, Exclusion] = {}
 
     def note(self, pair: int, path: Iterable[Node[Any]]) -> None:
-        """Which positions of its path predict a pair's target: from the last of the context to the last but one."""
+        """Return the path's positions that predict a pair's target: the last of the context to the last but one."""
         first = len(self._pairs[pair].context) - 1
         last = first + len(self._pairs[pair].target) - 1
         for node in path:

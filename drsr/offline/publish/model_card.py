@@ -127,7 +127,7 @@ def _scorer(traced: Traced) -> list[str]:
 
 
 def _cross_fitting(traced: Traced) -> list[str]:
-    """What cross-fitting assumes, and the numbers by which a reader can judge it."""
+    """Say what cross-fitting assumes, with the numbers by which a reader can judge it."""
     run = traced.run
     if run.fold_scores is None:
         return []

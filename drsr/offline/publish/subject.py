@@ -142,7 +142,7 @@ class Subject:
 
     @property
     def named(self) -> str:
-        """What is audited, as a person would call it: without the folders of this machine."""
+        """Return the name of what is audited, without the folders of this machine."""
         if self.candidate is not None:
             return "the calibration" if self.candidate.built is None else self.candidate.built.wheel.file_name
         if self.order.policy is not None:
@@ -203,7 +203,7 @@ class Subject:
 
     @property
     def made_from(self) -> list[str] | None:
-        """What samples are drawn from: the policy's own states. None without a policy: what there is now."""
+        """Return what samples are drawn from: the policy's own states, or None without a policy."""
         return self.state_keys if self.has_policy else None
 
     @property

@@ -55,7 +55,7 @@ class Performance(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Whether a new policy may take the released one's place, and why."""
+    """Judge whether a new policy may take the released one's place, and say why."""
 
     may_follow: bool
     why: str

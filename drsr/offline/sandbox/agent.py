@@ -42,7 +42,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the agent says and does in one Step."""
+    """The words and calls of the agent in one Step."""
 
     text: str | None
     calls: tuple[Call, ...] = ()
@@ -98,7 +98,7 @@ class _Lost(Exception):
 
 
 class Mind:
-    """What the agent knows at one decision: the visible request and the plan, nothing else."""
+    """The agent's knowledge at one decision: the visible request and the plan, nothing else."""
 
     def __init__(self, messages: Sequence[Json], plan: Sequence[Move]) -> None:
         self._messages = messages
@@ -226,7 +226,7 @@ def task_dice(messages: Sequence[Json]) -> Random:
 
 
 def _moves_done(messages: Sequence[Json], plan: Sequence[Move]) -> int:
-    """How many moves lie behind: up to the latest one that is visible, by a call's id or by the user's answer."""
+    """Return how many moves are done: up to the latest visible one, by a call's id or by the user's answer."""
     done = 0
     for message in messages:
         for made in message.get("tool_calls") or ():

@@ -1,4 +1,4 @@
-"""What a task family is: work that can be set up in many instances, done by one scripted agent, and checked."""
+"""Define a task family: work that can be set up in many instances, done by one scripted agent, and checked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Scenario:
 
 
 class Outcome(NamedTuple):
-    """What a finished run left behind."""
+    """The remains of a finished run."""
 
     scenario: Scenario
     root: Path
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
         return (self.text(path).splitlines() or [""])[-1]
 
     def sent_once(self, fields: Sequence[str]) -> bool:
-        """Whether one form was sent, with the truth in these fields, and the answer has the number it got."""
+        """Return whether one form was sent with the truth in these fields, and the answer has the number it got."""
         sent = submissions(self.root)
         return (
             len(sent) == 1
@@ -79,7 +79,7 @@ class SideTrack(NamedTuple):
 
 
 class Requirement(NamedTuple):
-    """What a script asks of a finished run; names are those of the truth's entries, separated by blanks."""
+    """The questions a script asks of a finished run; names are those of the truth's entries, separated by blanks."""
 
     answer: str
     """What the answer names."""
@@ -134,7 +134,7 @@ class Family:
         return mix(dice, [self.moves[name] for name in names], self.tools)
 
     def check(self, outcome: Outcome) -> bool:
-        """Whether the task was done, judged by the folder and the answer."""
+        """Return whether the task was done, judged by the folder and the answer."""
         truth, wanted = outcome.scenario.truth, self.requirement
         names = wanted.brief if outcome.scenario.brief else wanted.answer
         return (

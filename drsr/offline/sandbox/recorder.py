@@ -52,7 +52,7 @@ class Task:
 
 
 class Run(NamedTuple):
-    """What one agent did on one task."""
+    """One agent's run on one task."""
 
     request: Json
     """The whole conversation, with the tools."""

@@ -1,4 +1,4 @@
-"""What stands in the request that the scripted agent is shown: the task, texts, and the outputs of its calls.
+"""Read the request that the scripted agent is shown: the task, texts, and the outputs of its calls.
 
 The id of a call carries the number of the move that made it, and its place among the move's calls: `call_03_1`.
 """

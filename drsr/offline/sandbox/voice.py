@@ -1,4 +1,4 @@
-"""How the scripted agent words things: which sentence, how talkative, when it thinks aloud.
+"""Word what the scripted agent says: which sentence, how talkative, when it thinks aloud.
 
 All choices follow from the task's text and the move's name; only notes also depend on the output they are taken from.
 """

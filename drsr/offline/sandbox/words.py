@@ -1,4 +1,4 @@
-"""What tasks are made of: names, numbers, and filler documents that say nothing the task needs. All seeded by dice."""
+"""Draw what tasks are made of: names, numbers, and filler documents that say nothing the task needs. All seeded."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Item(Protocol):
 
     @property
     def claimed_as(self) -> str:
-        """What its claim says."""
+        """The contents of a claim."""
         ...
 
 

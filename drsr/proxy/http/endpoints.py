@@ -20,7 +20,7 @@ class Endpoint(Enum):
 
     @property
     def protocol(self) -> Protocol:
-        """Which protocol's words to use; for other paths OpenAI's, which more servers speak."""
+        """Return the protocol whose words to use; for other paths OpenAI's, which more servers speak."""
         return "anthropic" if self is Endpoint.MESSAGES else "openai"
 
     @property

@@ -40,7 +40,7 @@ GARBAGE_MESSAGES = 4
 
 
 class FutureAudit(NamedTuple):
-    """What was found."""
+    """The findings of the check."""
 
     states: int
     """How many were looked at."""

@@ -42,7 +42,7 @@ class Placed(NamedTuple):
 
     @property
     def named_group(self) -> str:
-        """What a corpus says it must stay together with; without a row, what its bytes say."""
+        """Return the group that a corpus gives the run; without a row, the group that its bytes give."""
         return self.own_group if self.named is None else storable(group_key("", "", self.named.group))
 
 
@@ -103,7 +103,7 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
 
 
 def _task_and_text(name: str, data: bytes) -> bytes:
-    """What a stored run says its task is, and the hash of what was said in it."""
+    """Return the task that a stored run names, and the hash of its messages."""
     run = Trajectory.from_json(data)
     text = text_of(run).encode("utf-8", "replace")
     return orjson.dumps([run.task, hashlib.sha256(text).hexdigest() if text else ""])

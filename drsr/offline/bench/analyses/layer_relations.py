@@ -1,4 +1,4 @@
-"""How much one layer's relation alone says about harm (paper, figure "Decision-conditioned historical relevance", a).
+"""Measure how much one layer's relation says about harm (paper, figure "Decision-conditioned historical relevance", a).
 
 Single Blocks of one state are put in order by one column, in the direction that orders more training pairs rightly. The
 direction is all that is fitted. Beside it the same column of another decision: each value is of the candidate at the

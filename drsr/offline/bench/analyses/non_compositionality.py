@@ -1,4 +1,4 @@
-"""How far joint harm is from the sum of single harms, by cardinality (paper, figure "Interaction grows with ...")."""
+"""Compare joint harm with the sum of single harms, by cardinality (paper, figure "Interaction grows with ...")."""
 
 from __future__ import annotations
 

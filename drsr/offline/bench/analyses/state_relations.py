@@ -188,7 +188,7 @@ def other_states(frame: ExampleFrame) -> Ints:
 
 
 class _Layer(NamedTuple):
-    """Where its coordinates stand among the feature columns."""
+    """Return the places of its coordinates among the feature columns."""
 
     number: int
     block: list[int]

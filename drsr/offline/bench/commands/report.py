@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Files(NamedTuple):
-    """Where results are read from; None where there are none."""
+    """Return the file to read results from, or None if there is none."""
 
     replay: Path | None
     tasks: Path | None

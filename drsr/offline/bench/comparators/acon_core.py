@@ -33,7 +33,7 @@ _OBSERVATION = f"{GUIDELINE}\n\nRewrite the newest observation by these rules, f
 
 @dataclass
 class AconMemory:
-    """What one trajectory's history became."""
+    """The compressed history of one trajectory."""
 
     summary: str = ""
     until: int = 0

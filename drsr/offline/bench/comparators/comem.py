@@ -26,7 +26,7 @@ _MAX_TOKENS = 512
 
 @dataclass
 class CoMemory:
-    """What the memory holds."""
+    """The contents of the memory."""
 
     steps: int = 0
     """It covers so many Steps."""

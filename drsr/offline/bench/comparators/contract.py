@@ -17,7 +17,7 @@ from drsr.request.request import Request
 
 
 class Keep(StrEnum):
-    """What a rewrite may leave as it was. `checked.py` measures it; a comparator claims some of it."""
+    """Properties that a rewrite may leave as they were. `checked.py` measures them; a comparator claims some."""
 
     PAIRS = "pairs"
     """Every call with its result, and no other violation of the protocol that the request did not have."""
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """What a comparator made of a request."""
+    """A request as a comparator rewrote it."""
 
     request: Request
     """The very object that came in where nothing was changed."""
@@ -69,18 +69,18 @@ class Comparator(Protocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What its source leaves open and we decided, one sentence each."""
+        """Return the choices that its source leaves open and we made, one sentence each."""
 
     @property
     def trained(self) -> Trained: ...
 
     @property
     def asks(self) -> bool:
-        """Whether it asks the summariser: what it does then depends on who that is."""
+        """Return whether it asks the summariser, and so depends on which one it is."""
 
     @property
     def keeps(self) -> frozenset[Keep]:
-        """What it claims to keep, whatever the request."""
+        """Return the properties that it claims to keep, whatever the request."""
 
     def begin(self) -> Any:
         """Return what it remembers along one trajectory, at its start. None where it remembers nothing."""
@@ -102,7 +102,7 @@ class Peer(Comparator, Protocol):
 
 
 class Ledger:
-    """What one rewrite cost and did, as it goes along."""
+    """A running account of what one rewrite cost and did."""
 
     def __init__(self) -> None:
         self._completions: list[Completion] = []

@@ -40,7 +40,7 @@ class LreModel:
     share_that_matters: float
 
     def probability(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """That a Step matters: one number per row."""
+        """Return the probability that a Step matters: one number per row."""
         z = (features - np.array(self.mean)) / np.array(self.scale)
         probability: NDArray[np.float64] = 1 / (1 + np.exp(-(z @ np.array(self.weights) + self.intercept)))
         return probability

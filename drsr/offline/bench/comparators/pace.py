@@ -45,7 +45,7 @@ Summaries = dict[tuple[int, str], str]
 
 @dataclass
 class PaceMemory:
-    """What was written and embedded along one trajectory."""
+    """The summaries and embeddings made along one trajectory."""
 
     summaries: Summaries = field(default_factory=dict)
 

@@ -29,7 +29,7 @@ _MAX_TOKENS = 512
 
 @dataclass
 class RollingSummary:
-    """What one trajectory's summary covers."""
+    """The Steps that one trajectory's summary covers."""
 
     steps: int = 0
     """So many Steps, from the first on."""

@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class GcState:
-    """What was committed along one trajectory."""
+    """The plans committed along one trajectory."""
 
     committed: dict[str, Action] = field(default_factory=dict)
     side_files: dict[str, str] = field(default_factory=dict)

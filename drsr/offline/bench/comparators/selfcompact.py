@@ -51,7 +51,7 @@ _SUMMARY = (
 
 @dataclass
 class Compaction:
-    """What one trajectory was reset to."""
+    """The summary that one trajectory was reset to."""
 
     summary: str = ""
     until: int = 0
@@ -115,7 +115,7 @@ class SelfCompact:
 
 
 def holds(verdict: str, text: str) -> bool:
-    """Whether every item of the rubric is said to hold, with quotations that are really there, as many as it needs."""
+    """Return whether every item of the rubric holds, backed by as many real quotations as it needs."""
     try:
         answer: Any = json.loads(verdict[verdict.index("{") : verdict.rindex("}") + 1])
     except ValueError:

@@ -57,7 +57,7 @@ class TokenCounts:
         self._tokenizer, self._seen = RememberedTokens(self._forgetful), 0
 
     def _count(self, tokens: int) -> None:
-        """What was asked for again is counted again, so this forgets rather too early."""
+        """Count again what is asked for again, so this forgets rather too early."""
         self._seen += tokens
         if self._seen > REMEMBERED_TOKENS:
             self.forget()

@@ -1,4 +1,4 @@
-"""What an agent's turns with a method's own tools would take. Rules stand for the agent, so no model takes them here.
+"""Count the agent's turns with a method's own tools. Rules stand for the agent, so no model takes these turns here.
 
 The acting model reads the request as it stands at that moment and writes one or more tool calls; both count as
 auxiliary tokens, as what a summariser reads and writes does.

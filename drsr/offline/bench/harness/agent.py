@@ -30,7 +30,7 @@ class Conversation(Protocol):
 
 
 class Agent(Protocol):
-    """Whoever acts. Raises AgentFailed where no answer can be had: the run then stops."""
+    """Anything that acts. Raises AgentFailed if it cannot answer: the run then stops."""
 
     @property
     def name(self) -> str:

@@ -87,7 +87,7 @@ class Episode(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What all tasks and methods of a run share."""
+    """The parts that all tasks and methods of a run share."""
 
     suite: Suite
     agent: Agent

@@ -62,7 +62,7 @@ class Manifest:
 
 
 class Claim(NamedTuple):
-    """What a manifest of some name is known to have."""
+    """The known contents of a manifest of some name."""
 
     suite: str
     weighting: Weighting

@@ -19,7 +19,7 @@ from drsr.offline.bench.replay.journal import Journal, Json, Kind, read_journal
 
 
 class Told(NamedTuple):
-    """What a run was asked for."""
+    """The options that a run was asked for."""
 
     told: tuple[str, ...]
     """The options of `drsr evaluate`, without secrets."""

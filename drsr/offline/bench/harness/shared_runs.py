@@ -1,4 +1,4 @@
-"""Which results of a file can stand in one table: all methods on the same tasks with the same seeds.
+"""Choose the results of a file that fit one table: all methods on the same tasks with the same seeds.
 
 A run that was stopped, or that was asked for some methods only, leaves methods with fewer tasks than others, and a mean
 over four tasks says nothing beside one over forty. So a table takes as many results as it can without a hole, those of

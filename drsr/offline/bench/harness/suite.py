@@ -40,7 +40,7 @@ class Suite(Protocol):
 
     @property
     def executes_here(self) -> bool:
-        """Whether commands that the agent writes are run on this machine, with the rights of this process."""
+        """Return whether commands that the agent writes run on this machine, with the rights of this process."""
 
     def open(self, task: str) -> AbstractContextManager[Environment]:
         """A fresh environment; what it needs is gone when the block ends. ManifestError for an id it does not know."""

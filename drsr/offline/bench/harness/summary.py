@@ -1,4 +1,4 @@
-"""What a run says about each method: reward, tokens by the paper's rules, and the change against the baseline.
+"""Summarise a run by method: reward, tokens by the paper's rules, and the change against the baseline.
 
     task-weighted   every task counts once, as in the paper's Full260
     equal-domain    the mean of the domains' means: every domain counts once, as in its Eval40

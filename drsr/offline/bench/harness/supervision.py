@@ -1,4 +1,4 @@
-"""What is evaluated on must not have been learned from: tasks with recorded runs in train or validation are refused."""
+"""Refuse tasks that a policy may have learned from: those with recorded runs in train or validation."""
 
 from __future__ import annotations
 

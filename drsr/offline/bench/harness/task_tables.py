@@ -37,7 +37,7 @@ _SPOKEN: Mapping[Weighting, str] = {"tasks": "task-weighted", "domains": "equal-
 
 
 class Reference(NamedTuple):
-    """What the paper reports for a method."""
+    """The paper's numbers for a method."""
 
     reward: float
     tokens_millions: float

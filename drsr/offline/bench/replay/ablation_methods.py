@@ -62,7 +62,7 @@ class AblationMethods(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where a configuration's features come from."""
+    """Return the source of a configuration's features."""
 
     stored: StoredFeatures | None
     """None: they are computed with every decision, as a policy does."""

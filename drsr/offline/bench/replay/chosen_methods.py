@@ -1,4 +1,4 @@
-"""Which comparators an evaluation runs: what is asked for by name, and nothing is fitted or imported for others."""
+"""Choose the comparators of an evaluation by name; nothing is fitted or imported for the others."""
 
 from __future__ import annotations
 

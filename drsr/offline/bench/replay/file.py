@@ -28,7 +28,7 @@ About = Json
 
 
 class MethodNote(NamedTuple):
-    """What to know about one method besides its numbers."""
+    """Facts about one method besides its numbers."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ class Replay(NamedTuple):
 
     @property
     def described(self) -> list[MethodNote]:
-        """What is to be known about every method that was not left out."""
+        """Return the facts about every method that was not left out."""
         return [note for note in self.notes.values() if not note.left_out]
 
     @property
@@ -97,13 +97,13 @@ class Replay(NamedTuple):
 
     @property
     def earlier(self) -> dict[str, int]:
-        """How many rows there are of other versions, by title of the method."""
+        """Return how many rows come from other versions, by title of the method."""
         present = self.present
         return dict(Counter(row.title for row in self.rows if row.version != present.get(row.method, row.version)))
 
     @property
     def summarisers(self) -> dict[str, list[MethodNote]]:
-        """Who wrote summaries, and for which methods: a later run may have asked another for some of them."""
+        """Return who wrote summaries for which methods: a later run may have asked another for some of them."""
         found: dict[str, list[MethodNote]] = {}
         for note in self.described:
             if note.summariser:
@@ -174,7 +174,7 @@ class ReplayFile(Journal[Line]):
         self._decisions = wanted
 
     def add(self, rows: Sequence[Replayed]) -> None:
-        """What is there already stays as it is."""
+        """Leave what is there already as it is."""
         new = [row for row in rows if _key(row) not in self._there]
         self.append([row._asdict() for row in new])
         self.replayed += new

@@ -29,7 +29,7 @@ Row = TypeVar("Row")
 
 
 class Kind(NamedTuple, Generic[Row]):
-    """What a file may hold."""
+    """Limits on what a file may hold."""
 
     format: str
     contents: str

@@ -1,4 +1,4 @@
-"""Which version of a method made a row: what one version did says nothing about another."""
+"""Name the version of a method that made a row: results of one version say nothing about another."""
 
 from __future__ import annotations
 

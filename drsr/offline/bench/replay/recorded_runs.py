@@ -60,7 +60,7 @@ class RunRow(NamedTuple):
 
 
 class Measuring(NamedTuple):
-    """What measures on recorded runs, as the labels were measured."""
+    """Return the measure of recorded runs, the same one that labels use."""
 
     backbone: Backbone
     caps: Caps

@@ -102,7 +102,7 @@ class Replayed(NamedTuple):
 
 
 class _Rewritten(NamedTuple):
-    """What one method made of one recorded decision, before anything is measured."""
+    """One method's rewrite of one recorded decision, before anything is measured."""
 
     state: int
     method: Comparator

@@ -36,7 +36,7 @@ PANELS = 4
 
 
 class Point(NamedTuple):
-    """Where methods stand in the frontier: those at one place are one point."""
+    """Return the place of each method in the frontier: methods at one place are one point."""
 
     numbers: tuple[int, ...]
     """Of the methods, as in the table."""
@@ -50,7 +50,7 @@ class Point(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the figure says beside it: numbers, and names where they matter."""
+        """Return the text beside the figure: numbers, and names where they matter."""
         if len(self.numbers) > MOST_NUMBERS:
             return f"{self.title} and {len(self.numbers) - 1} others"
         numbers = ", ".join(map(str, self.numbers))

@@ -1,4 +1,4 @@
-"""What the report's tables are computed from, read and judged once: frames, scores, operating point, study."""
+"""Read and judge once what the report's tables are computed from: frames, scores, operating point, study."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from drsr.scorer.frozen import FrozenScorer
 
 
 class Asked(NamedTuple):
-    """What a report is made of."""
+    """The inputs of a report."""
 
     view: str
     labeler: str

@@ -1,4 +1,4 @@
-"""What gave the numbers of a report, as commands that would give them again, from an empty catalog on.
+"""List the commands that would give the numbers of a report again, starting from an empty catalog.
 
 Places are shown without credentials. Where nothing recorded says what a command was told, a comment does.
 """
@@ -28,7 +28,7 @@ UNKNOWN_SOURCE = "# the catalog does not say where its runs were read from"
 
 
 class Recorded(NamedTuple):
-    """What the catalog says of how it came about."""
+    """Return the catalog's record of how it came about."""
 
     ingested: list[tuple[str, ...]]
     """The words of every `drsr ingest` that read something, oldest first."""

@@ -42,7 +42,7 @@ class Report(NamedTuple):
 
     @property
     def left_out(self) -> dict[str, str]:
-        """What could not be made, with the reason."""
+        """A part that could not be made, with the reason."""
         return {name: why for section in self.sections for name, why in section.left_out.items()}
 
 

@@ -30,7 +30,7 @@ from drsr.request.rendering import RENDERER_VERSION
 
 
 class Measured(NamedTuple):
-    """What was measured beside the labels; None where it was not."""
+    """Measurements beside the labels; None where there are none."""
 
     steps: Sequence[StepHarm] | None
     replay: Replay | None

@@ -73,7 +73,7 @@ NOTHING = Usage(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class TaskTokens:
-    """What one task took from its first request to its last."""
+    """The tokens that one task took from its first request to its last."""
 
     requests: tuple[Usage, ...]
     """Of the acting model."""
@@ -106,7 +106,7 @@ class TaskTokens:
 
 
 class Decomposition(NamedTuple):
-    """How two rollouts of the same tasks differ. An accounting identity: the residual is not an effect of anything."""
+    """The difference between two rollouts of the same tasks. An accounting identity: the residual has no cause."""
 
     saved: float
     """T_base - T_method."""

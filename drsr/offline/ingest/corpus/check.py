@@ -171,7 +171,7 @@ def _run_problems(rows: list[tuple[int, list[str]]], corpus: Corpus, groups: dic
 
 
 def _strange(corpus: Corpus, source: str, name: str) -> Iterator[str]:
-    """What is wrong with a run or task as its source names it: a run's name may begin with that of its file."""
+    """Return the faults of a run or task as its source names it: a run's name may begin with that of its file."""
     if source not in corpus.sources:
         yield f"{TABLE} has no source {source!r}"
     elif "#" in name and _file_of(corpus, source, name) is None:

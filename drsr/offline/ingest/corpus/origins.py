@@ -57,7 +57,7 @@ class Arriving(io.RawIOBase):
 
     @property
     def stopped(self) -> bool:
-        """Whether nobody wants the file any more."""
+        """Return whether nobody wants the file any more."""
         return self._stop.is_set()
 
     def writable(self) -> bool:

@@ -64,7 +64,7 @@ class CorpusFile:
 
     @property
     def origin(self) -> str:
-        """Where it was published, for people."""
+        """Return the place where it was published, for people."""
         return f"{self.repository} at {self.commit}: {self.path}" if self.commit else f"{self.repository}: {self.path}"
 
     def url(self, github: str = GITHUB) -> str:

@@ -114,14 +114,14 @@ class Chat:
         self._await(turn, made)
 
     def only_history(self) -> None:
-        """What was said so far is history here: it was decided in an earlier stretch, behind another request."""
+        """Mark what was said so far as history: it was decided in an earlier stretch, behind another request."""
         for message in self.messages():
             if message["role"] == "assistant":
                 message["is_decision"] = False
 
     @property
     def waits(self) -> bool:
-        """Whether the latest turn is an assistant's with a call that has no result yet."""
+        """Return whether the latest turn is an assistant's with a call that has no result yet."""
         last = self._turns[-1] if self._turns else None
         return isinstance(last, _Calling) and bool(last.open)
 

@@ -16,7 +16,7 @@ from drsr.offline.ingest.trajectories import Json
 
 
 class Forgotten(NamedTuple):
-    """What a condensation takes out of an event log's view."""
+    """The events that a condensation takes out of an event log's view."""
 
     ids: frozenset[object]
     """Ids of the events that vanish."""
@@ -31,7 +31,7 @@ class Forgotten(NamedTuple):
 
 
 class View(NamedTuple):
-    """What an agent sees in one stretch."""
+    """The view of an agent in one stretch."""
 
     preserved: list[Json]
     """The events that a condensation left, with the summary of the others: history, decided before it."""

@@ -1,4 +1,4 @@
-"""What a file is that holds no JSON in UTF-8, told by its first bytes, so that the complaint says what to do."""
+"""Recognise files that hold no JSON in UTF-8 by their first bytes, so that the complaint says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a logged model call sent and received, whichever API it was and however the log spells it.
+"""Read what a logged model call sent and received, whichever API it was and however the log spells it.
 
 Logs keep a call's input and output as the client had them: bodies of requests and responses of the chat, Responses,
 Anthropic and Gemini APIs, bare lists of messages, LangChain's messages and generations, or JSON inside a string.

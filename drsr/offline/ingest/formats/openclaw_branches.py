@@ -1,4 +1,4 @@
-"""Which entry an OpenClaw session's entry really follows, as against the one that it was written behind.
+"""Find the entry that an OpenClaw session's entry follows, which is not always the one written before it.
 
 OpenClaw keeps pi's sessions. A turn that something other than the user set off (a sub-agent that reports) is a side
 branch: its entries are appended to the one line of the file, and afterwards the conversation goes on from where it was.
@@ -19,7 +19,7 @@ from drsr.offline.ingest.trajectories import Json
 
 
 def is_mirror(entry: Json) -> bool:
-    """Whether an entry is an assistant's message that no model said: what was delivered, or put in by the gateway."""
+    """Return whether an entry is an assistant's message that no model wrote: a delivery, or the gateway's own."""
     message = entry.get("message")
     if dig(message, "role") != "assistant":
         return False

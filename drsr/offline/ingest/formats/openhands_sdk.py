@@ -66,7 +66,7 @@ class _Conversation:
         return {**messages, "tools": self._tools} if self._tools else messages
 
     def only_history(self) -> None:
-        """What was added so far was decided in an earlier stretch."""
+        """Mark what was added so far as decided in an earlier stretch."""
         self._chat.only_history()
 
     def add(self, event: Json) -> None:

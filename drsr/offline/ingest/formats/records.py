@@ -166,7 +166,7 @@ def _documents(data: bytes, location: str) -> Iterator[Record | Quarantined]:
 
 
 def _one_after_another(data: bytes, location: str, problem: Unreadable) -> Iterator[Record | Quarantined]:
-    """What a program leaves that prints one indented object after another. `problem` is why it is not one document."""
+    """Read one indented object after another, as programs print them. `problem` is why it is not one document."""
     if problem.reason == "encoding":
         raise problem
     text, position, number = data.decode(), 0, 0

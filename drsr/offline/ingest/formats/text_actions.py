@@ -38,14 +38,14 @@ _BRACKETS = re.compile(r"(\w+)(?:\[(.*)\]|\((.*)\))", re.S)
 
 
 class Action(NamedTuple):
-    """What an assistant's text says and does."""
+    """The words and actions in an assistant's text."""
 
     thought: str
     calls: tuple[Json, ...]
 
 
 class _Element(NamedTuple):
-    """What stands between an opening tag and the next closing one."""
+    """Return the text between an opening tag and the next closing one."""
 
     name: str
     body: str

@@ -1,4 +1,4 @@
-"""What is in OpenAI's wire form as it stands: nearly every message of OpenAI's own form, and most whole conversations.
+"""Recognise OpenAI's wire form: nearly every message of OpenAI's own form, and most whole conversations.
 
 Such a thing is taken as it was read; building it anew is what reading would spend its time on.
 """

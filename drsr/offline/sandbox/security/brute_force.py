@@ -1,4 +1,4 @@
-"""Which address guessed its way into an account: count, confirm, block, and name the owner of the host."""
+"""Find the address that guessed its way into an account: count, confirm, block, and name the owner of the host."""
 
 from __future__ import annotations
 

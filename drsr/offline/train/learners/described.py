@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 class DescribedSets(NamedTuple):
-    """What a learner is given."""
+    """The inputs of a learner."""
 
     described: Floats
     """(sets, numbers), in the frame's order."""
@@ -59,7 +59,7 @@ def described_sets(
 
 
 def drawn_weights(group: NDArray[np.int64], unsafe: NDArray[np.bool_], seed: int) -> Floats:
-    """How often each set counts for a member: its task is drawn so often, with replacement, as many draws as tasks.
+    """Return how often each set counts for a member: tasks are drawn with replacement, as many draws as tasks.
 
     Tasks and not sets: sets of one task resemble each other, and members that all saw every task would agree more than
     what they know allows. A draw whose sets are all safe or all unsafe teaches nothing and is drawn again.

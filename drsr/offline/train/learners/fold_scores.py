@@ -53,7 +53,7 @@ def shares_by_tenth(scores: Floats) -> list[float]:
 
 
 def read_fold_scores(data: bytes, frame: TrainingFrame) -> FoldScores:
-    """What `to_bytes` wrote about a frame; ArtifactCorrupt if it is not about this one."""
+    """Read what `to_bytes` wrote about a frame; raise ArtifactCorrupt if it is not about this one."""
     try:
         found = FoldScores(**safetensors_numpy.load(data))
     except (SafetensorError, TypeError, ValueError) as error:
