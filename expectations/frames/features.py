@@ -81,7 +81,7 @@ def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredVie
         states, outcomes = _states(connection, view), _outcomes(connection, view)
         frozen = frozen_candidates(connection, view)
     names = [column.name for column in view.columns]
-    reading = FeatureReading(names, frozen)
+    reading = FeatureReading(names, frozen, of_views=view.is_light)
     files = []
     labelled = states[states["is_labelled"].astype("bool")]
     # Keys are hashes, so the first ones say nothing about the states.

@@ -66,6 +66,28 @@ def test_rows_of_other_candidates_than_were_frozen_are_counted(artifacts: Artifa
     assert others(names[1:], frozen) == {"k1": 2, "k2": 2}
 
 
+@pytest.mark.parametrize(
+    ("middle", "end", "others"),
+    [(0.25, 1.0, 0), (0.26, 1.0, 1), (0.025, 0.1, 3)],
+    ids=["a stretch", "another place between", "closer together than frozen"],
+)
+def test_places_in_a_view_are_those_of_the_request_stretched(
+    artifacts: ArtifactStore, middle: float, end: float, others: int
+) -> None:
+    """A light view describes the end of a long request as if it were all: its first half is gone here."""
+    columns: dict[str, list[Any]] = {name: [1.0] * 3 for name in FROZEN_COLUMNS}
+    columns["structural_token_position"] = [0.0, middle, end]
+    keys: dict[str, list[Any]] = {"state_key": ["k1"] * 3, "candidate": [0, 1, 2], "prefix_hash": ["p1"] * 3}
+    file = stored(artifacts, a=[], b=[], **keys, **columns)
+    frozen = {"k1": np.array([[0.5, 1.0, 1.0], [0.625, 1.0, 1.0], [1.0, 1.0, 1.0]])}
+    reading = FeatureReading(list(FROZEN_COLUMNS), frozen, of_views=True)
+    reading.add(artifacts, file, {"k1"})
+    assert reading.other_candidates == {"k1": others}
+    plain = FeatureReading(list(FROZEN_COLUMNS), frozen)
+    plain.add(artifacts, file, {"k1"})
+    assert plain.other_candidates["k1"] >= 2
+
+
 def test_only_the_states_that_belong_to_the_file_are_looked_at(artifacts: ArtifactStore) -> None:
     """Two workers may have written the same state; the catalog says which file counts."""
     reading = FeatureReading(NAMES)
