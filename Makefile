@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo report repro sample quick test fuzz lint format benchmarks clean
+.PHONY: help install demo release report repro sample quick test fuzz lint format benchmarks clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -30,10 +30,13 @@ install:         ## into .venv what only runs: make install EXTRAS=flows
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-cache-dir --constraint constraints.txt '.[$(EXTRAS)]'
 
-demo: .venv/installed    ## from recorded runs to a policy that prunes, on the sample corpus, through the nightly flow
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.demo
+demo: .venv/installed    ## from the measured public corpus to a policy that prunes, its audit, and one decision (VIEW=default: the full one)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.demo $(if $(VIEW),--view $(VIEW))
 
-report: demo     ## every method, ablation and analysis in full, on one page: var/report/index.html
+release: .venv/installed ## the policies of policies/ from the measured corpus, twice, to the same bytes: make release VERSION=2026.11.18
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.release $(if $(VERSION),--version $(VERSION))
+
+report: demo     ## every method, ablation and analysis in full, on one page: var/report/index.html (fetches the public runs)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.full_report
 
 repro: .venv/installed   ## the same stages by DVC, whatever changed of them

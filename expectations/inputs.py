@@ -25,6 +25,7 @@ from drsr.offline.catalog.tables import (
     SplitGroup,
     Table,
     Trajectory,
+    TrajectoryFile,
     Withdrawal,
 )
 from drsr.offline.ingest.corpus.task_names import all_task_names
@@ -40,12 +41,12 @@ _STATES: Tables = (*_RUNS, DecisionState, Candidate)
 _LABELS: Tables = (Labeler, StateMeasurement, Label)
 
 READ_FROM: dict[str, Tables] = {
-    "trajectories": _RUNS,
-    "states": (*_STATES, FrozenTrajectory),
+    "trajectories": (*_RUNS, TrajectoryFile),
+    "states": (*_STATES, FrozenTrajectory, TrajectoryFile),
     "labels": (*_STATES, *_LABELS, LabelExclusion),
     "features": (*_STATES, *_LABELS, FeatureView, FeatureFile, StateFeatures),
     "splits.trajectories": (*_RUNS, SplitGroup),
-    "splits.subjects": _RUNS,
+    "splits.subjects": (*_RUNS, TrajectoryFile),
     "splits.shares": (SplitGroup,),
     "splits.places": (*_RUNS, DecisionState, Label, FeatureFile, StateFeatures),
     "splits.reads": (SplitRead,),

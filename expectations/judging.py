@@ -59,10 +59,18 @@ def judge(
 
     A dataset that is empty breaks its first rule: what was asked for must be there. `present` says what is.
     """
+    from drsr.offline.ingest.absent_texts import absent_texts
+
     findings = find(catalog, artifacts, datasets, kept)
     if docs is not None:
         write_pages(docs, findings, catalog.location)
-    return [verdict(finding) for finding in findings]
+    with catalog.reading() as connection:
+        absent = absent_texts(connection)
+    by_text = judged_by_text() if absent else frozenset()
+    return [
+        verdict(finding, f"{absent.runs:,} of {absent.of:,} runs" if (finding.dataset, finding.rule) in by_text else "")
+        for finding in findings
+    ]
 
 
 def write_pages(docs: Path, findings: Sequence[Finding], location: str) -> None:
@@ -97,6 +105,14 @@ def find(
         for some in [[part] for part in parts] if dataset == _APART else [parts]:
             findings += _find(catalog, artifacts, dataset, some, now, kept)
     return list({(finding.dataset, finding.rule): finding for finding in reversed(findings)}.values())[::-1]
+
+
+def judged_by_text() -> frozenset[tuple[str, str]]:
+    """Return the rules that look at the texts of runs, as dataset and rule."""
+    from drsr.expectations.suites import SUITES
+
+    rules = ((suite.dataset, rule) for suite in SUITES.values() for part in suite.parts for rule in part.rules)
+    return frozenset((dataset, rule.name) for dataset, rule in rules if rule.needs_text)
 
 
 def _find(
@@ -138,8 +154,8 @@ def _parts_asked(dataset: str, parts: Sequence[str], names: Sequence[str]) -> li
     return asked
 
 
-def verdict(finding: Finding) -> Verdict:
-    """Return the answer in the words that gates and audits use."""
+def verdict(finding: Finding, not_computed: str = "") -> Verdict:
+    """Return the answer in the words that gates and audits use; `not_computed` are runs whose texts it lacked."""
     is_critical = finding.dataset in _CRITICAL or (finding.dataset, finding.rule) in CRITICAL_RULES
     advice = "" if finding.passed else f" ({finding.hint})"
     return Verdict(
@@ -150,6 +166,7 @@ def verdict(finding: Finding) -> Verdict:
         ""
         if finding.passed
         else f"python -m drsr.expectations {finding.dataset} shows the rule and the first rows that break it",
+        not_computed=not_computed,
     )
 
 

@@ -23,6 +23,8 @@ class Rule(NamedTuple):
     """What to do when it is broken; {column} stands for the first offending row's value of a column that names it."""
     says: Callable[[pd.DataFrame], str] | None = None
     """What a verdict tells besides the number of rows, where that alone does not say what was looked at."""
+    needs_text: bool = False
+    """Whether it is judged by the texts of runs: those that were imported without theirs are then left out."""
 
 
 class Part(NamedTuple):

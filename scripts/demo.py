@@ -1,128 +1,86 @@
-"""`make demo`: the whole pipeline on the sample corpus, from recorded runs to a policy that prunes, and its reports.
+"""`make demo`: from the measured public corpus to a policy that prunes, its audit, and one decision of it.
 
-Each step is a command that a person can type; it is shown before it runs. Run again, the nightly run finds nothing new,
-and what it led to is still there.
+Each step is a command that a person can type; it is shown before it runs. The policy is the light one, which needs no
+language model to decide, unless another is asked for: `make demo VIEW=default`. Where policies/ holds a released wheel,
+the one that is made here gets its version and is compared with it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import subprocess
+import argparse
+import shutil
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
-from scripts.demo_places import AUDIT, DOCS, ENDING, FINISHED, INDEX, REPORT, replay_of
+from drsr.policy.listing import RELEASED
+from scripts.release import BACKBONE, PROJECTS, TAKEN, fitting, judging, params_of, publishing, wheel_of
+from scripts.steps import Step, Workspace
 
-RELEASED = Path("exports", "publish", "summary.json")
-
-
-class Step(NamedTuple):
-    why: str
-    command: tuple[str, ...]
-    """Without the interpreter: `drsr ...`, or a module and its arguments."""
-
-
-BEFORE = (
-    Step("The embedded language model", ("drsr", "backbone", "fetch", "smollm2-135m")),
-    Step("What each deletion does to the output that really followed", ("drsr", "harm")),
-    Step("Recorded runs", ("drsr", "ingest")),
-    Step("Decision states, before anything is measured", ("drsr", "freeze")),
-    Step("Measuring all of them takes ten minutes, so it comes bundled", ("drsr.flows.sample",)),
-    Step("And a few of them here and now: do they agree?", ("drsr.flows.live_check", "--states", "2")),
-)
-NIGHTLY = Step("What a schedule runs every night: all stages, through Prefect", ("drsr.flows.nightly",))
+DEMO = Path("var", "demo")
+INDEX, PLOTS, AUDIT = DEMO / "index", DEMO / "plots", DEMO / "audit.html"
+FRONTIER = PLOTS / "operating_curve.png"
+UNRELEASED = "0.demo"
+"""The version of a policy that no released one can be compared with."""
 
 
-SHARE = ("--limit", "2", "--window", "1024", "--replicates", "500")
-"""Of the test split; the sample's requests are short, so the window of the acting model is too."""
+def released_version(view: str) -> str | None:
+    """The version of the newest released wheel of a view, by the order of its numbers."""
+    project = PROJECTS[view]
+    found = [path.name.split("-")[1] for path in Path(RELEASED, project).glob("*.whl")]
+    return max(found, key=lambda version: [int(part) for part in version.split(".") if part.isdigit()], default=None)
 
 
-def after(wheel: Path) -> tuple[Step, ...]:
-    """Look at the policy once there is one."""
-    replay = str(replay_of(wheel, ENDING.parent))
+def steps(view: str, version: str | None) -> tuple[Step, ...]:
+    """Everything in order; `version` is that of the released wheel to compare with."""
+    *before, train, calibrate = fitting(view)
+    made = str(wheel_of(INDEX, view, version or UNRELEASED))
+    compare = []
+    if version is not None:
+        there = str(wheel_of(Path(RELEASED), view, version))
+        compare = [Step("Is it the released one?", ("scripts.compare_wheels", made, there))]
     return (
-        Step("Does the package decide as it did when it was published?", ("drsr", "policy", "verify", str(wheel))),
-        Step("What was expected of the data", ("expectations", "--docs", str(DOCS))),
-        Step("For people who trust nobody", ("drsr", "audit", "--sample", "1", "--html", str(AUDIT))),
-        Step(
-            "Every way to shorten a request, on a few recorded decisions (all of them: make report)",
-            ("drsr", "evaluate", "--replay", *SHARE, "--policy", str(wheel), "--output", replay),
-        ),
-        Step(
-            "Tables and figures on one page",
-            ("drsr", "report", "--replicates", "500", "--steps", "2", "--replay", replay, "--output", str(REPORT)),
-        ),
-        Step("What DVC recorded", ("dvc", "status")),
-        Step("In short", ("scripts.demo_ending",)),
+        BACKBONE,
+        Step("What each deletion does to the output that really followed", ("drsr", "harm")),
+        TAKEN,
+        *before,
+        train,
+        calibrate._replace(command=(*calibrate.command, "--plots", str(PLOTS))),
+        judging(view, "--replicates", "500"),
+        publishing(view, version or UNRELEASED, INDEX),
+        Step("Does the package decide as it did when it was published?", ("drsr", "policy", "verify", made)),
+        Step("For people who trust nobody", ("drsr", "audit", "--policy", made, "--html", str(AUDIT))),
+        *compare,
+        Step("A decision on a request that can be shown", ("scripts.demo_decision", made)),
     )
 
 
+def look_next(view: str, work: Workspace) -> str:
+    """Pages and commands."""
+    rows = (
+        (str(FRONTIER), "the frontier: what it could remove, and how much of that would be unsafe"),
+        (str(AUDIT), "what an auditor gets: every number traced"),
+        ("drsr corpus fetch public && drsr ingest --corpus public", "the texts, with which the audit is whole"),
+        ("docs/guides/use-a-policy.md", "from here to an agent that prunes"),
+    )
+    exports = [f"export {name}={value}" for name, value in work.settings.items()]
+    lines = [f"  {what:<58}{why}".rstrip() for what, why in rows]
+    return "\n".join(["Where to look next:", *lines, "To go on with this catalog:", *(f"  {line}" for line in exports)])
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.demo", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--view", choices=list(PROJECTS), default="light", help="which policy (default: light)")
+    view = parser.parse_args().view
     started = time.monotonic()
-    if (finished := _finished()) is not None:
-        if code := run(NIGHTLY):
+    shutil.rmtree(DEMO, ignore_errors=True)
+    DEMO.mkdir(parents=True)
+    work = Workspace(DEMO)
+    for step in steps(view, released_version(view)):
+        if code := work.run(step, more=params_of(view)):
+            print(f"demo: {step.shown} ended with {code}", file=sys.stderr)
             return code
-        if released() == finished:
-            print(f"\nNothing to do: policy and reports are those of the last run.\n\n{ENDING.read_text()}")
-            return _say_time(started)
-    else:
-        for step in (*BEFORE, NIGHTLY):
-            if code := run(step):
-                return code
-    found = released()
-    if found is None:
-        print("demo: the nightly run released no policy; what it said above tells why", file=sys.stderr)
-        return 1
-    for step in after(wheel_of(found)):
-        if code := run(step):
-            return code
-    FINISHED.write_text(json.dumps({"wheel": found}))
-    return _say_time(started)
-
-
-def run(step: Step) -> int:
-    print(f"\n--- {step.why}\n$ {shown(step.command)}", flush=True)
-    return subprocess.run([sys.executable, "-m", *step.command]).returncode
-
-
-def shown(command: tuple[str, ...]) -> str:
-    """As a person would type it."""
-    return " ".join(command if command[0] in ("drsr", "dvc") else ("python", "-m", *command))
-
-
-def _finished() -> str | None:
-    """The wheel's SHA-256 of a run that came to its end, if all it left is still there."""
-    try:
-        wheel: str = json.loads(FINISHED.read_text())["wheel"]
-    except (OSError, ValueError, KeyError):
-        return None
-    left = (ENDING, AUDIT, DOCS / "index.html", REPORT / "index.html")
-    there = all(path.is_file() for path in left)
-    return wheel if there and wheel == released() and wheel_of(wheel).is_file() else None
-
-
-def released() -> str | None:
-    """SHA-256 of the wheel that is released now."""
-    try:
-        wheel: str | None = json.loads(RELEASED.read_text()).get("wheel")
-    except (OSError, ValueError):
-        return None
-    return wheel
-
-
-def wheel_of(sha256: str) -> Path:
-    """The file of that content in the index."""
-    for path in sorted(INDEX.glob("drsr-policy/*.whl")):
-        if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
-            return path
-    return INDEX / "missing"
-
-
-def _say_time(started: float) -> int:
-    print(f"\ndone in {time.monotonic() - started:.0f} s")
+    print(f"\n{look_next(view, work)}\n\ndone in {time.monotonic() - started:.0f} s")
     return 0
 
 

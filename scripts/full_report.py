@@ -1,6 +1,6 @@
 """`make report`: every method and ablation on all test decisions, every method on whole tasks, all on one page.
 
-It stands on what `make demo` left: measured states, and a released policy.
+It stands on what `make demo` left, and fetches the texts of the public runs: methods rewrite requests, and read them.
 """
 
 from __future__ import annotations
@@ -8,40 +8,56 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from scripts import demo
-from scripts.demo_places import replay_of
+from scripts.demo import DEMO, INDEX, UNRELEASED, released_version
+from scripts.release import READS, params_of, wheel_of
+from scripts.steps import Step, Workspace
 
 REPORT = Path("var", "report")
+EVALUATION = Path("var", "evaluation")
 
 
-def steps(wheel: Path) -> tuple[demo.Step, ...]:
-    replay = str(replay_of(wheel, Path("var", "evaluation")))
-    tasks = str(Path("var", "evaluation", "tasks-sandbox.jsonl"))
+def steps(view: str, wheel: Path) -> tuple[Step, ...]:
+    """A replay is of one policy, so its file is named by it."""
+    replay = str(EVALUATION / f"replay-{wheel.stem}.jsonl")
+    tasks = str(EVALUATION / "tasks-sandbox.jsonl")
     measured = ("--replay", replay, "--tasks", tasks)
-    window = ("--window", "1024")
+    policy = ("--policy", str(wheel))
     return (
-        demo.Step(
+        Step("The texts of the public runs", ("drsr", "corpus", "fetch", "public")),
+        Step("The rows are there; now they have their texts", ("drsr", "ingest", "--corpus", "public")),
+        Step(
             "Every method and ablation on every recorded test decision",
-            ("drsr", "evaluate", "--replay", "--ablations", *window, "--policy", str(wheel), "--output", replay),
+            ("drsr", "evaluate", "--view", READS[view], "--replay", "--ablations", *policy, "--output", replay),
         ),
-        demo.Step(
+        Step(
             "A scripted agent on whole tasks, with every method in between",
-            ("drsr", "evaluate", "--tasks", "sandbox", "--window", "2048", "--policy", str(wheel), "--output", tasks),
+            ("drsr", "evaluate", "--tasks", "sandbox", "--window", "2048", *policy, "--output", tasks),
         ),
-        demo.Step(
+        Step(
             "Tables and figures on one page",
-            ("drsr", "report", "--ablations", "--steps", "20", *measured, "--output", str(REPORT)),
+            (
+                "drsr",
+                "report",
+                "--view",
+                READS[view],
+                "--ablations",
+                "--steps",
+                "20",
+                *measured,
+                "--output",
+                str(REPORT),
+            ),
         ),
     )
 
 
-def main() -> int:
-    found = demo.released()
-    if found is None:
-        print("report: no policy is released here; make demo makes one", file=sys.stderr)
+def main(view: str = "light") -> int:
+    wheel = wheel_of(INDEX, view, released_version(view) or UNRELEASED)
+    if not wheel.is_file():
+        print(f"report: {wheel} is not there; make demo makes it", file=sys.stderr)
         return 1
-    for step in steps(demo.wheel_of(found)):
-        if code := demo.run(step):
+    for step in steps(view, wheel):
+        if code := Workspace(DEMO).run(step, more=params_of(view)):
             return code
     return 0
 

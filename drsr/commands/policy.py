@@ -1,4 +1,4 @@
-"""`drsr policy show | verify | diff`: what a policy is, that it still gives its golden decisions, what changed."""
+"""`drsr policy list | show | verify | diff`: which policies there are, what one is, that it decides as it did."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
+  drsr policy list                                              installed ones, and those released with this code
   drsr policy show                                              the installed drsr_policy
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl
   drsr policy diff index/drsr-policy/drsr_policy-2026.11.{9,16}-py3-none-any.whl
@@ -32,6 +33,14 @@ def add_commands(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add_command(
+        actions,
+        "list",
+        run_list,
+        help="the policies that are installed, and those that were released",
+        description="Released are the wheels in the folder policies/, here or beside the code. Exit code 1: one of "
+        "them is not as its own hashes say.",
+    )
     show = add_command(actions, "show", run_show, help="numbers, backbone, calibration and lineage of a policy")
     show.add_argument("policy", nargs="?", metavar="POLICY", help=_WHERE)
     show.add_argument("--card", action="store_true", help="print the model card instead")
@@ -60,6 +69,20 @@ def _add_backbone_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
     parser.add_argument("--device", help="where the backbone runs (default: cpu)")
     parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
+
+
+def run_list(options: argparse.Namespace) -> int:
+    from drsr.policy.listing import find_policies
+    from drsr.tables import table
+
+    found = find_policies()
+    if options.json:
+        print(json.dumps([policy.to_json() for policy in found]))
+    elif found:
+        print(table(("policy", "version", "kind", "decides", "where"), [policy.row for policy in found]))
+    else:
+        print("no policy is installed, and none lies in policies/ (pip install drsr-policy, or drsr publish)")
+    return 1 if any(policy.problem for policy in found) else 0
 
 
 def run_show(options: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -151,7 +152,9 @@ class Params:
 
 
 def params_file(directory: Path | None = None) -> Path:
-    """`params.yaml` of the working directory, else the one that came with this code."""
+    """The file that `DRSR_PARAMS` names, else `params.yaml` of the working directory, else the one of this code."""
+    if directory is None and (named := os.environ.get("DRSR_PARAMS")):
+        return Path(named)
     package = Path(__file__).resolve().parent
     shipped = (package, package.parents[1])  # installed, or in the source tree
     for folder in (directory or Path.cwd(), *shipped):

@@ -21,6 +21,7 @@ from drsr.offline.catalog.tables import (
 )
 from drsr.offline.featurize.views import get_view
 from drsr.offline.freeze.records import FreezingRule, is_current_state, is_rule
+from drsr.offline.ingest.absent_texts import AbsentTexts, absent_texts
 from drsr.offline.ingest.withdrawals import withdrawn_runs
 from drsr.offline.label.status import LabelStatus, label_status
 from drsr.offline.train.records import (
@@ -80,6 +81,8 @@ class Status(NamedTuple):
     sources: list[SourceStatus]
     splits: dict[str, int]
     """Current trajectories by split."""
+    without_text: AbsentTexts
+    """Current runs that were imported, and whose texts are not here."""
     withdrawn: dict[str, int]
     """Runs that are withdrawn now, by split."""
     quarantined: dict[str, int]
@@ -98,6 +101,7 @@ class Status(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         return self._asdict() | {
+            "without_text": self.without_text.runs,
             "sources": [
                 {**row._asdict(), "to_freeze": None if row.frozen is None else row.to_freeze} for row in self.sources
             ],
@@ -117,6 +121,7 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
                 connection,
                 select(Trajectory.split, func.count()).where(Trajectory.is_current()).group_by(Trajectory.split),
             ),
+            without_text=absent_texts(connection),
             withdrawn=dict(sorted(Counter(run.split for run in withdrawn_runs(connection)).items())),
             quarantined=_counts(
                 connection, select(QuarantinedItem.reason, func.count()).group_by(QuarantinedItem.reason)

@@ -43,6 +43,13 @@ class Verdict(NamedTuple):
     """What offends: states, runs, files. The first few."""
     evidence: Mapping[str, Any] = {}
     """The numbers behind it, as JSON values; what the report plots."""
+    not_computed: str = ""
+    """What could not be looked at, because texts of runs are not here; empty where everything was."""
+
+    @property
+    def word(self) -> str:
+        """For tables of an audit."""
+        return "failed" if not self.passed else "in part" if self.not_computed else "passed"
 
     @property
     def row(self) -> dict[str, Any]:
@@ -106,6 +113,11 @@ def passed(check: Check[Any], detail: str, **evidence: Any) -> list[Verdict]:
 
 def failed(check: Check[Any], detail: str, hint: str, items: Sequence[str] = (), **evidence: Any) -> list[Verdict]:
     return [Verdict(check.name, check.severity, False, detail, hint, tuple(items[:SHOWN]), evidence)]
+
+
+def without_texts(verdicts: Sequence[Verdict], what: str) -> list[Verdict]:
+    """Let verdicts say what could not be looked at for want of texts."""
+    return [verdict._replace(not_computed=what) for verdict in verdicts]
 
 
 def first_of(items: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
     read_found("policies/2026.11.16")                            a folder that `Policy.save` wrote
     read_found("drsr_policy-2026.11.16-py3-none-any.whl")        a wheel, read without unpacking or installing it
-    read_found("drsr_policy")                                    the installed package, read without importing it
+    read_found("drsr-policy")                                    the installed package, read without importing it
     read_found(None)                                             the same; drsr_policy_light where only that is there
 
 A light policy has a package of its own, so that it can be installed beside the full one. Neither goes by the other's
@@ -51,12 +51,13 @@ def read_found(location: str | None) -> PolicyFiles:
         files = read_wheel_policy(_bytes_of(path), str(path))
         _refuse_misnamed(files.numbers, path.name.partition("-")[0], str(path))
         return files
-    if location.isidentifier():
-        return read_installed(_installed_folder(location))
+    package = location.replace("-", "_")  # pip's name of a package and Python's
+    if package.isidentifier():
+        return read_installed(_installed_folder(package))
     raise InputError(
         "there is no such folder or wheel",
         where=location,
-        hint="name a policy's folder, its wheel, or the installed package drsr_policy",
+        hint="name a policy's folder, its wheel, or the installed package drsr-policy; drsr policy list shows them",
     )
 
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from drsr.offline.store.artifacts import ArtifactStore
 
 
+_BEHIND_ALL = 2**31
+"""What no Step's number reaches: the rule about Recent2 judges nothing there, and says so."""
+
+
 def states_frames(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> Frames:
     with catalog.reading() as connection:
         states, candidates = _states(connection), _candidates(connection)
@@ -47,7 +51,7 @@ def states_frames(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None 
     first = candidates["candidate"] == 0
     candidates["step_before"] = candidates["step"].shift(1).where(~first, -1)
     return {
-        "states": states.drop(columns=["trajectory_id", "blob", "state_id", "recent_step"]),
+        "states": states.drop(columns=["trajectory_id", "blob", "has_text", "state_id", "recent_step"]),
         "candidates": candidates.drop(columns=["state_id"]),
     }
 
@@ -70,6 +74,7 @@ def _states(connection: Connection) -> pd.DataFrame:
             DecisionState.status,
             TrajectoryRow.messages,
             TrajectoryRow.blob,
+            TrajectoryRow.has_text().label("has_text"),
             (FrozenTrajectory.id.is_not(None)).label("freezing_complete"),
             DecisionState.frozen_at,
             TrajectoryRow.created_at.label("ingested_at"),
@@ -100,12 +105,15 @@ def _candidates(connection: Connection) -> pd.DataFrame:
 
 
 def _recent_steps(artifacts: ArtifactStore, states: pd.DataFrame, kept: Kept | None) -> pd.Series:
-    """By row the first Step of Recent2 before that decision."""
-    blobs = {bytes_named(blob): str(blob) for blob in states["blob"].unique()}
+    """By row the first Step of Recent2 before that decision; where the text is not here, behind every Step."""
+    has_text = states["has_text"].astype(bool)
+    blobs = {bytes_named(blob): str(blob) for blob in states["blob"][has_text].unique()}
     complete = readings(artifacts, kept, "complete Steps of a run", blobs, lambda _, data: _steps(data))
     steps = [
         first_recent_steps([tuple(step) for step in orjson.loads(complete[bytes_named(blob)])], [decision])[decision]
-        for blob, decision in zip(states["blob"], states["decision"], strict=True)
+        if is_here
+        else _BEHIND_ALL
+        for blob, decision, is_here in zip(states["blob"], states["decision"], has_text, strict=True)
     ]
     return pd.Series(steps, index=states.index, dtype="int64")
 

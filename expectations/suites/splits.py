@@ -60,6 +60,7 @@ SUITE = Suite(
                     "both are about the same customer, order or request: give their tasks one group "
                     "(docs/guides/name-your-tasks.md) and ingest into a new catalog, or take one out: "
                     "drsr withdraw {first} --reason 'about the same as the other'",
+                    needs_text=True,
                 ),
             ),
         ),

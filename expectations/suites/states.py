@@ -70,6 +70,7 @@ SUITE = Suite(
                     "Recent2 is never a candidate",
                     gxe.ExpectColumnPairValuesAToBeGreaterThanB(column_A="recent_step", column_B="step"),
                     "the freezing rule is broken or was changed without its version: see drsr/decide/candidates.py",
+                    needs_text=True,
                 ),
                 Rule(
                     "candidates are chronological, each of a Step of its own",

@@ -60,6 +60,7 @@ SUITE = Suite(
                     "take one of them out: drsr withdraw {first} --reason 'nearly the same as the other', or {second}; "
                     "or give both runs the same task in the source's files, so that they stay on one side, and ingest "
                     "into a new catalog",
+                    needs_text=True,
                 ),
             ),
         ),

@@ -130,3 +130,34 @@ def test_bad_input_has_exit_code_2(capsys: pytest.CaptureFixture[str], wheel: st
         assert (code, out) == (2, "")
         assert err.startswith("drsr: ")
         assert "Traceback" not in err
+
+
+def test_list_shows_what_was_released(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = wheel_of(versioned("1.0"), tmp_path / "policies" / "drsr-policy")
+    wheel_of(versioned("1.1", risk_threshold=None), tmp_path / "policies" / "drsr-policy")
+    code, out, err = printed(capsys, "list")
+    assert (code, err) == (0, "")
+    assert str(whole.relative_to(tmp_path)) in out
+    assert "abstains always" in out
+    code, out, _ = printed(capsys, "list", "--json")
+    listed = [policy for policy in json.loads(out) if policy["where"] != "installed"]
+    assert [policy["version"] for policy in listed] == ["1.0", "1.1"]
+    assert listed[0]["identity"] == versioned("1.0").identity
+    whole.write_bytes(whole.read_bytes()[:-40])
+    code, out, _ = printed(capsys, "list")
+    assert code == 1
+    assert "DAMAGED" in out
+
+
+def test_list_of_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policies").mkdir()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert printed(capsys, "list") == (
+        0,
+        "no policy is installed, and none lies in policies/ (pip install drsr-policy, or drsr publish)\n",
+        "",
+    )

@@ -14,6 +14,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.freeze.stage import freeze, freezing_rule
+from drsr.offline.ingest.absent_texts import AbsentTexts
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.ingest.withdrawals import take_back, withdraw
@@ -37,7 +38,7 @@ RULE = freezing_rule(BACKBONE.tokenizer, CAPS)
 def test_an_empty_catalog_counts_nothing(catalog: Catalog) -> None:
     status = read_status(catalog, RULE)
     nothing = LabelStatus("default", 0, 0, 0, 0, 0, {}, {}, 0)
-    assert status == ([], {}, {}, {}, {}, [nothing], [], [], [], [])
+    assert status == ([], {}, AbsentTexts(0, 0, ()), {}, {}, {}, [nothing], [], [], [], [])
 
 
 def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) -> None:

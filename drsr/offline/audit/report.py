@@ -105,7 +105,11 @@ def _head(audit: Audit) -> Iterator[Markup]:
     total, wrong = len(audit.verdicts), len(audit.failures)
     yield element("h1", f"Audit of {audit.about['audited']}")
     yield element("p", f"{audit.finished_at:%Y-%m-%d %H:%M} UTC, drsr {audit.versions['drsr']}", class_="dim")
-    word, tone, said = "Passed", "passed", f"All {total} checks passed."
+    if audit.without_texts:
+        first, *more, last = audit.without_texts
+        yield together(element("p", first), items(more), element("p", last))
+    in_part = f" {len(audit.in_part)} of them in part: texts of runs are missing." if audit.in_part else ""
+    word, tone, said = "Passed", "passed", f"All {total} checks passed.{in_part}"
     if wrong:
         critical = sum(verdict.severity is Severity.CRITICAL for verdict in audit.failures)
         worst = f", {critical} of them critical" if critical else ""
@@ -119,7 +123,7 @@ def _severities(audit: Audit) -> Markup:
         (
             Cell(found.severity, f"severity {found.severity}"),
             Cell(found.check, "check"),
-            verdict(found.passed),
+            _judged(found),
             Cell(found.detail, "found"),
         )
         for found in audit.summary
@@ -186,7 +190,7 @@ def _rules(verdicts: Sequence[Verdict]) -> Markup:
         (
             Cell(found.check, "rule"),
             Cell(found.severity, "severity"),
-            verdict(found.passed),
+            _judged(found),
             Cell(found.detail, "found"),
         )
         for found in verdicts
@@ -275,3 +279,7 @@ def _commands(audit: Audit) -> Iterator[Markup]:
 
 def _pairs(values: Mapping[str, str]) -> Markup:
     return table((), [(name, Cell(value, "hash")) for name, value in values.items()])
+
+
+def _judged(found: Verdict) -> Cell:
+    return Cell(found.word, "verdict dim") if found.word == "in part" else verdict(found.passed)

@@ -27,6 +27,7 @@ from drsr.offline.audit.checks import (
     weight_files,
     withdrawals,
 )
+from drsr.offline.ingest.absent_texts import AbsentTexts, absent_texts
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Section, Severity, Verdict, run_check, without_words
 
@@ -63,6 +64,8 @@ class Audit(NamedTuple):
     seed: int
     sections: tuple[Section[Subject], ...]
     finished_at: datetime.datetime
+    absent: AbsentTexts = AbsentTexts(0, 0, ())
+    """Runs whose texts are not here."""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -75,18 +78,37 @@ class Audit(NamedTuple):
         return tuple(sorted(wrong, key=lambda verdict: list(Severity).index(verdict.severity)))
 
     @property
+    def in_part(self) -> tuple[Verdict, ...]:
+        """Return the verdicts that passed as far as they could be computed without the texts of some runs."""
+        return tuple(verdict for verdict in self.verdicts if verdict.passed and verdict.not_computed)
+
+    @property
     def summary(self) -> tuple[Verdict, ...]:
-        """The severity table: what failed first, the worst of it before the rest; then what passed, rules as one."""
+        """The severity table: what failed first, the worst of it before the rest; then what was computed in part; then
+        what passed, rules as one."""
         passed = []
         for check, verdicts, *_ in self.sections:
-            kept = [verdict for verdict in verdicts if verdict.passed]
+            kept = [verdict for verdict in verdicts if verdict.passed and not verdict.not_computed]
             if len(verdicts) > 1 and kept:
                 worst = min((verdict.severity for verdict in verdicts), key=list(Severity).index)
                 counts = Counter(verdict.check.partition(":")[0] for verdict in kept)
                 said = ", ".join(f"{count} of {dataset}" for dataset, count in counts.items())
                 kept = [Verdict(check.name, worst, True, f"{len(kept)} rules: {said}")]
             passed += kept
-        return (*self.failures, *passed)
+        return (*self.failures, *self.in_part, *passed)
+
+    @property
+    def without_texts(self) -> tuple[str, ...]:
+        """Return the first lines where texts are missing: which verdicts wait for them, and how to complete these."""
+        if not self.in_part:
+            return ()
+        count = len(self.in_part)
+        head = f"{count} {'verdict' if count == 1 else 'verdicts'} could not be computed without texts"
+        return (
+            f"{head} ({self.absent.said}):" if self.absent else f"{head}:",
+            *(f"  {verdict.check}: {verdict.not_computed}" for verdict in self.in_part),
+            f"  complete them: {self.absent.hint}, then audit again",
+        )
 
     @property
     def passed(self) -> bool:
@@ -100,6 +122,7 @@ class Audit(NamedTuple):
             "sample": self.sample,
             "seed": self.seed,
             "finished_at": self.finished_at.isoformat(timespec="seconds"),
+            "without_texts": list(self.without_texts),
             "checks": [
                 {
                     "name": section.check.name,
@@ -126,7 +149,9 @@ def run_audit(
         sections.append(run_check(check, subject, partial(progress, check)))
     now = datetime.datetime.now(datetime.UTC)
     order = subject.order
-    return Audit(describe(subject), versions(), order.sample, order.seed, tuple(sections), now)
+    with subject.catalog.reading() as connection:
+        absent = absent_texts(connection)
+    return Audit(describe(subject), versions(), order.sample, order.seed, tuple(sections), now, absent)
 
 
 def describe(subject: Subject) -> dict[str, str]:

@@ -205,7 +205,7 @@ class Trajectory(Table):
     content_hash: Mapped[str] = mapped_column(Hash)
     """SHA-256 of the canonical bytes."""
     blob: Mapped[str] = mapped_column(info=PHYSICAL)
-    """Key of the canonical bytes in the artifact store."""
+    """Key of the canonical bytes in the artifact store, where nothing lies while the run is only imported."""
     protocol: Mapped[str] = mapped_column(String(9))
     reader: Mapped[str]
     """The reader that made it, with its version."""
@@ -230,6 +230,14 @@ class Trajectory(Table):
         """Return whether a row's run is taken out now."""
         mine = (Withdrawal.source_id == cls.source_id, Withdrawal.external_id == cls.external_id)
         return exists().where(*mine, Withdrawal.taken_back_at.is_(None))
+
+    @classmethod
+    def has_text(cls) -> ColumnElement[bool]:
+        """Return whether a row's run was read here. One that was only imported is known by its hash alone.
+
+        A run whose stored bytes were lost has been read, and its loss is damage: it is not passed over.
+        """
+        return exists().where(TrajectoryFile.trajectory_id == cls.id)
 
 
 class TrajectoryFile(Table):

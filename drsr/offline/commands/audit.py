@@ -105,17 +105,24 @@ def text(audit: Audit, report: Path | None) -> str:
 
     about = [f"  {name}: {value}" for name, value in audit.about.items()]
     rows = [
-        (verdict.severity, verdict.check, "passed" if verdict.passed else "FAILED", verdict.detail)
+        (verdict.severity, verdict.check, verdict.word if verdict.passed else "FAILED", verdict.detail)
         for verdict in audit.summary
     ]
-    lines = [*about, "", table(("severity", "check", "verdict", "found"), rows)]
+    lines = [
+        *audit.without_texts,
+        *([""] if audit.without_texts else []),
+        *about,
+        "",
+        table(("severity", "check", "verdict", "found"), rows),
+    ]
     for verdict in audit.failures:
         lines += ["", f"{verdict.check}:"]
         lines += [f"  {item}" for item in verdict.items or (verdict.detail,)]
         lines += [f"  hint: {verdict.hint}"] if verdict.hint else []
     wrong = len(audit.failures)
     total = len(audit.verdicts)
-    lines += ["", f"all {total} checks passed" if wrong == 0 else f"{wrong} of {total} checks FAILED"]
+    in_part = f", {len(audit.in_part)} of them in part" if audit.in_part else ""
+    lines += ["", f"all {total} checks passed{in_part}" if wrong == 0 else f"{wrong} of {total} checks FAILED"]
     if report is not None:
         lines.append(f"wrote {report}")
     return "\n".join(lines)

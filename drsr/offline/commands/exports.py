@@ -42,8 +42,9 @@ def add_commands(commands: Commands) -> None:
         "import",
         run_import,
         help="take labels and features over from an export",
-        description="For states that are frozen here too, and only if language model, renderer, rule and feature "
-        "layout are the same. What is there already stays. Example: drsr import exports/",
+        description="Only if language model, renderer, rule and feature layout are the same. What is there already "
+        "stays. An export that also holds runs and states needs no runs here: they are then known by their hashes, "
+        "and what needs a text waits until they are ingested. Example: drsr import corpora/measured",
     )
     for parser in (export, taking):
         parser.add_argument("folder", metavar="FOLDER", type=Path)
@@ -80,18 +81,33 @@ def _json(found: StageExport) -> dict[str, Any]:
 
 
 def run_import(options: argparse.Namespace) -> int:
+    from drsr.offline.ingest.absent_texts import absent_texts
+    from drsr.offline.ingest.corpus.table import licences_of_sources
     from drsr.offline.label.exports import import_measured
     from drsr.offline.store.place import opened
 
-    with opened() as (settings, catalog, artifacts):
+    with opened(create=True) as (settings, catalog, artifacts):
         found = import_measured(catalog, artifacts, settings, options.folder, options.labeler, options.view)
+        with catalog.reading() as connection:
+            absent = absent_texts(connection)
     done: dict[str, Imported] = {LABELS: found.labels, FEATURES: found.features}
     done |= {f"{FEATURES} of the view {name}": imported for name, imported in found.further.items()}
     if options.json:
-        print(json.dumps({name: imported._asdict() for name, imported in done.items()}))
+        runs = {} if found.runs is None else {"runs": found.runs._asdict()}
+        shown = {name: imported._asdict() for name, imported in done.items()}
+        print(json.dumps(runs | shown | {"without_text": absent.runs}))
         return 0
+    if found.runs is not None:
+        taken, there, other, states = found.runs
+        changed = f", {other:,} have other content here" if other else ""
+        print(f"runs: {taken:,} taken over with {states:,} states, {there:,} were there{changed}")
     for name, imported in done.items():
         print(f"{name}: {imported.taken:,} states taken over, {imported.there:,} were there{_unknown(imported)}")
+    if absent:
+        licences = licences_of_sources()
+        named = sorted({licences.get(source, "not known") for source in absent.sources})
+        print(f"{absent.said}, which training to publishing do not need (licences: {', '.join(named)})")
+        print(f"  the texts: {absent.hint}")
     return 0
 
 

@@ -90,6 +90,8 @@ def _text(status: Status, backbone: str) -> str:
     lines = [table(headers, rows)]
     if status.splits:
         lines.append("splits: " + ", ".join(f"{count:,} {split}" for split, count in status.splits.items()))
+    if status.without_text:
+        lines.append(f"{status.without_text.said}: nothing more is measured on these ({status.without_text.hint})")
     if status.withdrawn:
         taken_out = ", ".join(f"{count:,} {split}" for split, count in status.withdrawn.items())
         lines.append(f"withdrawn runs: {taken_out} (drsr withdraw --list)")

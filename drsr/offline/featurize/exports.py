@@ -16,6 +16,7 @@ import pyarrow
 from sqlalchemy import Connection, and_, select
 
 from drsr.features.layout import Column
+from drsr.features.light import LIGHT_VIEW
 from drsr.features.vectors import CandidateFeatures
 from drsr.features.view_layouts import Kind
 from drsr.offline.catalog.engine import Catalog
@@ -45,7 +46,7 @@ _SCHEMA = pyarrow.schema(
 """`values`: the matrix, candidate by candidate, in the order of the view's columns."""
 
 
-FURTHER = (Kind.WINDOW.value, Kind.SEMANTIC.value)
+FURTHER = (Kind.WINDOW.value, Kind.SEMANTIC.value, LIGHT_VIEW)
 """Views that travel with the full one, each in a folder of its name below the full one's."""
 _SPLITS: dict[str, tuple[Split, ...]] = {Kind.SEMANTIC.value: ("validation", "test")}
 """Of a view whose vectors take more room than all other features together: what analyses read."""
@@ -157,7 +158,7 @@ def _featurized(state_id: int, row: dict[str, Any], layout_hash: str, columns: i
     if row["outcome"] == "excluded":
         result = FeatureExclusion(row["reason"], row["detail"])
     else:
-        matrix = np.array(row["values"], dtype=np.float32).reshape(-1, columns)
+        matrix = np.asarray(row["values"], dtype=np.float32).reshape(-1, columns)
         result = CandidateFeatures(matrix, layout_hash, row["prefix_hash"])
     numbers = (row["state_key"], row["prefix_hash"], row["request_tokens"], row["protocol_breaking"])
     return FeaturizedState(state_id, *numbers, result)

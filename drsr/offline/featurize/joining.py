@@ -38,7 +38,10 @@ def join_stored(
     fields = (one.state_id, DecisionState.state_key, one.prefix_hash, one.request_tokens, one.protocol_breaking)
     query = (
         pending_features(
-            [*fields, Trajectory.split, file_of_one.blob, file_of_other.blob], wide.id, wide.identity.freezing, part
+            [*fields, Trajectory.split, file_of_one.blob, file_of_other.blob],
+            wide.id,
+            wide.identity.freezing,
+            part._replace(without_texts=True),
         )
         .join(one, and_(one.state_id == DecisionState.id, one.view_id == full.id))
         .join(other, and_(other.state_id == DecisionState.id, other.view_id == window.id))

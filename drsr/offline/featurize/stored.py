@@ -27,6 +27,8 @@ class StoredState(NamedTuple):
     prefix_hash: str
     blob: str
     trajectory: TrajectoryItem
+    has_text: bool
+    """Whether its run was read here, or only imported."""
 
 
 def stored_states(
@@ -49,6 +51,7 @@ def stored_states(
             Trajectory.id,
             Trajectory.blob,
             Trajectory.split,
+            Trajectory.has_text(),
         )
         .join(DecisionState, DecisionState.id == StateFeatures.state_id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
@@ -57,8 +60,8 @@ def stored_states(
         .order_by(DecisionState.state_key)
     )
     return [
-        StoredState(state_id, key, prefix, blob, TrajectoryItem(number, trajectory_blob, split, ""))
-        for state_id, key, prefix, blob, number, trajectory_blob, split in connection.execute(query)
+        StoredState(state_id, key, prefix, blob, TrajectoryItem(number, trajectory_blob, split, ""), bool(has_text))
+        for state_id, key, prefix, blob, number, trajectory_blob, split, has_text in connection.execute(query)
     ]
 
 

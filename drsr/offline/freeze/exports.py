@@ -1,7 +1,8 @@
 """Exports of ingested runs and frozen states: identities and hashes, no text.
 
 The runs themselves stay where they are, in the artifact store, under the hash that stands here. A row is never taken
-back: a run that was recorded anew has a row of its own, with the next version.
+back: a run that was recorded anew has a row of its own, with the next version. `imports.py` takes both over where the
+runs were not read.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, select
 
 from drsr.errors import InputError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Source, Trajectory
 from drsr.offline.freeze.records import FreezingRule, is_rule
+from drsr.offline.ingest.corpus.table import licences_of_sources
 from drsr.offline.store.exports import Exported, export_rows
 
 KEY = "trajectory_key"
@@ -39,8 +41,13 @@ _TRAJECTORIES = pyarrow.schema(
         ("messages", pyarrow.int32()),
         ("assistant_messages", pyarrow.int32()),
         ("tool_calls", pyarrow.int32()),
+        ("licence", pyarrow.string()),
     ]
 )
+"""`licence`: of the files that hold the run, where a corpus of this installation names them; else null."""
+RUN_COLUMNS = tuple(name for name in _TRAJECTORIES.names if name not in (KEY, "source", "version", "licence"))
+"""Those of the catalog's table that say what a run is, wherever it is known."""
+TRAJECTORIES_FORMAT, STATES_FORMAT = "drsr trajectories/1", "drsr states/1"
 _CANDIDATE = pyarrow.struct(
     [
         ("kind", pyarrow.string()),
@@ -60,17 +67,19 @@ _STATES = pyarrow.schema(
         ("ordinal", pyarrow.int32()),
         ("quantile", pyarrow.float64()),
         ("request_hash", pyarrow.string()),
+        ("eligible_decisions", pyarrow.int32()),
         ("candidates", pyarrow.list_(_CANDIDATE)),
     ]
 )
-"""`candidates`: in chronological order, so that a candidate's place is its bit in a deletion set's mask."""
+"""`candidates`: in chronological order, so that a candidate's place is its bit in a deletion set's mask.
+`eligible_decisions`: of the whole run."""
 
 
 def export_trajectories(catalog: Catalog, folder: Path, *, replace: bool = False) -> Exported:
     """Add the current version of every run to a folder."""
     with catalog.reading() as connection:
         rows = _trajectories(connection)
-        return export_rows(folder, {"format": "drsr trajectories/1"}, _TRAJECTORIES, rows, replace=replace)
+        return export_rows(folder, {"format": TRAJECTORIES_FORMAT}, _TRAJECTORIES, rows, replace=replace)
 
 
 def current_trajectories(catalog: Catalog) -> tuple[dict[str, int], str]:
@@ -88,7 +97,7 @@ def export_states(catalog: Catalog, folder: Path, *, replace: bool = False) -> E
     """Add the states of current runs, frozen under the latest rule, to a folder."""
     with catalog.reading() as connection:
         rule = latest_rule(connection)
-        about = {"format": "drsr states/1", **rule._asdict()}
+        about = {"format": STATES_FORMAT, **rule._asdict()}
         return export_rows(folder, about, _STATES, _states(connection, rule), replace=replace)
 
 
@@ -101,14 +110,15 @@ def latest_rule(connection: Connection) -> FreezingRule:
 
 
 def _trajectories(connection: Connection) -> Iterator[dict[str, Any]]:
-    names = [name for name in _TRAJECTORIES.names if name not in (KEY, "source")]
+    licences = licences_of_sources()
     query = (
-        select(Source.name.label("source"), *(getattr(Trajectory, name) for name in names))
+        select(Source.name.label("source"), *(getattr(Trajectory, name) for name in (*RUN_COLUMNS, "version")))
         .join(Source, Source.id == Trajectory.source_id)
         .where(Trajectory.is_current())
     )
     for row in connection.execute(query).mappings():
-        yield dict(row) | {KEY: _key(row["source"], row["external_id"], row["content_hash"])}
+        key = _key(row["source"], row["external_id"], row["content_hash"])
+        yield dict(row) | {KEY: key, "licence": licences.get(row["source"])}
 
 
 def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, Any]]:
@@ -121,13 +131,15 @@ def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, An
         block = {name: value for name, value in row.items() if name != "state_id"}
         candidates.setdefault(row["state_id"], []).append(block)
     names = ("decision_index", "ordinal", "quantile", "request_hash")
+    marker = and_(FrozenTrajectory.trajectory_id == DecisionState.trajectory_id, is_rule(FrozenTrajectory, rule))
     query = (
         select(
             *(DecisionState.id, DecisionState.state_key, Trajectory.split),
             *(Source.name, Trajectory.external_id, Trajectory.content_hash),
-            *(getattr(DecisionState, name) for name in names),
+            *(*(getattr(DecisionState, name) for name in names), FrozenTrajectory.eligible_decisions),
         )
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
+        .join(FrozenTrajectory, marker)
         .join(Source, Source.id == Trajectory.source_id)
         .where(is_rule(DecisionState, rule), Trajectory.is_current())
     )
@@ -136,7 +148,7 @@ def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, An
             "state_key": state_key,
             KEY: _key(source, external_id, content_hash),
             "split": split,
-            **dict(zip(names, values, strict=True)),
+            **dict(zip((*names, "eligible_decisions"), values, strict=True)),
             "candidates": candidates[state_id],
         }
 

@@ -97,7 +97,8 @@ def _current(query: Select[Any], source: str | None) -> Select[Any]:
 
 def _without_marker(query: Select[Any], rule: FreezingRule, source: str | None) -> Select[Any]:
     marker = and_(FrozenTrajectory.trajectory_id == Trajectory.id, is_rule(FrozenTrajectory, rule))
-    return _current(query, source).outerjoin(FrozenTrajectory, marker).where(FrozenTrajectory.id.is_(None))
+    waiting = _current(query, source).outerjoin(FrozenTrajectory, marker)
+    return waiting.where(FrozenTrajectory.id.is_(None), Trajectory.has_text())
 
 
 def state_key(trajectory: UnfrozenTrajectory, decision_index: int, rule: FreezingRule) -> str:

@@ -32,6 +32,8 @@ class Selection(NamedTuple):
     until: datetime.date | None = None
     """Only trajectories that came into the catalog on this day or earlier."""
     shard: Shard | None = None
+    without_texts: bool = False
+    """Also runs that were imported without their texts: for what reads no text."""
 
     @classmethod
     def parsed(cls, source: str | None, where: Sequence[str]) -> Selection:
@@ -108,6 +110,8 @@ def require_frozen(connection: Connection, freezing: FreezingRule, part: Selecti
 
 def selected(query: Select[Any], part: Selection) -> Select[Any]:
     """A query over trajectories and their sources, narrowed to a part of them."""
+    if not part.without_texts:
+        query = query.where(Trajectory.has_text())
     if part.source is not None:
         query = query.where(Source.name == part.source)
     if part.split is not None:

@@ -3,6 +3,7 @@
     packs named in the catalog -> those without a file -> the trajectories in them -> the files that held these
 
 Nothing in the catalog is changed until the bytes are stored again: the artifact root may merely be the wrong one.
+A run that was imported without its text has no file yet; its bytes are taken from whichever file holds them.
 """
 
 from __future__ import annotations
@@ -42,15 +43,16 @@ class LostArtifacts:
         is_lost = func.substr(Trajectory.blob, 66, 64).in_(packs) | Trajectory.blob.in_(alone)
         query = (
             select(Trajectory.content_hash, Source.name, SourceFile.location)
-            .join(TrajectoryFile, TrajectoryFile.trajectory_id == Trajectory.id)
-            .join(SourceFile, SourceFile.id == TrajectoryFile.source_file_id)
-            .join(Source, Source.id == SourceFile.source_id)
+            .outerjoin(TrajectoryFile, TrajectoryFile.trajectory_id == Trajectory.id)
+            .outerjoin(SourceFile, SourceFile.id == TrajectoryFile.source_file_id)
+            .outerjoin(Source, Source.id == SourceFile.source_id)
             .where(is_lost)
         )
         with self._catalog.reading() as connection:
             for content_hash, source, location in connection.execute(query):
                 self._hashes.add(content_hash)
-                self.files.add((source, location))
+                if location is not None:
+                    self.files.add((source, location))
 
     def offer(self, artifact: Artifact) -> None:
         """Keep it if it is one of those that are lost."""

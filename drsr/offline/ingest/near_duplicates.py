@@ -79,7 +79,7 @@ def leaked_pairs(
             TrajectoryRow.blob,
         )
         .join(Source, Source.id == TrajectoryRow.source_id)
-        .where(TrajectoryRow.is_current())
+        .where(TrajectoryRow.is_current(), TrajectoryRow.has_text())
         .order_by(Source.name, TrajectoryRow.external_id)
     )
     with catalog.reading() as connection:

@@ -90,7 +90,8 @@ def subjects_on_two_sides(catalog: Catalog, artifacts: ArtifactStore, kept: Kept
     a pair, all runs are read after all, to say in words what is shared.
     """
     columns = (Source.name, TrajectoryRow.external_id, TrajectoryRow.group_key, TrajectoryRow.split, TrajectoryRow.blob)
-    query = select(*columns).join(Source, Source.id == TrajectoryRow.source_id).where(TrajectoryRow.is_current())
+    query = select(*columns).join(Source, Source.id == TrajectoryRow.source_id)
+    query = query.where(TrajectoryRow.is_current(), TrajectoryRow.has_text())
     with catalog.reading() as connection:
         rows = connection.execute(query.order_by(Source.name, TrajectoryRow.external_id)).all()
 

@@ -8,6 +8,8 @@ What a file says about a run is compared with the run's current row:
     other content, an older version's   that version is current again, and with it all that was derived from it
     other content, from a file that     a conflict: two files disagree about one run; what the catalog has stays,
       never held the current one        and what the file says is refused
+    anything, of a run that was only    the run has its text now; other content supersedes what was imported
+      imported, and never read here
 
 Files are read in the order of their locations by every worker, so of two disagreeing files the first wins each time.
 A run keeps the group and the split of its first version, whatever task later content names: what was seen in training
@@ -77,6 +79,8 @@ class Runs:
         """Of the groups of stored versions."""
         self._new: list[tuple[_Version, ReadTrajectory]] = []
         self._new_holders: list[tuple[_Version, int]] = []
+        self._new_rewards: list[dict[str, Any]] = []
+        """Of runs that were imported without their text, which says what they scored."""
         if external_ids:
             self._look_up(external_ids)
 
@@ -90,9 +94,11 @@ class Runs:
             return True
         if current.content_hash == read.content_hash:
             self.unchanged += 1
+            if not current.files and read.reward is not None and current.id is not None:
+                self._new_rewards.append({"trajectory_id": current.id, "reward": read.reward})
             self._hold(current, file_id)
             return True
-        if file_id not in current.files:
+        if current.files and file_id not in current.files:
             return False
         self.superseded += 1
         same = next((version for version in versions if version.content_hash == read.content_hash), None)
@@ -115,6 +121,7 @@ class Runs:
         self._write_new({**self._splits, **splits}, blobs)
         holders = [{"trajectory_id": version.id, "source_file_id": file_id} for version, file_id in self._new_holders]
         insert_new(self._connection, TrajectoryFile, holders)
+        insert_new(self._connection, TrajectoryReward, self._new_rewards)
 
     def _append(self, versions: list[_Version], read: ReadTrajectory) -> _Version:
         group_key = versions[0].group_key if versions else read.group_key

@@ -21,6 +21,7 @@ from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasur
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.featurize.exports import FURTHER, import_features
 from drsr.offline.featurize.views import DEFAULT_VIEW
+from drsr.offline.freeze.imports import ImportedRuns, import_runs
 from drsr.offline.label.configured import configured
 from drsr.offline.label.records import (
     MEASUREMENT_COLUMNS,
@@ -91,6 +92,8 @@ class ImportedMeasurements(NamedTuple):
     features: Imported
     further: dict[str, Imported]
     """By name the views that travelled with the features."""
+    runs: ImportedRuns | None
+    """None where the export holds no runs: only states that are frozen here are then taken."""
 
 
 def import_measured(
@@ -107,10 +110,15 @@ def import_measured(
     def features(folder: Path, view: str) -> Imported:
         return import_features(catalog, artifacts, folder, here.view(view), here.columns(view), view)
 
+    runs = None
+    trajectories, states = place_of(root, "ingest"), place_of(root, "freeze")
+    if trajectories.is_dir() and states.is_dir():
+        runs = import_runs(catalog, trajectories, states, here.freezing)
     return ImportedMeasurements(
         import_labels(catalog, place_of(root, "label"), here.labeler, labeler),
         features(folder, view),
         {name: features(folder / name, name) for name in FURTHER if (folder / name).is_dir() and name != view},
+        runs,
     )
 
 

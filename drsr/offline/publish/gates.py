@@ -18,13 +18,19 @@ from drsr.request.view import Caps
 
 
 def in_one(section: Section[Subject]) -> Verdict:
-    """Return the answer to a check that has one per rule, as one: what failed first, or how many passed."""
+    """Return the answer to a check that has one per rule, as one: what failed first, or how many passed.
+
+    What could not be computed without the texts of runs is part of the detail, which is recorded with the release.
+    """
+    in_part = [verdict.not_computed for verdict in section.verdicts if verdict.passed and verdict.not_computed]
     if len(section.verdicts) == 1:
-        return section.verdicts[0]
+        (found,) = section.verdicts
+        return found._replace(detail=f"{found.detail}; not without texts: {in_part[0]}") if in_part else found
     wrong = [f"{verdict.check}: {verdict.detail}" for verdict in section.verdicts if not verdict.passed]
     if wrong:
         return failed(section.check, first_of(wrong), "drsr audit shows each", wrong)[0]
-    return passed(section.check, f"{len(section.verdicts)} rules are kept")[0]
+    missing = f"; {len(in_part)} of them not without the texts of {in_part[0]}" if in_part else ""
+    return passed(section.check, f"{len(section.verdicts)} rules are kept{missing}")[0]
 
 
 def refuse_failed(gates: Sequence[Verdict]) -> None:

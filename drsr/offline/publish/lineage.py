@@ -191,13 +191,22 @@ def _counts(values: Iterable[str]) -> dict[str, int]:
 
 
 def _trajectory_problems(artifacts: ArtifactStore, states: Sequence[StateRows], kept: Kept | None) -> list[str]:
-    """The stored bytes of every trajectory have its hash, and the states are cut from these very bytes."""
+    """The stored bytes of every trajectory have its hash, and the states are cut from these very bytes.
+
+    Of a trajectory that was imported without its text only the keys of its states can be computed again.
+    """
     splits: dict[str, set[str]] = {}
     cut_from: dict[str, list[StateRows]] = {}
     for state in states:
-        cut_from.setdefault(state.blob, []).append(state)
+        if state.has_text:
+            cut_from.setdefault(state.blob, []).append(state)
         splits.setdefault(state.group_key, set()).add(state.split)
     problems = [f"group {group} is on both sides of the split" for group, sides in splits.items() if len(sides) > 1]
+    problems += [
+        f"state {state.state_key} does not have the key of its trajectory, decision and rule"
+        for state in states
+        if not state.has_text and state.state_key != state_key(_frozen_from(state), state.decision_index, state.rule)
+    ]
     asked = {
         f"{bytes_named(blob)} {','.join(str(state.decision_index) for state in cut)}": blob
         for blob, cut in cut_from.items()
@@ -209,10 +218,14 @@ def _trajectory_problems(artifacts: ArtifactStore, states: Sequence[StateRows], 
             problems.append(f"trajectory {cut[0].source}/{cut[0].external_id} is not the one that was ingested")
             continue
         for state, request in zip(cut, requests, strict=True):
-            of = UnfrozenTrajectory(0, state.source, state.external_id, state.content_hash, blob)
-            if request != state.request_hash or state_key(of, state.decision_index, state.rule) != state.state_key:
+            key = state_key(_frozen_from(state), state.decision_index, state.rule)
+            if request != state.request_hash or key != state.state_key:
                 problems.append(f"state {state.state_key} does not follow from its trajectory")
     return problems
+
+
+def _frozen_from(state: StateRows) -> UnfrozenTrajectory:
+    return UnfrozenTrajectory(0, state.source, state.external_id, state.content_hash, state.blob)
 
 
 def _requests(name: str, data: bytes) -> bytes:

@@ -72,6 +72,8 @@ class StateRows(NamedTuple):
     request_tokens: int
     protocol_breaking: int
     feature_file: str
+    has_text: bool
+    """Whether the trajectory's bytes are here; False where it was imported without them."""
 
 
 def view_of(connection: Connection, view_id: int) -> RegisteredView:
@@ -116,6 +118,7 @@ def read_states(
     columns = [
         *(DecisionState.id, Source.name, Trajectory.external_id, DecisionState.decision_index, Trajectory.split),
         *(Trajectory.group_key, Trajectory.content_hash, Trajectory.blob, DecisionState.state_key),
+        Trajectory.has_text().label("has_text"),
         *(DecisionState.request_hash, StateMeasurement.intact_nll, StateMeasurement.target_hash),
         *(StateFeatures.prefix_hash, StateFeatures.request_tokens, StateFeatures.protocol_breaking, FeatureFile.blob),
     ]
@@ -142,13 +145,14 @@ def read_states(
     candidates = _candidates(connection, state_keys)
     labels = _labels(connection, labeler, state_keys)
     found = []
-    for state_id, source, external_id, decision, split, group, content, blob, key, request, nll, target, *more in rows:
+    for state_id, source, external_id, decision, split, group, content, blob, key, has_text, request, *more in rows:
         savings, texts = zip(*candidates[state_id], strict=True)
-        prefix, tokens, breaking, file, *of_rule = more
+        nll, target, prefix, tokens, breaking, file, *of_rule = more
         found.append(
             StateRows(
                 *(source, external_id, decision, split, group, content, blob, FreezingRule(*of_rule), key, request),
                 *(savings, texts, nll, target, tuple(labels.get(state_id, ())), prefix, tokens, breaking, file),
+                has_text=bool(has_text),
             )
         )
     return sorted(found, key=lambda row: row[:3])

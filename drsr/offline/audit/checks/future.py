@@ -24,10 +24,11 @@ from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.featurize.stored import FeatureReader, StoredState, stored_states
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
 from drsr.offline.freeze.rows import StateRow, load_states
+from drsr.offline.ingest.absent_texts import states_without_text
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.publish.subject import Subject
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed, without_texts
 from drsr.request.history import read_history
 from drsr.request.protocol import violations
 from drsr.request.rendering import render
@@ -79,7 +80,7 @@ def audit_future(
     caps = caps_for(backbone.window)
     with catalog.reading() as connection:
         found = get_view(connection, view) if isinstance(view, str) else view
-        states = stored_states(connection, found, state_keys)
+        states = [state for state in stored_states(connection, found, state_keys) if state.has_text]
     _require_model(found, backbone)
     kind = kind_of(found.name)
     reader = FeatureReader(artifacts, found)
@@ -123,10 +124,15 @@ def check_future(subject: Subject, told: Told) -> list[Verdict]:
         told=told,
     )
     evidence: dict[str, Any] = {"states": found.states, "of": found.stored, "differences": list(found.differences)}
+    with subject.catalog.reading() as connection:
+        absent = states_without_text(connection, keys)
+    what = f"the features of {absent:,} states"
+    if absent and found.stored == 0:
+        return without_texts(passed(CHECK, "no state has its text here, so no feature was computed again"), what)
     if found.states == 0:
         return failed(CHECK, "no state has stored features", "drsr featurize", **evidence)
-    if keys is not None and found.stored != len(set(keys)):
-        missing = len(set(keys)) - found.stored
+    if keys is not None and found.stored + absent != len(set(keys)):
+        missing = len(set(keys)) - found.stored - absent
         detail = f"{missing:,} of the {len(set(keys)):,} states that the policy was made from have no stored features"
         return failed(CHECK, detail, "restore the catalog from a copy", **evidence)
     if found.leaks:
@@ -145,7 +151,7 @@ def check_future(subject: Subject, told: Told) -> list[Verdict]:
         f"{found.states:,} of {found.stored:,} {subject.drawn_from}: not a bit changes when the future is replaced; "
         f"stored numbers agree to {found.largest_difference:.1g} (allowed {AGREEMENT:.0e})"
     )
-    return passed(CHECK, detail, **evidence)
+    return without_texts(passed(CHECK, detail, **evidence), what if absent else "")
 
 
 CHECK = Check(

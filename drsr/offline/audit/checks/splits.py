@@ -19,7 +19,7 @@ from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.publish.subject import Subject
 from drsr.offline.store.kept import bytes_named, readings
-from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
 
 
 class Placed(NamedTuple):
@@ -39,6 +39,8 @@ class Placed(NamedTuple):
     """Its row in the tables of the corpora that are installed here."""
     text: str
     """SHA-256 of what was said in it, instructions left out; empty where nothing was."""
+    has_text: bool = True
+    """False: it was imported without its bytes, and what they would say is taken from the recorded task."""
 
     @property
     def named_group(self) -> str:
@@ -67,7 +69,10 @@ def check_splits(subject: Subject, told: Told) -> list[Verdict]:
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
     counts = ", ".join(f"{count:,} {split}" for split, count in sorted(evidence["trajectories"].items()))
     groups = len({run.named_group for run in runs})
-    return passed(CHECK, f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}", **evidence)
+    verdict = passed(CHECK, f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}", **evidence)
+    absent = sum(not run.has_text for run in runs)
+    what = f"tasks and words of {absent:,} of {len(runs):,} runs: they are placed by their recorded tasks"
+    return without_texts(verdict, what) if absent else verdict
 
 
 def _behind_the_policy(subject: Subject) -> list[tuple[int, str]]:
@@ -84,21 +89,25 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
     """Every version of every trajectory; `behind` are those that the policy was made from."""
     columns = (Source.name, TrajectoryRow.external_id, TrajectoryRow.split, TrajectoryRow.group_key, TrajectoryRow.blob)
     is_current = TrajectoryRow.is_current().label("is_current")
-    query = select(TrajectoryRow.id, TrajectoryRow.version, is_current, *columns)
+    text_or_task = (TrajectoryRow.has_text().label("has_text"), TrajectoryRow.task)
+    query = select(TrajectoryRow.id, TrajectoryRow.version, is_current, *columns, *text_or_task)
     query = query.join(Source, Source.id == TrajectoryRow.source_id).order_by(TrajectoryRow.id)
     with subject.catalog.reading() as connection:
         known = connection.execute(query).all()
     names = all_task_names()
-    blobs = {bytes_named(row.blob): row.blob for row in known}
+    blobs = {bytes_named(row.blob): row.blob for row in known if row.has_text}
     read = readings(subject.artifacts, subject.kept, "task and text of a run", blobs, _task_and_text)
     found = []
-    for done, (number, version, current, source, external_id, split, group, blob) in enumerate(known):
+    for done, (number, version, current, source, external_id, split, group, blob, has_text, task) in enumerate(known):
         told(done, len(known))
         is_used = bool(current) or number in behind
-        task, said = orjson.loads(read[bytes_named(blob)])
+        task, said = orjson.loads(read[bytes_named(blob)]) if has_text else (task, "")
         own = storable(group_key(source, external_id, task))
         named = names.find(source, external_id, task)
-        found.append(Placed(f"{source}/{external_id}", version, is_used, split, group, own, named, said))
+        if not has_text:
+            named = named or names.find_named(source, task)
+        of = f"{source}/{external_id}"
+        found.append(Placed(of, version, is_used, split, group, own, named, said, bool(has_text)))
     return found
 
 

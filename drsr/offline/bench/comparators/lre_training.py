@@ -25,7 +25,7 @@ def train_requests(catalog: Catalog, artifacts: ArtifactStore) -> Iterator[Reque
     query = (
         select(TrajectoryRow.blob)
         .join(Source, Source.id == TrajectoryRow.source_id)
-        .where(TrajectoryRow.split == "train", TrajectoryRow.is_current())
+        .where(TrajectoryRow.split == "train", TrajectoryRow.is_current(), TrajectoryRow.has_text())
         .order_by(Source.name, TrajectoryRow.external_id)
     )
     with catalog.reading() as connection:

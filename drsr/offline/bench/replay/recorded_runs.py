@@ -21,6 +21,7 @@ from drsr.offline.featurize.views import RegisteredView, get_view
 from drsr.offline.freeze.records import FreezingRule, is_rule
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
 from drsr.offline.freeze.stage import freezing_rule
+from drsr.offline.ingest.absent_texts import absent_texts
 from drsr.offline.ingest.splits import Split
 from drsr.offline.label.records import LabelerIdentity, configured_identity, find_labeler
 from drsr.offline.label.target_nll import TargetNll
@@ -130,6 +131,7 @@ def runs_of(
         .join(StateMeasurement, mine)
         .where(
             Trajectory.is_current(),
+            Trajectory.has_text(),
             Trajectory.split == split,
             is_rule(DecisionState, freezing),
             StateMeasurement.outcome == "labelled",
@@ -142,6 +144,11 @@ def runs_of(
         for *run, state, key in connection.execute(query):
             states.setdefault(tuple(run), {})[state] = key
     if not states:
+        with catalog.reading() as connection:
+            absent = absent_texts(connection)
+        if absent:
+            what = f"there are no labelled states with a text: {absent.said}"
+            raise FrameError(what, where=f"split {split}", hint=absent.hint)
         raise FrameError("there are no labelled states", where=f"split {split}", hint="run drsr label first")
     rows = [RunRow._make((*run, keys)) for run, keys in states.items()]
     return sorted(rows, key=lambda row: (row.source, row.external_id))

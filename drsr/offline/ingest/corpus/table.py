@@ -145,6 +145,15 @@ def load_corpus(name: str) -> Corpus:
     return Corpus(name, folder, files)
 
 
+def licences_of_sources() -> dict[str, str]:
+    """Return the licence of every source that a sound corpus has files of; several are joined."""
+    found: dict[str, set[str]] = {}
+    for name in known_corpora():
+        for file in read_table(corpus_folder(name) / TABLE)[0]:
+            found.setdefault(file.source, set()).add(file.licence)
+    return {source: " and ".join(sorted(licences)) for source, licences in found.items()}
+
+
 def read_table(path: Path) -> tuple[tuple[CorpusFile, ...], tuple[Problem, ...]]:
     """Return the sound rows of a table, and what is wrong with the others. Raises InputError where it is no CSV."""
     rows, problems = table_rows(path, COLUMNS)

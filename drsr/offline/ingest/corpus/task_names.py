@@ -69,6 +69,10 @@ class TaskNames:
         own = self._rows.get((source, external_id))
         return own or (None if task is None else self._rows.get((source, task)))
 
+    def find_named(self, source: str, task: str | None) -> NamedTask | None:
+        """Return a row that gives a task of a source its name across sources: for runs whose text is not here."""
+        return next((row for row in self._rows.values() if (row.source, row.task) == (source, task)), None)
+
     def group_of(self, source: str, external_id: str, task: str | None) -> str:
         """Return the group key of a run: by its row, else by what its reader found."""
         row = self.find(source, external_id, task)

@@ -1,0 +1,50 @@
+"""Whatever lies in policies/ loads, gives its golden decisions, decides a request, and comes with its papers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from drsr.offline import samples
+from drsr.policy.description import CARD_FILE
+from drsr.policy.golden import verify_files
+from drsr.policy.listing import RELEASED
+from drsr.policy.location import project_name, read_found
+from drsr.policy.policy import load_policy, policy_of
+
+POLICIES = Path(__file__).parents[2] / RELEASED
+WHEELS = sorted(POLICIES.glob("*/*.whl"))
+MOST_BYTES = 5_000_000
+
+
+@pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)
+def test_it_loads_verifies_and_decides(wheel: Path) -> None:
+    files = read_found(str(wheel))
+    assert wheel.parent.name == project_name(files.numbers)
+    policy = policy_of(files)
+    assert verify_files(policy, files, wheel.name).passed
+    request = json.loads(samples.REQUEST.read_text())
+    decision = load_policy(wheel).prune(request=request)
+    assert decision.error is None
+    assert decision.tokens_after is not None
+    assert decision.tokens_before is not None
+    assert 0 < decision.tokens_after <= decision.tokens_before
+    assert decision.pruned == (decision.tokens_after < decision.tokens_before)
+
+
+@pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)
+def test_it_is_small_and_comes_with_card_evaluation_and_audit(wheel: Path) -> None:
+    assert wheel.stat().st_size < MOST_BYTES
+    about = POLICIES / "about" / wheel.name.removesuffix("-py3-none-any.whl")
+    assert (about / CARD_FILE).read_bytes() == read_found(str(wheel)).others[CARD_FILE]
+    assert "unsafe AUROC" in (about / "evaluation.txt").read_text()
+    assert "checks passed" in (about / "audit.txt").read_text()
+
+
+def test_its_index_names_every_wheel() -> None:
+    for project in {wheel.parent for wheel in WHEELS}:
+        page = (project / "index.html").read_text()
+        assert all(wheel.name in page for wheel in project.glob("*.whl"))
+    assert (POLICIES / "README.md").is_file()
