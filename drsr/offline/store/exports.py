@@ -190,8 +190,9 @@ def import_rows(folder: Path, about: About, take: Callable[[list[Row]], tuple[in
 
 
 def _rows(table: pyarrow.Table) -> list[Row]:
-    """The rows of a table. Lists of 32-bit numbers stay arrays: as Python's numbers they would take ten times as long."""
-    arrays = [field.name for field in table.schema if field.type == pyarrow.list_(pyarrow.float32())]
+    """The rows of a table. Lists of 32-bit numbers stay arrays, which takes a tenth of the time."""
+    lists = [field for field in table.schema if pyarrow.types.is_list(field.type)]
+    arrays = [field.name for field in lists if field.type.value_type == pyarrow.float32()]
     rows: list[Row] = table.drop_columns(arrays).to_pylist()
     for name in arrays:
         for row, values in zip(rows, table.column(name), strict=True):
