@@ -57,8 +57,7 @@ def changed(folder: Path, name: str, change: Any) -> Path:
     (part,) = read_parts(folder)
     rows = [change(row) for row in part.table.to_pylist()]
     other = folder.with_name(name)
-    key = KEY if "external_id" in part.table.column_names else "state_key"
-    add_part(other, part.about, pyarrow.Table.from_pylist(rows, part.table.schema), 0, key)
+    add_part(other, part.about, pyarrow.Table.from_pylist(rows, part.table.schema), 0)
     return other
 
 
