@@ -181,8 +181,8 @@ def test_a_real_model_decides_the_same_to_the_bit(architecture: Architecture) ->
 
 
 def test_a_feature_that_is_not_finite_is_a_failure_and_never_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_finite(backbone: FrozenLM, state: DecisionState) -> CandidateFeatures:
-        found = candidate_features(backbone, state)
+    def not_finite(backbone: FrozenLM, state: DecisionState, **options: Any) -> CandidateFeatures:
+        found = candidate_features(backbone, state, **options)
         found.matrix[0, 0] = np.inf
         return found
 
