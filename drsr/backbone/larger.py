@@ -16,7 +16,7 @@ from drsr.backbone.file_hashes import file_sha256
 from drsr.backbone.installing import GgufModel, Report
 from drsr.errors import BackboneCorrupt, InputError
 
-_NUMBER = re.compile(r"(\d+)(?:\.[A-Za-z]\w*)?$")
+_NUMBER = re.compile(r"(?<!\d)(\d+)(?:\.[A-Za-z]\w*)?$")
 """How the name of a part ends: its number, and perhaps an extension."""
 _BUFFER = 1 << 22
 

@@ -35,6 +35,7 @@ from drsr.offline.train.ablations import ABLATIONS, FULL, Ablation, method_name,
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.frames import get_training_frame
 from drsr.policy.policy import Policy
+from drsr.request.tokens_read import note
 from drsr.scorer.frozen import FrozenScorer
 
 
@@ -52,6 +53,7 @@ class StoredFeatures:
         if prefix not in self._places:
             raise FeaturesMissing("no features of this request are stored", where=f"split {frame.split}")
         place = self._places[prefix]
+        note(state.view.token_ids(state.rendering.token_ids))  # read when they were stored: the prefix's hash says so
         return CandidateFeatures(frame.features[place, : frame.candidate_counts[place]], frame.layout_hash, prefix)
 
 
@@ -62,7 +64,7 @@ class AblationMethods(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Return the source of a configuration's features."""
+    """The source of a configuration's features."""
 
     stored: StoredFeatures | None
     """None: they are computed with every decision, as a policy does."""
