@@ -20,7 +20,7 @@ from scripts.steps import Step, Workspace
 DEMO = Path("var", "demo")
 INDEX, PLOTS, AUDIT = DEMO / "index", DEMO / "plots", DEMO / "audit.html"
 FRONTIER = PLOTS / "operating_curve.png"
-UNRELEASED = "0.demo"
+UNRELEASED = "0.1"
 """The version of a policy that no released one can be compared with."""
 
 

@@ -11,6 +11,7 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.cli import build_parser
 from drsr.offline.label.harm import measure_harm
 from drsr.policy.scripted import scripted_policy
+from drsr.policy.wheel_file import check_version
 from drsr.request.rendering import render_output
 from scripts import compare_wheels, demo, full_report, release
 from scripts.demo_decision import decisions, described, measured_harm, removed_text, sandbox_states
@@ -170,3 +171,7 @@ def test_a_decision_is_described_with_its_measured_harm() -> None:
     assert f"harm {harm:+.3f} nats per token" in said
     assert f"risk {chosen['unsafe_score']:.3f}" in said
     assert len(removed_text(shown.decision)) >= 1
+
+
+def test_the_version_of_an_unreleased_policy_can_be_published() -> None:
+    check_version(demo.UNRELEASED)
