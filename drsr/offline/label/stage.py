@@ -29,7 +29,7 @@ from drsr.offline.freeze.shared_work import Job, Record, WorkSummary, work_throu
 from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.freeze.states import rule_hash
 from drsr.offline.label.harm import Exclusion, measure_states
-from drsr.offline.label.order import shortest_first
+from drsr.offline.label.order import labelling_order
 from drsr.offline.label.records import (
     LabelerIdentity,
     MeasuredState,
@@ -149,7 +149,7 @@ def label(
         artifacts,
         Job("label", run.labeler, run.freezing, scorer.backbone.tokenizer, run.caps, run.limit),
         summary,
-        lambda damaged: shortest_first(run.freezing, labeler_id, run.part, run.labeler, damaged),
+        lambda damaged: labelling_order(run.freezing, labeler_id, run.part, run.labeler, damaged),
         work,
         tidy_up=lambda: [merge_small_files(catalog, artifacts, view) for view in views],
         progress=progress,
