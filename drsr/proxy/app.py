@@ -60,6 +60,16 @@ class ProxyApp:
         """Return what happens to requests at this moment: `off`, `shadow` or `pruning`."""
         return "off" if self.kill_switch.engaged else "shadow" if self.settings.shadow else "pruning"
 
+    @property
+    def still_reading(self) -> bool:
+        """Return whether the language model is at work."""
+        return "reader" in self.policy.__dict__ and self.policy.reader.in_flight > 0
+
+    def give_up_decisions(self) -> None:
+        """The server is about to end: what is being decided goes through unchanged."""
+        if self.parts is not None:
+            self.parts.decider.give_up()
+
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         settings = self.settings

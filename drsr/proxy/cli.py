@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +113,13 @@ def run_serve(arguments: argparse.Namespace) -> int:
         bound.listen()  # from here on clients are not turned away, only wait for a moment
         _say(address_of(bound), app, arguments.json)
         log_to_stderr(as_json=arguments.json, quiet=arguments.quiet)
-        make_server(app).run(sockets=[bound])
+        try:
+            make_server(app).run(sockets=[bound])
+        except KeyboardInterrupt:
+            if app.still_reading:  # the interpreter's end would wait for a model in the middle of a matrix product
+                logging.shutdown()
+                os._exit(130)
+            raise
     return 0
 
 

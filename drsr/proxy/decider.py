@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +22,7 @@ from drsr.sessions.conversations import Conversation, Conversations, Trail, trai
 
 T = TypeVar("T")
 
-LAST_SECONDS = 1.5
+LAST_SECONDS = 1.0
 """How long the end of the proxy waits for reading to be given up, and for decisions that are being made."""
 SPARE_SECONDS = 0.1
 """How long before the deadline reading is no longer waited for, at most: time to put the answer together."""
@@ -80,6 +81,9 @@ class Decider:
         self._late = late
         self._protect = protect
         self.conversations = conversations
+        self._asked: set[asyncio.Timeout] = set()
+        """Of each decision that somebody waits for, its deadline."""
+        self._ending = False
 
     @property
     def running(self) -> int:
@@ -101,7 +105,7 @@ class Decider:
         answer, reason = None, str(ProxyReason.BUSY)
         until = start + max(0.9 * self.deadline, self.deadline - SPARE_SECONDS)
         try:
-            async with asyncio.timeout(self.deadline):
+            async with self._in_time():
                 answer = await self._ask(body, protocol, credentials, until)
             reason = PRUNED if answer.pruned else str(answer.reason)
             if answer.reason is Reason.DEADLINE_EXCEEDED:
@@ -109,17 +113,39 @@ class Decider:
         except _NoRoom:
             pass
         except TimeoutError:
-            reason = ProxyReason.DEADLINE_EXCEEDED
+            reason = ProxyReason.STOPPING if self._ending else ProxyReason.DEADLINE_EXCEEDED
         except Exception as error:  # whatever it is: the agent goes on with its request
             _log.error("a decision failed: %s", without_text(error))
             reason = Reason.INTERNAL_FAILURE
         return Decided(answer, reason, 1000 * (time.perf_counter() - start))
 
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        """Raises TimeoutError behind the deadline, and once the proxy is about to end."""
+        async with asyncio.timeout(0 if self._ending else self.deadline) as deadline:
+            self._asked.add(deadline)
+            try:
+                yield
+            finally:
+                self._asked.discard(deadline)
+
+    def give_up(self) -> None:
+        """The proxy is about to end: whoever waits for a decision goes on without one. Waits for nothing."""
+        self._ending = True
+        now = asyncio.get_running_loop().time()
+        for deadline in self._asked:
+            deadline.reschedule(now)
+        self._abandon_reading(0.0)
+
     def close(self) -> None:
-        """Gives up what is being read and drops decisions that wait; waits a few seconds for those being made."""
+        """Gives up what is being read and drops decisions that wait; waits a moment for those being made."""
+        until = time.monotonic() + LAST_SECONDS
+        self._abandon_reading(LAST_SECONDS)
+        self._pool.close(finish=False, timeout=max(until - time.monotonic(), 0.0))
+
+    def _abandon_reading(self, timeout: float) -> None:
         if "reader" in self._policy.__dict__:  # it is made when it is first needed
-            self._policy.reader.abandon(LAST_SECONDS)
-        self._pool.close(finish=False, timeout=LAST_SECONDS)
+            self._policy.reader.abandon(timeout)
 
     async def read_ahead(
         self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]

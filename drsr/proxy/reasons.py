@@ -19,6 +19,8 @@ class ProxyReason(StrEnum):
     """The kill file exists."""
     DEADLINE_EXCEEDED = "deadline_exceeded"
     """The decision was not made in time; it was thrown away."""
+    STOPPING = "stopping"
+    """The proxy was told to end while the decision was being made."""
     BUSY = "busy"
     """Too many decisions were waiting already."""
     ENCODED_BODY = "encoded_body"

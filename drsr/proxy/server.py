@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import threading
+from types import FrameType
 
 import uvicorn
 
@@ -13,6 +17,10 @@ from drsr.proxy.settings import UpstreamUrl
 KEEP_ALIVE = 75
 """Seconds that an idle client's connection is kept: longer than clients keep theirs, so that they hang up first and
 never send a request into a connection that is just being closed."""
+
+LAST_SECONDS = 2.5
+"""How long a proxy that was told twice to end may take, whatever holds it up: a model in the middle of a matrix product
+listens to nobody."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -55,8 +63,29 @@ def leads_here(upstream: UpstreamUrl, bound: socket.socket) -> bool:
     return any(address[0] in own | {host} for *_, address in found)
 
 
+class ProxyServer(uvicorn.Server):
+    """Ends soon when it is told to: decisions are given up, and the requests they were about go through unchanged."""
+
+    def __init__(self, config: uvicorn.Config, app: ProxyApp) -> None:
+        super().__init__(config)
+        self._proxy = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._proxy.give_up_decisions()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal lets running requests finish, the second does not."""
+        if self.should_exit:
+            self.force_exit = True
+            end = threading.Timer(LAST_SECONDS, os._exit, (128 + signal.Signals(sig),))
+            end.daemon = True
+            end.start()
+        super().handle_exit(sig, frame)
+
+
 def make_server(app: ProxyApp, *, grace: int = 30) -> uvicorn.Server:
-    """The server, to be run on a socket. At its end, requests on their way have `grace` seconds to finish."""
+    """The server, to be run on a socket. At its end, answers on their way have `grace` seconds to finish."""
     config = uvicorn.Config(
         app,
         loop="asyncio",
@@ -71,4 +100,4 @@ def make_server(app: ProxyApp, *, grace: int = 30) -> uvicorn.Server:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=grace,
     )
-    return uvicorn.Server(config)
+    return ProxyServer(config, app)
