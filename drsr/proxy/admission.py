@@ -1,13 +1,13 @@
 """Admission of requests: a limited number at once; others wait in order for a while, then are refused.
 
-A waiting request's body has not been read yet, so what is held in memory is bounded too.
+What is held of their bodies comes out of one budget of bytes. A request that finds it taken is not held: it passes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 
 class Admission:
@@ -46,3 +46,44 @@ class Admission:
         finally:
             self.waiting -= 1
         return True
+
+
+class Budget:
+    """Bytes of memory for all requests on their way. For one event loop."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.taken = 0
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """The part of one request, given back at the end."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            share.give_back()
+
+    @property
+    def left(self) -> int:
+        return self._size - self.taken
+
+
+class Share:
+    """What one request takes of the budget."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._taken = 0
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes more, or nothing where they are not there."""
+        if size > self._budget.left:
+            return False
+        self._budget.taken += size
+        self._taken += size
+        return True
+
+    def give_back(self) -> None:
+        self._budget.taken -= self._taken
+        self._taken = 0

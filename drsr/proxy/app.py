@@ -14,9 +14,10 @@ from starlette.types import Receive, Scope, Send
 
 from drsr.policy.policy import Policy
 from drsr.proxy.activity import CONTENT_TYPE, Activity
-from drsr.proxy.admission import Admission
+from drsr.proxy.admission import Admission, Budget
 from drsr.proxy.decider import Decider
 from drsr.proxy.http.forwarding import Forwarding, Parts
+from drsr.proxy.http.sites import Sites
 from drsr.proxy.http.upstream import Upstream
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.page import page_routes
@@ -35,6 +36,7 @@ class ProxyApp:
         self.policy = policy
         self.settings = settings
         self.activity = Activity()
+        self._sites = Sites(settings.hosts)
         self.kill_switch = KillSwitch(settings.kill_file)
         self.parts: Parts | None = None
         routes = [
@@ -49,11 +51,13 @@ class ProxyApp:
         self._watch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or (scope["method"] in ("GET", "HEAD") and scope["path"] in self._own_paths):
+        refusal = self._sites.refusal(scope["headers"]) if scope["type"] == "http" else None
+        own = scope["type"] != "http" or (scope["method"] in ("GET", "HEAD") and scope["path"] in self._own_paths)
+        if own and refusal is None:
             await self._own(scope, receive, send)
         else:
             assert self.parts is not None, "the server has not started"
-            await Forwarding(self.parts)(scope, receive, send)
+            await Forwarding(self.parts, refusal)(scope, receive, send)
 
     @property
     def mode(self) -> str:
@@ -86,11 +90,13 @@ class ProxyApp:
             receipts=self._receipts.record if self._receipts else None,
             late=self.activity.late.inc,
         )
+        pruning = Pruning(decider, self.kill_switch, self._receipts, shadow=settings.shadow)
         self.parts = Parts(
             settings,
             Admission(settings.max_concurrent, settings.patience),
+            Budget(settings.memory),
             decider,
-            Pruning(decider, self.kill_switch, self._receipts, shadow=settings.shadow),
+            pruning,
             upstream,
             self.activity,
             set(),
@@ -98,6 +104,7 @@ class ProxyApp:
         try:
             yield
         finally:
+            pruning.close()
             decider.close()
             await upstream.close()
             if self._receipts is not None:
@@ -108,6 +115,7 @@ class ProxyApp:
         watch, policy = self.activity.watch, self.policy
         watch("drsr_requests_in_flight", "Requests on their way.", lambda: self._now()["in_flight"])
         watch("drsr_requests_waiting", "Requests that wait to be let in.", lambda: self._now()["waiting"])
+        watch("drsr_held_bytes", "Memory taken by requests on their way.", lambda: self._now()["held_bytes"])
         watch("drsr_decisions_running", "Decisions being made.", lambda: self._now()["deciding"])
         watch("drsr_decisions_waiting", "Decisions that wait for a worker.", lambda: self._now()["undecided"])
         watch("drsr_sessions", "Conversations remembered.", lambda: self._now()["sessions"])
@@ -128,6 +136,7 @@ class ProxyApp:
         return {
             "in_flight": admission.inside,
             "waiting": admission.waiting,
+            "held_bytes": self.parts.budget.taken,
             "deciding": decider.running,
             "undecided": decider.waiting,
             "sessions": len(decider.conversations) if decider.conversations is not None else 0,

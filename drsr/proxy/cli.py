@@ -57,6 +57,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--deadline-ms", type=float, default=5_000, metavar="MS", help="longest time for a decision (%(default)s)")
     add("--workers", type=int, default=1, metavar="N", help="decisions made at once (%(default)s)")
     add("--max-body-mb", type=float, default=32, metavar="MB", help="largest request to prune (%(default)s)")
+    add("--memory-mb", type=float, default=512, metavar="MB", help="for all requests on their way (%(default)s)")
+    add("--max-connections", type=int, default=1024, metavar="N", help="open connections of clients (%(default)s)")
+    add("--allow-host", action="append", default=[], metavar="NAME", help="another name under which clients reach it")
     add("--max-concurrent", type=int, default=256, metavar="N", help="requests on their way at once (%(default)s)")
     add("--queue-seconds", type=float, default=10, metavar="S", help="how long further ones wait (%(default)s)")
     add(
@@ -80,7 +83,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
     from drsr.policy.policy import load_policy
     from drsr.proxy.app import ProxyApp
     from drsr.proxy.log import log_to_stderr
-    from drsr.proxy.server import address_of, bind, leads_here, make_server
+    from drsr.proxy.server import address_of, bind, connections_possible, leads_here, make_server
     from drsr.proxy.settings import ProxySettings, UpstreamUrl
     from drsr.request.protection import parse_protection
     from drsr.settings import load_settings
@@ -97,6 +100,9 @@ def run_serve(arguments: argparse.Namespace) -> int:
         deadline=arguments.deadline_ms / 1000,
         workers=arguments.workers,
         max_body=int(arguments.max_body_mb * 1024 * 1024),
+        memory=int(arguments.memory_mb * 1024 * 1024),
+        max_connections=connections_possible(arguments.max_connections),
+        hosts=(arguments.host, *arguments.allow_host),
         max_concurrent=arguments.max_concurrent,
         patience=arguments.queue_seconds,
         upstream_timeout=arguments.upstream_timeout,

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from drsr.decide.decision import Reason
+from drsr.errors import RequestTooLarge
 from drsr.policy.policy import Decision, Policy
 from drsr.proxy.http.faults import without_text
 from drsr.proxy.reasons import PRUNED, ProxyReason
@@ -41,6 +42,8 @@ class Answer(NamedTuple):
     content: bytes | None
     """What to send where something was removed."""
     receipt: dict[str, Any] | None
+    too_large: bool
+    """Whether it was not read because of its size."""
 
 
 class Decided(NamedTuple):
@@ -52,7 +55,7 @@ class Decided(NamedTuple):
     milliseconds: float
 
 
-class _NoRoom(Exception):
+class NoRoom(Exception):
     """Too many decisions wait already."""
 
 
@@ -107,10 +110,10 @@ class Decider:
         try:
             async with self._in_time():
                 answer = await self._ask(body, protocol, credentials, until)
-            reason = PRUNED if answer.pruned else str(answer.reason)
+            reason = PRUNED if answer.pruned else ProxyReason.TOO_LARGE if answer.too_large else str(answer.reason)
             if answer.reason is Reason.DEADLINE_EXCEEDED:
                 self._late()
-        except _NoRoom:
+        except NoRoom:
             pass
         except TimeoutError:
             reason = ProxyReason.STOPPING if self._ending else ProxyReason.DEADLINE_EXCEEDED
@@ -158,7 +161,7 @@ class Decider:
             found = self.conversations.known(trail) if self.conversations is not None else None
             reads = self._policy if found is None else found.session
             await self._run(partial(reads.read_ahead, request=body, format=protocol, protect=self._protect))
-        except _NoRoom:
+        except NoRoom:
             pass
         except Exception as error:
             _log.error("reading ahead failed: %s", without_text(error))
@@ -197,12 +200,12 @@ class Decider:
         return answer
 
     async def _run(self, call: Callable[[], T], finally_: Callable[[object], None] = lambda _: None) -> T:
-        """Run it in a worker; raises _NoRoom where too many wait already. `finally_` is called when the worker is done,
+        """Run it in a worker; raises NoRoom where too many wait already. `finally_` is called when the worker is done,
         from any thread."""
         future = self._pool.submit(call)
         if future is None:
             finally_(None)
-            raise _NoRoom
+            raise NoRoom
         future.add_done_callback(finally_)
         try:
             return await asyncio.wrap_future(future)
@@ -224,6 +227,7 @@ class Decider:
             tokens_saved=decision.tokens_saved,
             content=content,
             receipt=self._receipts(decision) if self._receipts else None,
+            too_large=isinstance(decision.error, RequestTooLarge),
         )
 
     def _tell_late(self, _: object) -> None:

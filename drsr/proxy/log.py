@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 
 from drsr.proxy.http.exchange import Exchange
 
-NAME = "drsr.proxy"
+LINES_PER_SECOND = 100
+"""Lines of one kind; a proxy that is used by hundreds of agents writes fewer."""
+KINDS = 1_000
+"""Kinds of lines that are counted apart."""
 
 
 class TextLines(logging.Formatter):
@@ -17,6 +20,10 @@ class TextLines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s  %(message)s", "%Y-%m-%d %H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        left_out = getattr(record, "left_out", 0)
+        return super().format(record) + (f"  ({left_out:,} more like this were left out)" if left_out else "")
 
 
 class JsonLines(logging.Formatter):
@@ -27,17 +34,42 @@ class JsonLines(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
         }
+        if left_out := getattr(record, "left_out", 0):
+            about["left_out"] = left_out
         exchange = getattr(record, "exchange", None)
         if isinstance(exchange, Exchange):
             return json.dumps({**about, **exchange.to_json()})
         return json.dumps({**about, "message": record.getMessage()})
 
 
+class AtMost(logging.Filter):
+    """Lets so many records of one kind through per second, and says afterwards how many it did not: whoever makes the
+    proxy complain must not fill the disk."""
+
+    def __init__(self, per_second: int = LINES_PER_SECOND) -> None:
+        super().__init__()
+        self._per_second = per_second
+        self._seen: dict[tuple[str, str], tuple[int, int]] = {}
+        """Of each kind the second in which it was last seen, and how often in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, second = (record.name, str(record.msg)[:200]), int(record.created)
+        last, count = self._seen.get(kind, (second, 0))
+        left_out = max(count - self._per_second, 0) if last != second else 0
+        if len(self._seen) >= KINDS:
+            self._seen.clear()
+        self._seen[kind] = (second, count + 1 if last == second else 1)
+        if left_out:
+            record.left_out = left_out
+        return left_out > 0 or self._seen[kind][1] <= self._per_second
+
+
 def log_to_stderr(*, as_json: bool, quiet: bool) -> None:
     """Set the log up for this process. `quiet` leaves only warnings and errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else TextLines())
-    for name in ("drsr", "uvicorn.error"):
+    handler.addFilter(AtMost())
+    for name in ("drsr", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
-from drsr.proxy.decider import Decided, Decider
+from drsr.proxy.decider import Decided, Decider, NoRoom
 from drsr.proxy.http.exchange import Exchange
 from drsr.proxy.http.headers import asks_for_bypass, credentials, is_encoded
 from drsr.proxy.http.incoming import Incoming
-from drsr.proxy.http.json_body import NotJson, Unreadable, parse_body
+from drsr.proxy.http.json_body import NotJson, Unreadable, parse_body, values_in
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.reasons import ProxyReason
 from drsr.proxy.receipt_writer import ReceiptWriter
+from drsr.proxy.worker_pool import WorkerPool
+from drsr.request.json_values import MAX_REQUEST_CHARACTERS, VALUE_CHARACTERS
+
+MOST_VALUES = MAX_REQUEST_CHARACTERS // VALUE_CHARACTERS
+"""A request with more of them is not read by a policy, and so not parsed either."""
+VALUE_BYTES = 128
+"""Memory that a value takes once it is parsed, about: an empty list takes 64 bytes, a small object 240."""
+PARSED_AT_ONCE = 64 * 1024
+"""Bytes of a body that take less time to parse than to hand to another thread."""
+PARSING = 256
+"""Bodies that may wait to be parsed."""
 
 
 class Treated(NamedTuple):
@@ -38,6 +51,7 @@ class Pruning:
         self._kill_switch = kill_switch
         self._receipts = receipts
         self._shadow = shadow
+        self._parsing = WorkerPool("drsr-parse", workers=1, queue=PARSING)
 
     def left_alone(self, incoming: Incoming) -> ProxyReason | None:
         """Return why a request is streamed through unread, or None if it is to be read."""
@@ -47,14 +61,24 @@ class Pruning:
             return ProxyReason.KILL_SWITCH
         return ProxyReason.ENCODED_BODY if is_encoded(incoming.headers) else None
 
-    async def treat(self, incoming: Incoming, exchange: Exchange, body: bytes) -> Treated | Refusal:
-        """Ask the policy. What is not JSON is refused; what the policy cannot read is the upstream's to judge."""
+    async def treat(
+        self, incoming: Incoming, exchange: Exchange, body: bytes, take: Callable[[int], bool]
+    ) -> Treated | Refusal:
+        """Ask the policy. What is not JSON is refused; what the policy cannot read is the upstream's to judge; what is
+        too large, or for what `take` has no room, is not even parsed."""
+        values = values_in(body)
+        if values > MOST_VALUES or not take(values * VALUE_BYTES):
+            exchange.reason = ProxyReason.TOO_LARGE if values > MOST_VALUES else ProxyReason.BUSY
+            return Treated(body)
         try:
-            parsed = parse_body(body)
+            parsed = await self._parsed(body)
         except NotJson as error:
             return Refusal(RefusalKind.NOT_JSON, f"the request is not JSON: {error}")
         except Unreadable:
             parsed = None
+        except NoRoom:
+            exchange.reason = ProxyReason.BUSY
+            return Treated(body)
         if not isinstance(parsed, dict):
             exchange.reason = Reason.UNREADABLE_REQUEST
             return Treated(body)
@@ -63,6 +87,18 @@ class Pruning:
             exchange.reason = ProxyReason.SHADOW
             return Treated(body, parsed, asyncio.create_task(deciding))
         return Treated(self.judge(await deciding, exchange) or body, parsed)
+
+    async def _parsed(self, body: bytes) -> Any:
+        """The body's value; a large one is parsed in a thread, and one at a time."""
+        if len(body) <= PARSED_AT_ONCE:
+            return parse_body(body)
+        future = self._parsing.submit(partial(parse_body, body))
+        if future is None:
+            raise NoRoom
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        self._parsing.close(finish=False, timeout=0.0)
 
     def judge(self, decided: Decided, exchange: Exchange) -> bytes | None:
         """Return the bytes to send instead, after asking switch and mode, and record the decision."""

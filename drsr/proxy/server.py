@@ -6,12 +6,14 @@ import os
 import signal
 import socket
 import threading
+from functools import partial
 from types import FrameType
 
 import uvicorn
 
 from drsr.errors import SettingsError
 from drsr.proxy.app import ProxyApp
+from drsr.proxy.http.connection import Connection, ConnectionLimits
 from drsr.proxy.settings import UpstreamUrl
 
 KEEP_ALIVE = 75
@@ -21,6 +23,9 @@ never send a request into a connection that is just being closed."""
 LAST_SECONDS = 2.5
 """How long a proxy that was told twice to end may take, whatever holds it up: a model in the middle of a matrix product
 listens to nobody."""
+
+SPARE_FILES = 128
+"""Open files besides the connections: libraries, receipts, the policy."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -63,6 +68,24 @@ def leads_here(upstream: UpstreamUrl, bound: socket.socket) -> bool:
     return any(address[0] in own | {host} for *_, address in found)
 
 
+def connections_possible(wanted: int) -> int:
+    """Allow this process as many open files as the system grants; returns how many connections they are enough for.
+
+    A request may need two, one of them to the upstream, and the rest of the process needs some.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = 2 * wanted + SPARE_FILES
+    if most != resource.RLIM_INFINITY:
+        files = min(files, most)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    return min(wanted, max((files - SPARE_FILES) // 2, 1))
+
+
 class ProxyServer(uvicorn.Server):
     """Ends soon when it is told to: decisions are given up, and the requests they were about go through unchanged."""
 
@@ -86,10 +109,12 @@ class ProxyServer(uvicorn.Server):
 
 def make_server(app: ProxyApp, *, grace: int = 30) -> uvicorn.Server:
     """The server, to be run on a socket. At its end, answers on their way have `grace` seconds to finish."""
+    settings = app.settings
+    limits = ConnectionLimits(settings.max_connections, settings.head_timeout, settings.write_timeout)
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=partial(Connection, limits=limits),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,

@@ -101,11 +101,21 @@ class ProxySettings:
     queued_decisions: int = 32
     """Decisions that may wait for a worker. Further requests go through unchanged."""
     max_body: int = 32 * 1024 * 1024
-    """Bytes of a request that is to be pruned; it is held in memory. Others are streamed."""
+    """Bytes of a request that is to be pruned; it is held in memory. Larger ones and others are streamed."""
+    memory: int = 512 * 1024 * 1024
+    """Bytes that all requests on their way may take together. Those that find no room are streamed, too."""
+    hosts: tuple[str, ...] = ()
+    """Names, besides those of this machine itself, under which clients reach the proxy."""
     max_concurrent: int = 256
     """Requests on their way at once."""
     patience: float = 10.0
     """Seconds that a request waits while there are that many, before it is refused."""
+    max_connections: int = 1024
+    """Connections of clients that are open at once."""
+    head_timeout: float = 15.0
+    """Seconds that the head of a request may take."""
+    write_timeout: float = 60.0
+    """Seconds that a client may leave its answer unread, once some of it waits."""
     body_timeout: float = 60.0
     """Seconds without a byte from the client before its request is given up."""
     connect_timeout: float = 10.0
@@ -118,6 +128,8 @@ class ProxySettings:
         _require(self.workers >= 1, "--workers", "at least 1")
         _require(self.queued_decisions >= 0, "the number of queued decisions", "at least 0")
         _require(self.max_body >= 1, "--max-body-mb", "more than 0")
+        _require(self.memory >= 1, "--memory-mb", "more than 0")
+        _require(self.max_connections >= 1, "--max-connections", "at least 1")
         _require(self.max_concurrent >= 1, "--max-concurrent", "at least 1")
         _require(self.patience >= 0, "--queue-seconds", "at least 0")
         _require(self.upstream_timeout > 0, "--upstream-timeout", "more than 0")

@@ -27,5 +27,5 @@ def read_all(connection: socket.socket) -> bytes:
 
 def post(path: str, body: bytes, *headers: str) -> bytes:
     """The bytes of a request after which the connection is closed."""
-    lines = [f"POST {path} HTTP/1.1", "host: proxy", f"content-length: {len(body)}", "connection: close", *headers]
+    lines = [f"POST {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}", "connection: close", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from drsr.decide.decision import Reason
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
+from drsr.proxy.http.json_body import values_in
+from drsr.proxy.pruning import VALUE_BYTES
 from drsr.request.contracts import SetScores
 from drsr.scorer.scripted import ScriptedScorer
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
-from tests.proxy.raw_http import ask, connect, post
+from tests.proxy.raw_http import connect, post
 from tests.proxy.running import PATIENCE, RunningProxy, eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream
 
@@ -228,23 +230,46 @@ def test_a_fault_of_the_proxys_own_is_said_without_its_text(
     assert "CONFIDENTIAL" not in caplog.text
 
 
-@pytest.mark.parametrize(("path", "kind"), [(CHAT, "invalid_request_error"), (MESSAGES, "request_too_large")])
-def test_a_request_that_is_too_large(
-    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, path: str, kind: str
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_a_request_that_is_too_large_to_be_pruned_passes(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, path: str
 ) -> None:
     proxy = start_proxy(max_body=2_000)
     make = openai_body if path == CHAT else anthropic_body
     content = json.dumps(make(steps=1)).encode()
-    fits, too_large = content.ljust(2_000), content.ljust(2_001)
-    assert http.post(f"{proxy.address}{path}", content=fits).status_code == 200
-    for given in (too_large, iter([too_large[:1_500], too_large[1_500:]])):
-        answer = http.post(f"{proxy.address}{path}", content=given)
-        assert answer.status_code == 413
-        assert answer.json()["error"]["type"] == kind
-        assert "2,000 bytes" in answer.json()["error"]["message"]
-    assert len(upstream.requests) == 1
-    huge = b"x" * 3_000_000  # more than the buffers between two sockets hold: the answer must still be readable
-    assert ask(proxy, post(path, huge)).startswith(b"HTTP/1.1 413 ")
+    for given in (content.ljust(2_000), content.ljust(2_001), content.ljust(3_000_000)):
+        for pieces in (given, iter([given[:1_500], given[1_500:]])):
+            answer = http.post(f"{proxy.address}{path}", content=pieces)
+            assert answer.status_code == 200
+            assert answer.headers["x-drsr-reason"] == ("too_large" if len(given) > 2_000 else "too_few_candidates")
+            assert upstream.latest().body == given
+    assert eventually(lambda: proxy.parts.budget.taken == 0)
+
+
+def test_more_characters_than_a_policy_reads_pass_with_the_reason(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
+) -> None:
+    proxy = start_proxy()
+    for body in (openai_body(padding="x" * 8_400_000), openai_body(padding=[[]] * 1_100_000)):
+        content = json.dumps(body).encode()
+        answer = http.post(f"{proxy.address}{CHAT}", content=content)
+        assert (answer.status_code, answer.headers["x-drsr-reason"]) == (200, "too_large")
+        assert upstream.latest().body == content
+
+
+def test_requests_that_find_the_memory_taken_pass_unread(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, threads: ThreadPoolExecutor
+) -> None:
+    content = json.dumps(openai_body("two")).encode()
+    proxy = start_proxy(memory=int(1.5 * (len(content) + VALUE_BYTES * values_in(content))))
+    first = threads.submit(posted, http, proxy, "one", "silent")
+    assert eventually(lambda: len(upstream.requests) == 1)
+    assert http.post(f"{proxy.address}{CHAT}", content=content).headers["x-drsr-reason"] == "busy"
+    assert upstream.latest().body == content
+    upstream.gate.set()
+    assert first.result().headers["x-drsr-reason"] == "pruned"
+    assert eventually(lambda: proxy.parts.budget.taken == 0)
+    assert http.post(f"{proxy.address}{CHAT}", content=content).headers["x-drsr-reason"] == "pruned"
 
 
 def test_requests_beyond_the_limit_wait_their_turn(

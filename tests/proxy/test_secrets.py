@@ -62,7 +62,10 @@ def test_no_secret_and_no_text_is_written_down(
                 if answer.headers.get("x-drsr-error"):
                     assert MARKER not in said
     http.get(f"{url}/v1/models?key=SECRET-query", headers=SECRETS)
-    ask(proxy, b"GET http://user:SECRET-password@elsewhere.example/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    ask(
+        proxy,
+        b"GET http://user:SECRET-password@elsewhere.example/ HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+    )
     assert any(request.header("authorization") == SECRETS["authorization"] for request in upstream.requests)
     assert any("key=SECRET-query" in request.target for request in upstream.requests)
     assert eventually(lambda: len(proxy.app.activity.recent) == asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -11,13 +12,13 @@ from typing import Any, NamedTuple
 from starlette.types import Receive, Scope, Send
 
 from drsr.proxy.activity import Activity
-from drsr.proxy.admission import Admission
+from drsr.proxy.admission import Admission, Budget, Share
 from drsr.proxy.decider import Decider
 from drsr.proxy.http.answers import AnswerReader
 from drsr.proxy.http.exchange import Ending, Exchange
 from drsr.proxy.http.faults import without_text
 from drsr.proxy.http.headers import credentials, to_client, to_upstream
-from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming
+from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming, Unread
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.http.upstream import Upstream, UpstreamFailed
 from drsr.proxy.pruning import Pruning, Treated
@@ -31,6 +32,7 @@ class Parts(NamedTuple):
 
     settings: ProxySettings
     admission: Admission
+    budget: Budget
     decider: Decider
     pruning: Pruning
     upstream: Upstream
@@ -42,8 +44,10 @@ class Parts(NamedTuple):
 class Forwarding:
     """An ASGI application that answers every request with the upstream's answer."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, refusal: Refusal | None = None) -> None:
+        """With a refusal, that is the answer."""
         self._parts = parts
+        self._refusal = refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
@@ -65,11 +69,13 @@ class Forwarding:
     async def _serve(self, incoming: Incoming, exchange: Exchange, send: Send) -> None:
         refusal: Refusal | None
         try:
-            if not _stays_below_upstream(incoming):
-                await _refuse(_BAD_TARGET, exchange, send)
+            refusal = self._refusal or (None if _stays_below_upstream(incoming) else _BAD_TARGET)
+            if refusal is not None:
+                await _refuse(refusal, exchange, send)
                 return
             async with self._parts.admission.turn() as admitted:
-                refusal = await self._pass_on(incoming, exchange, send) if admitted else _OVERLOADED
+                with self._parts.budget.share() as share:
+                    refusal = await self._pass_on(incoming, exchange, send, share) if admitted else _OVERLOADED
         except ClientGone:
             return
         except BodyStalled as error:
@@ -83,14 +89,17 @@ class Forwarding:
         if refusal is not None and exchange.status is None:
             await _refuse(refusal, exchange, send)
 
-    async def _pass_on(self, incoming: Incoming, exchange: Exchange, send: Send) -> Refusal | None:
+    async def _pass_on(self, incoming: Incoming, exchange: Exchange, send: Send, share: Share) -> Refusal | None:
         """Read what is to be pruned, stream the rest. A refusal where there was nothing to forward, or in vain."""
         pruning = self._parts.pruning
         if incoming.endpoint.prunable:
             exchange.reason = pruning.left_alone(incoming)
             if exchange.reason is None:
-                body = await incoming.read(self._parts.settings.max_body)
-                treated = body if isinstance(body, Refusal) else await pruning.treat(incoming, exchange, body)
+                body = await incoming.read(self._parts.settings.max_body, share.take)
+                if isinstance(body, Unread):
+                    exchange.reason = body.reason
+                    return await self._forward(incoming, exchange, body.pieces, send)
+                treated = await pruning.treat(incoming, exchange, body, share.take)
                 if isinstance(treated, Refusal):
                     return treated
                 try:
@@ -100,7 +109,7 @@ class Forwarding:
                         treated.meanwhile.cancel()
         if incoming.has_body:
             return await self._forward(incoming, exchange, incoming.stream(), send)
-        await incoming.read(0)  # nothing, but only now can a client that hangs up be noticed
+        await incoming.nothing()
         return await self._forward(incoming, exchange, None, send)
 
     async def _forward(
@@ -179,4 +188,8 @@ def _is_path(incoming: Incoming) -> bool:
 
 def _stays_below_upstream(incoming: Incoming) -> bool:
     """Return whether the target stays below the upstream's path."""
-    return _is_path(incoming) and ".." not in incoming.path.split("/")
+    return _is_path(incoming) and not _UPWARDS.search(incoming.path)
+
+
+_UPWARDS = re.compile(r"(^|[/\\])\.\.([/\\;]|$)")
+"""Some servers drop parameters, as in `..;x`, before they resolve a path, and some take `\\` for `/`."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, NamedTuple
 
 from starlette.types import Receive, Scope
 
 from drsr.proxy.http.endpoints import endpoint_of
 from drsr.proxy.http.headers import RawHeaders, values
-from drsr.proxy.http.refusals import Refusal, RefusalKind
+from drsr.proxy.reasons import ProxyReason
 
-DRAINED = 256 * 1024 * 1024
-"""Bytes of a request that is too large which are still taken and thrown away. Clients look for an answer only when they
-have sent all; one whose connection is closed before sees a broken connection instead of the reason."""
+SLOWEST = 1024
+"""Bytes per second that a body must come with on average, once the first of them had time to come."""
 
 
 class ClientGone(Exception):
@@ -23,6 +23,14 @@ class ClientGone(Exception):
 
 class BodyStalled(Exception):
     """The client stopped sending in the middle of its request."""
+
+
+class Unread(NamedTuple):
+    """A body that is not held in memory as a whole: it is passed on as it comes."""
+
+    reason: ProxyReason
+    pieces: AsyncIterator[bytes]
+    """All of it, what was read of it before included. Raises ClientGone or BodyStalled."""
 
 
 class Incoming:
@@ -50,36 +58,44 @@ class Incoming:
     def has_body(self) -> bool:
         return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
 
-    async def read(self, limit: int) -> bytes | Refusal:
-        """The whole body, or a refusal of one with more than `limit` bytes, of which no more than these are held.
+    async def read(self, limit: int, take: Callable[[int], bool]) -> bytes | Unread:
+        """The whole body, unless it has more than `limit` bytes or `take` has no room for so many more.
 
         Raises ClientGone or BodyStalled.
         """
         declared = values(self.headers, b"content-length")
-        too_large = Refusal(
-            RefusalKind.BODY_TOO_LARGE,
-            f"the request has more than {limit:,} bytes; shorten it, or start the proxy with a larger --max-body-mb",
-        )
+        rest = self.stream()
+        if declared and int(declared[0]) > limit:
+            return Unread(ProxyReason.TOO_LARGE, rest)
         found, size = [], 0
-        refused = bool(declared) and int(declared[0]) > limit
-        async for piece in self.stream():
+        async for piece in rest:
+            found.append(piece)
             size += len(piece)
-            refused = refused or size > limit
-            if not refused:
-                found.append(piece)
-            elif size > DRAINED:
-                break
-        return too_large if refused else b"".join(found)
+            if size > limit:
+                return Unread(ProxyReason.TOO_LARGE, _chained(found, rest))
+            if not take(len(piece)):
+                return Unread(ProxyReason.BUSY, _chained(found, rest))
+        return b"".join(found)
+
+    async def nothing(self) -> None:
+        """Read the end of a body that is empty: only then can a client that hangs up be noticed."""
+        async for _ in self.stream():
+            pass
 
     async def stream(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it comes. Raises ClientGone or BodyStalled."""
-        more = True
+        more, size, waited = True, 0, 0.0
         while more:
+            start = time.monotonic()
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(min(self._timeout, self._timeout + size / SLOWEST - waited)):
                     message: Any = await self._receive()
             except TimeoutError:
-                raise BodyStalled(f"no byte of the request came for {self._timeout:g} s") from None
+                raise BodyStalled(
+                    f"no byte of the request came for {self._timeout:g} s, or fewer than {SLOWEST} a second"
+                ) from None
+            waited += time.monotonic() - start
+            size += len(message.get("body") or b"")
             if message["type"] == "http.disconnect":
                 self._gone.set()
                 raise ClientGone
@@ -100,3 +116,10 @@ class Incoming:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 self._gone.set()
+
+
+async def _chained(read: Iterable[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in read:
+        yield piece
+    async for piece in rest:
+        yield piece

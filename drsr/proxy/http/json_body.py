@@ -14,6 +14,11 @@ class Unreadable(ValueError):
     """JSON, but nested too deeply or with numbers too long for us."""
 
 
+def values_in(data: bytes) -> int:
+    """About how many values a JSON document holds, counted without parsing it; punctuation in texts counts as well."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
 def parse_body(data: bytes) -> Any:
     """The value, or NotJson or Unreadable."""
     if b"\0" in data:  # in UTF-8 only; Python would also take UTF-16 and UTF-32, and no server expects them

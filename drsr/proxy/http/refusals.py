@@ -13,9 +13,10 @@ class RefusalKind(Enum):
     """The kind of error. The value is the label in metrics and the header `x-drsr-error`."""
 
     BAD_TARGET = "bad_target"
+    OTHER_HOST = "other_host"
+    OTHER_SITE = "other_site"
     NOT_JSON = "not_json"
     BODY_TIMEOUT = "body_timeout"
-    BODY_TOO_LARGE = "body_too_large"
     OVERLOADED = "overloaded"
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
     UPSTREAM_TIMEOUT = "upstream_timeout"
@@ -32,9 +33,10 @@ class _Said(NamedTuple):
 
 _SAID = {
     RefusalKind.BAD_TARGET: _Said(400, "invalid_request_error", "invalid_request_error"),
+    RefusalKind.OTHER_HOST: _Said(421, "invalid_request_error", "invalid_request_error"),
+    RefusalKind.OTHER_SITE: _Said(403, "invalid_request_error", "permission_error"),
     RefusalKind.NOT_JSON: _Said(400, "invalid_request_error", "invalid_request_error"),
     RefusalKind.BODY_TIMEOUT: _Said(408, "invalid_request_error", "invalid_request_error"),
-    RefusalKind.BODY_TOO_LARGE: _Said(413, "invalid_request_error", "request_too_large"),
     RefusalKind.OVERLOADED: _Said(503, "server_error", "overloaded_error"),
     RefusalKind.UPSTREAM_UNREACHABLE: _Said(502, "server_error", "api_error"),
     RefusalKind.UPSTREAM_TIMEOUT: _Said(504, "server_error", "timeout_error"),

@@ -1,0 +1,110 @@
+"""One client's connection, with bounds that no client can move: on its head, on unread answers, on how many there are.
+
+The server has the protocol from uvicorn, which waits for ever for the rest of a head and for a client that reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Any, NamedTuple
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+
+
+class ConnectionLimits(NamedTuple):
+    """The bounds of every connection."""
+
+    connections: int
+    """Open at once. Where there are more, the one that is idle longest goes; where none is, the new one."""
+    head_seconds: float
+    """From the connection, or a request's first byte, to the end of its head."""
+    write_seconds: float
+    """Until a client has read what was held back for it."""
+
+
+class Connection(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, in bounded time."""
+
+    def __init__(self, *arguments: Any, limits: ConnectionLimits, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._limits = limits
+        self._head: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._idle_since = time.monotonic()
+        self._leaving = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is on its way."""
+        return not self._leaving and (self.cycle is None or self.cycle.response_complete)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections and not self._make_room():
+            self._leaving = True
+            transport.write(_FULL)
+            transport.close()
+            return
+        self._head = self.loop.call_later(self._limits.head_seconds, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting_for_head()
+        self._stop_waiting_for_reader()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.idle:
+            self._stop_waiting_for_head()
+        elif self._head is None and not self.transport.is_closing():
+            self._head = self.loop.call_later(self._limits.head_seconds, self._give_up)
+
+    def handle_events(self) -> None:
+        """A head whose lines end in a bare LF is read differently by different servers: nobody gets to read it."""
+        if self.conn.their_state is h11.IDLE:
+            waiting = bytes(self.conn.trailing_data[0])
+            end = _END_OF_HEAD.search(waiting)
+            if _BARE_LINE_FEED.search(waiting[: end.end()] if end else waiting):
+                self.send_400_response("Invalid HTTP request received.")
+                return
+        super().handle_events()
+
+    def on_response_complete(self) -> None:
+        self._idle_since = time.monotonic()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self._limits.write_seconds, self._give_up)
+
+    def resume_writing(self) -> None:
+        self._stop_waiting_for_reader()
+        super().resume_writing()
+
+    def _give_up(self) -> None:
+        self._leaving = True
+        self.transport.abort()
+
+    def _make_room(self) -> bool:
+        idle = [each for each in self.connections if isinstance(each, Connection) and each is not self and each.idle]
+        if idle:
+            min(idle, key=lambda each: each._idle_since)._give_up()
+        return bool(idle)
+
+    def _stop_waiting_for_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
