@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.ingest import records
 from drsr.offline.ingest.records import Part, ReadFile
+from drsr.offline.ingest.same_run import compare_stored
 from drsr.offline.ingest.versions import ReadTrajectory
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
 
@@ -141,7 +142,7 @@ class Recorder:
         self._storing = None
         blobs = known | stored.result()
         with self._catalog.writing() as connection:
-            recorded = records.record(connection, parts, blobs)
+            recorded = records.record(connection, parts, blobs, compare_stored(self._artifacts))
         self.summary.added += recorded.added
         self.summary.superseded += recorded.superseded
         self.summary.unchanged += recorded.unchanged

@@ -19,6 +19,7 @@ from drsr.offline.catalog.statements import (
     storable_text,
 )
 from drsr.offline.catalog.tables import QuarantinedItem, Source, SourceFile, SplitGroup, Trajectory
+from drsr.offline.ingest.same_run import Compare
 from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.ingest.versions import ReadTrajectory, Runs
 
@@ -87,21 +88,25 @@ def known_blobs(connection: Connection, hashes: Sequence[str]) -> dict[str, str]
     return dict(rows_named(connection, columns, Trajectory.content_hash, hashes))
 
 
-def record(connection: Connection, parts: Sequence[Part], blobs: Mapping[str, str]) -> Recorded:
-    """Record a batch inside the caller's write transaction. `blobs` has the artifact key of every content."""
+def record(
+    connection: Connection, parts: Sequence[Part], blobs: Mapping[str, str], compare: Compare | None = None
+) -> Recorded:
+    """Record a batch inside the caller's write transaction. `blobs` has the artifact key of every content, `compare`
+    relates two of them."""
     source_ids = _source_ids(connection, sorted({part.file.source for part in parts}))
     files = _Files(connection, parts, source_ids)
     batches = []
     for source, source_id in source_ids.items():
         of_source = [part for part in parts if part.file.source == source]
-        runs = Runs(connection, source_id, [read.external_id for part in of_source for read in part.trajectories])
+        names = [read.external_id for part in of_source for read in part.trajectories]
+        runs = Runs(connection, source_id, names, blobs, compare)
         for part in of_source:
             _take(runs, part, files.row_number(part.file))
         batches.append(runs)
     files.write()
     splits = _splits(connection, [read for runs in batches for read in runs.first_versions])
     for runs in batches:
-        runs.write(splits, blobs)
+        runs.write(splits)
     return Recorded(
         added=sum(runs.added for runs in batches),
         superseded=sum(runs.superseded for runs in batches),
@@ -112,12 +117,12 @@ def record(connection: Connection, parts: Sequence[Part], blobs: Mapping[str, st
 def _take(runs: Runs, part: Part, file_id: int) -> None:
     file = part.file
     for read in part.trajectories:
-        if runs.take(read, file_id):
+        if runs.take(read, file_id, file.location):
             file.held += 1
             continue
         detail = (
-            f"another file, read before, holds run {read.external_id!r} of source {file.source!r} with other content; "
-            "give the runs different ids, or ingest one of the files under another source name"
+            f"another file, read before, holds run {read.external_id!r} of source {file.source!r} with other content, "
+            "and cannot be compared with it; restore the artifact folder, or give the runs different ids"
         )
         file.quarantine(Quarantined(f"{file.location}#{read.external_id}", CONFLICT, detail))
         file.stamp = None  # looked at again next time: the other file may have been mended

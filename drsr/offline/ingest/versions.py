@@ -4,30 +4,35 @@ What a file says about a run is compared with the run's current row:
 
     the run is new                      a first version
     the same content                    nothing
+    the same words, other facts         task, domain and reward are noted; labels and features stay
     other content, never seen           a next version, which supersedes the current one
     other content, an older version's   that version is current again, and with it all that was derived from it
-    other content, from a file that     a conflict: two files disagree about one run; what the catalog has stays,
-      never held the current one        and what the file says is refused
+    other content, from a file that     it begins with the current one: a later export, which supersedes it
+      never held the current one        the current one begins with it: an earlier export, nothing
+                                        else: a fork, a run of its own in the same group
+                                        it cannot be compared: a conflict; what the catalog has stays
     anything, of a run that was only    the run has its text now; other content supersedes what was imported
       imported, and never read here
 
 Files are read in the order of their locations by every worker, so of two disagreeing files the first wins each time.
-A run keeps the group and the split of its first version, whatever task later content names: what was seen in training
-never becomes a test. Superseded rows stay: what was derived from them is stale, not gone. A run that vanished from its
-file stays current.
+A fork is named after the run and its file, so that it keeps its name as it grows. A run keeps the group and the split
+of its first version, whatever task later content names: what was seen in training never becomes a test. Superseded rows
+stay: what was derived from them is stale, not gone. A run that vanished from its file stays current.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from drsr.offline.catalog.statements import among, insert_all, insert_new, next_row_number, rows_named
 from drsr.offline.catalog.tables import Trajectory, TrajectoryFile, TrajectoryReward
+from drsr.offline.ingest.same_run import Compare, Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,12 @@ class _Version:
     number: int
     content_hash: str
     group_key: str
+    split: str
     superseded_by: int | None = None
     id: int | None = None
     """None until stored."""
+    blob: str | None = None
+    """Key of its bytes."""
     files: set[int] = field(default_factory=set)
     """Ids of the files that hold it or once held it."""
     changed: bool = False
@@ -66,7 +74,15 @@ class Runs:
     The caller holds the catalog's write lock from before the look-up until after the write.
     """
 
-    def __init__(self, connection: Connection, source_id: int, external_ids: Sequence[str]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        source_id: int,
+        external_ids: Sequence[str],
+        blobs: Mapping[str, str],
+        compare: Compare | None = None,
+    ) -> None:
+        """`blobs` has the artifact key of every content; without `compare` files that disagree are in conflict."""
         self.added = 0
         """Runs seen for the first time."""
         self.superseded = 0
@@ -74,6 +90,8 @@ class Runs:
         self.unchanged = 0
         self._connection = connection
         self._source_id = source_id
+        self._blobs = blobs
+        self._compare = compare
         self._versions: dict[str, list[_Version]] = {}
         self._splits: dict[str, str] = {}
         """Of the groups of stored versions."""
@@ -81,10 +99,12 @@ class Runs:
         self._new_holders: list[tuple[_Version, int]] = []
         self._new_rewards: list[dict[str, Any]] = []
         """Of runs that were imported without their text, which says what they scored."""
+        self._amended: list[tuple[_Version, ReadTrajectory]] = []
+        """Runs that say the same as before, with what else is known of them now."""
         if external_ids:
             self._look_up(external_ids)
 
-    def take(self, read: ReadTrajectory, file_id: int) -> bool:
+    def take(self, read: ReadTrajectory, file_id: int, location: str) -> bool:
         """Take over what a file says about a run; False when another file disagrees and was first."""
         versions = self._versions.setdefault(read.external_id, [])
         current = next((version for version in versions if version.superseded_by is None), None)
@@ -98,34 +118,74 @@ class Runs:
                 self._new_rewards.append({"trajectory_id": current.id, "reward": read.reward})
             self._hold(current, file_id)
             return True
-        if current.files and file_id not in current.files:
-            return False
+        is_known = next((version for version in versions if version.content_hash == read.content_hash), None)
+        related = self._relation(current, read) if current.files else Relation.LONGER
+        if related is Relation.SAME:
+            self.unchanged += 1
+            self._amended.append((current, read))
+            self._hold(current, file_id)
+            return True
+        if file_id in current.files or related is Relation.LONGER:
+            self._supersede(current, is_known or self._append(versions, read), file_id)
+            return True
+        if related is Relation.SHORTER:
+            self.unchanged += 1
+            return True
+        fork = self._as_fork(current, read, location)
+        is_recorded = any(version.content_hash == read.content_hash for version in self._versions[fork.external_id])
+        return (related is not None or is_recorded) and self.take(fork, file_id, location)
+
+    def _supersede(self, current: _Version, successor: _Version, file_id: int) -> None:
         self.superseded += 1
-        same = next((version for version in versions if version.content_hash == read.content_hash), None)
-        successor = same or self._append(versions, read)
         current.superseded_by, current.changed = successor.number, True
         successor.superseded_by, successor.changed = None, True
         self._hold(successor, file_id)
-        return True
+
+    def _relation(self, current: _Version, read: ReadTrajectory) -> Relation | None:
+        if self._compare is None or current.blob is None:
+            return None
+        return self._compare(current.blob, self._blobs[read.content_hash])
+
+    def _as_fork(self, current: _Version, read: ReadTrajectory, location: str) -> ReadTrajectory:
+        """Return it as a run of its own, on the same side of the split, whose versions are looked up."""
+        name = f"{read.external_id}~{hashlib.sha256(location.encode()).hexdigest()[:8]}"
+        if name not in self._versions:
+            self._versions[name] = []
+            self._look_up([name])
+        return replace(read, external_id=name, group_key=current.group_key, split=current.split)
 
     @property
     def first_versions(self) -> list[ReadTrajectory]:
         """Return the runs taken as first versions: their groups must have a split before `write`."""
         return [read for version, read in self._new if version.number == 1]
 
-    def write(self, splits: Mapping[str, str], blobs: Mapping[str, str]) -> None:
-        """Write what was taken. `splits` has the split of every first version's group, `blobs` the artifact key of
-        every content."""
+    def write(self, splits: Mapping[str, str]) -> None:
+        """Write what was taken. `splits` has the split of every first version's group."""
         versions = [version for versions in self._versions.values() for version in versions]
         self._write_changes([version for version in versions if version.id is not None and version.changed])
-        self._write_new({**self._splits, **splits}, blobs)
+        self._write_new({**self._splits, **splits})
         holders = [{"trajectory_id": version.id, "source_file_id": file_id} for version, file_id in self._new_holders]
         insert_new(self._connection, TrajectoryFile, holders)
         insert_new(self._connection, TrajectoryReward, self._new_rewards)
+        for version, read in self._amended:
+            self._amend(version, read)
+
+    def _amend(self, version: _Version, read: ReadTrajectory) -> None:
+        """Note what a later recording says beside the same words. The bytes stay as they were read."""
+        facts = {name: read.facts[name] for name in ("task", "domain") if read.facts.get(name) is not None}
+        if facts:
+            self._connection.execute(update(Trajectory).where(Trajectory.id == version.id).values(facts))
+        if read.reward is not None:
+            score = {"trajectory_id": version.id, "reward": read.reward}
+            insert_new(self._connection, TrajectoryReward, [score])
+            mine = update(TrajectoryReward).where(TrajectoryReward.trajectory_id == version.id)
+            self._connection.execute(mine.values(reward=read.reward))
 
     def _append(self, versions: list[_Version], read: ReadTrajectory) -> _Version:
         group_key = versions[0].group_key if versions else read.group_key
-        version = _Version(len(versions) + 1, read.content_hash, group_key)
+        split = versions[0].split if versions else read.split
+        version = _Version(len(versions) + 1, read.content_hash, group_key, split)
+        version.blob = self._blobs.get(read.content_hash)
         versions.append(version)
         self._new.append((version, read))
         return version
@@ -144,12 +204,13 @@ class Runs:
             Trajectory.superseded_by,
             Trajectory.group_key,
             Trajectory.split,
+            Trajectory.blob,
         )
         of = Trajectory.external_id
         rows = rows_named(self._connection, columns, of, external_ids, source_id=self._source_id)
         by_id: dict[int, _Version] = {}
-        for number, row_id, external_id, content_hash, superseded_by, group, split in sorted(rows):
-            by_id[row_id] = _Version(number, content_hash, group, superseded_by, row_id)
+        for number, row_id, external_id, content_hash, superseded_by, group, split, blob in sorted(rows):
+            by_id[row_id] = _Version(number, content_hash, group, split, superseded_by, row_id, blob)
             self._splits[group] = split
             self._versions.setdefault(external_id, []).append(by_id[row_id])
         if not by_id:
@@ -169,7 +230,7 @@ class Runs:
         for row in rows:
             self._connection.execute(statement, row)
 
-    def _write_new(self, splits: Mapping[str, str], blobs: Mapping[str, str]) -> None:
+    def _write_new(self, splits: Mapping[str, str]) -> None:
         number_of_row = next_row_number(self._connection, Trajectory)
         now = datetime.datetime.now(datetime.UTC)
         rows: list[dict[str, Any]] = []
@@ -184,7 +245,7 @@ class Runs:
                     "version": version.number,
                     "superseded_by": version.superseded_by,
                     "content_hash": content.content_hash,
-                    "blob": blobs[content.content_hash],
+                    "blob": self._blobs[content.content_hash],
                     "group_key": version.group_key,
                     "split": splits[version.group_key],
                     "created_at": now,

@@ -74,15 +74,14 @@ def quarantined(catalog: Catalog) -> list[tuple[str, str]]:
 def test_everything_is_read_or_quarantined(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
     folder = write_corpus(tmp_path / "runs")
     summary = ingest(catalog, artifacts, str(folder))
-    assert (summary.files, summary.unchanged_files, summary.added, summary.superseded) == (36, 0, 63, 0)
-    assert summary.quarantined == {"truncated_json": 1, "empty": 1, "conflicting_id": 1}
+    assert (summary.files, summary.unchanged_files, summary.added, summary.superseded) == (36, 0, 64, 0)
+    assert summary.quarantined == {"truncated_json": 1, "empty": 1}
     counted = status(catalog)
-    assert trajectories(catalog) == {"broken": 2, "lines": 30, "sessions": 1, "single": 30}
-    assert counted.quarantined == {"truncated_json": 1, "empty": 1, "conflicting_id": 1}
+    assert trajectories(catalog) == {"broken": 2, "lines": 30, "sessions": 2, "single": 30}
+    assert counted.quarantined == {"truncated_json": 1, "empty": 1}
     assert quarantined(catalog) == [
         (f"{folder}/broken/cut.jsonl:2", "truncated_json"),
         (f"{folder}/broken/empty.json", "empty"),
-        (f"{folder}/sessions/second.jsonl#same", "conflicting_id"),
     ]
 
 
@@ -111,9 +110,8 @@ def test_a_second_ingest_opens_no_file_and_changes_nothing(
     before = content(catalog)
     opened.clear()
     summary = ingest(catalog, artifacts, str(folder))
-    # Only the file whose run was refused is looked at again, besides the first file of each folder of one format,
-    # which tells whether the folder is a bundle of events.
-    assert (summary.files, summary.unchanged_files, summary.added, summary.unchanged) == (36, 35, 0, 0)
+    # Only the first file of each folder of one format is opened: it tells whether the folder is a bundle of events.
+    assert (summary.files, summary.unchanged_files, summary.added, summary.unchanged) == (36, 36, 0, 0)
     assert len(opened) <= 5
     assert content(catalog) == before
 
@@ -160,18 +158,17 @@ def test_a_mended_file_leaves_the_quarantine(catalog: Catalog, artifacts: Artifa
     assert quarantined(catalog) == []
 
 
-def test_a_conflict_ends_when_the_runs_get_ids_of_their_own(
+def test_runs_that_share_an_id_are_forks_until_they_get_ids_of_their_own(
     catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
 ) -> None:
     folder = tmp_path / "runs"
     write_text(folder / "a.jsonl", session("same", 1))
     write_text(folder / "b.jsonl", session("same", 2))
-    for _ in range(2):
-        assert ingest(catalog, artifacts, str(folder)).quarantined == {"conflicting_id": 1}
+    assert ingest(catalog, artifacts, str(folder)).added == 2
+    assert ingest(catalog, artifacts, str(folder)).unchanged_files == 2
     write_text(folder / "b.jsonl", session("another", 2))
-    assert ingest(catalog, artifacts, str(folder)).quarantined == {}
-    assert trajectories(catalog) == {"runs": 2}
-    assert quarantined(catalog) == []
+    assert ingest(catalog, artifacts, str(folder)).added == 1
+    assert trajectories(catalog) == {"runs": 3}  # what was recorded as a fork stays, as whatever leaves its file does
 
 
 def test_a_file_that_changed_a_moment_ago_is_not_trusted(
@@ -245,11 +242,11 @@ def test_storage_that_fails_ends_the_ingest_and_a_rerun_finishes_it(
     monkeypatch.setattr(sources, "read", failing)
     with pytest.raises(DrsrError, match="the network is gone"):
         ingest(catalog, artifacts, str(folder))
-    assert 0 < sum(trajectories(catalog).values()) < 63
+    assert 0 < sum(trajectories(catalog).values()) < 64
     monkeypatch.setattr(sources, "read", original)
     summary = ingest(catalog, artifacts, str(folder))
     assert summary.unchanged_files > 0
-    assert sum(trajectories(catalog).values()) == 63
+    assert sum(trajectories(catalog).values()) == 64
 
 
 def test_the_collector_is_as_it_was_after_an_ingest(
@@ -300,8 +297,8 @@ def test_the_size_of_batches_does_not_show(
     monkeypatch.setattr(stage, "FILES_PER_LOOK_UP", 7)
     seen: list[int] = []
     summary = ingest(catalog, artifacts, str(folder), progress=lambda so_far: seen.append(so_far.added))
-    assert summary.added == 63
-    assert len(seen) > 63 / 4
+    assert summary.added == 64
+    assert len(seen) > 64 / 4
     assert seen == sorted(seen)
     in_small_batches = content(catalog)
     monkeypatch.undo()
@@ -399,12 +396,12 @@ def test_lost_artifacts_come_back_with_the_next_ingest(
     before = content(catalog)
     shutil.rmtree(tmp_path / "artifacts")
     summary = ingest(catalog, artifacts, str(folder))
-    assert (summary.added, summary.superseded, summary.unchanged) == (0, 0, 63)
+    assert (summary.added, summary.superseded, summary.unchanged) == (0, 0, 64)
     with catalog.reading() as connection:
         for content_hash, blob in connection.execute(select(Trajectory.content_hash, Trajectory.blob)):
             assert Recorded.from_json(artifacts.get(blob)).content_hash == content_hash
     assert content(catalog) == before
-    assert ingest(catalog, artifacts, str(folder)).unchanged_files == 35  # and all is as it was
+    assert ingest(catalog, artifacts, str(folder)).unchanged_files == 36  # and all is as it was
 
 
 def test_a_lost_pack_costs_only_its_own_files(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
@@ -438,13 +435,13 @@ def test_from_a_bucket_to_a_bucket(catalog: Catalog, tmp_path: Path, bucket: str
     filesystem = fsspec.filesystem("s3")
     filesystem.put(str(write_corpus(tmp_path / "runs")), f"{bucket}/nightly", recursive=True)
     artifacts = ArtifactStore(f"{bucket}/artifacts")
-    assert ingest(catalog, artifacts, f"{bucket}/nightly").added == 63
-    assert trajectories(catalog) == {"broken": 2, "lines": 30, "sessions": 1, "single": 30}
+    assert ingest(catalog, artifacts, f"{bucket}/nightly").added == 64
+    assert trajectories(catalog) == {"broken": 2, "lines": 30, "sessions": 2, "single": 30}
     with catalog.reading() as connection:
         blobs = connection.execute(select(Trajectory.blob)).scalars().all()
     assert {Recorded.from_json(artifacts.get(blob)).protocol for blob in blobs} == {"openai"}
     opened.clear()
-    assert ingest(catalog, artifacts, f"{bucket}/nightly").unchanged_files == 35
+    assert ingest(catalog, artifacts, f"{bucket}/nightly").unchanged_files == 36
     assert len(opened) <= 5
 
 
@@ -475,7 +472,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 def test_the_counts_per_source(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
     """Of the recorded corpus, as its README has them; where it is absent, of the written one."""
-    expected = {"broken": 2, "lines": 30, "sessions": 1, "single": 30}
+    expected = {"broken": 2, "lines": 30, "sessions": 2, "single": 30}
     if SHARED.is_dir():
         expected = {
             "inspect-log": 1,
