@@ -5,7 +5,7 @@ from __future__ import annotations
 READERS_OF = {
     "sandbox": ("sandbox",),
     "tau_bench": ("tau_bench",),
-    "tau2_bench": ("tau2_bench",),
+    "tau2_bench": ("tau2_bench", "tau2_solo"),
     "agentdojo": ("agentdojo",),
     "intercode": ("intercode",),
     "autopenbench": ("autopenbench",),

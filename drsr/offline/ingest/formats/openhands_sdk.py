@@ -2,7 +2,7 @@
 
 Actions of one model response (`llm_response_id`) are one assistant message. Rejections and agent errors answer their
 call like observations do. A condensation starts a new stretch (`compaction`). Events that the model never sees (state
-updates, pauses) are left out.
+updates, pauses) are left out. No event names the task: the opening does (`opening_task`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from drsr.offline.ingest.formats.chat_form import Chat, joined, read_content, text_of
 from drsr.offline.ingest.formats.compaction import Forgotten, stretch_run, views, with_an_answer
 from drsr.offline.ingest.formats.openai_chat import reasoning_of
+from drsr.offline.ingest.formats.opening_task import opening_task
 from drsr.offline.ingest.formats.reader import Found, Reader, as_dict, as_list, dig, identity
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
@@ -51,8 +52,8 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         for event in view.events:
             conversation.add(event)
         runs.append(stretch_run(file.location, conversation.request(), None, stretch, task=None))
-    task = file.path_in_source if len(runs) > 1 else None
-    yield from (replace(run, task=task) for run in with_an_answer(runs))
+    task = opening_task(runs[0].request)  # of the first stretch: in later ones a summary may stand in its place
+    yield from (replace(run, task=task, only_session=False) for run in with_an_answer(runs))
 
 
 class _Conversation:
@@ -144,7 +145,7 @@ def _condensation(event: Json) -> Forgotten | None:
 READERS = (
     Reader(
         "openhands_sdk",
-        2,
+        3,
         "OpenHands SDK events (`kind`: ActionEvent, ObservationEvent, ...)",
         is_event,
         _read,

@@ -8,11 +8,13 @@ model never saw them as messages: state changes, and `recall`, whose text is not
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from drsr.offline.ingest.formats.chat_form import Chat, tool_call
 from drsr.offline.ingest.formats.compaction import Forgotten, stretch_id, views, with_an_answer
 from drsr.offline.ingest.formats.openai_chat import reasoning_of
+from drsr.offline.ingest.formats.opening_task import opening_task
 from drsr.offline.ingest.formats.reader import Found, Reader, Run, as_dict, as_list, dig, identity, malformed, score
 from drsr.offline.ingest.formats.records import Record
 from drsr.offline.ingest.trajectories import Json
@@ -63,12 +65,14 @@ def _read_runs(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
 
 def _read_events(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     events = [record.value for record in records if is_event(record.value)]
-    yield from _runs(events, file.location, None, None, None)
+    runs = list(_runs(events, file.location, None, None, None))
+    task = opening_task(runs[0].request) if runs else None
+    yield from (replace(run, task=task) for run in runs)
 
 
 def _runs(
     events: list[Json], place: str, instance: str | None, instruction: Any, reward: float | None
-) -> Iterator[Found]:
+) -> Iterator[Run]:
     runs = []
     for stretch, view in enumerate(views(events, _condensation)):
         conversation = _Conversation(cut=stretch > 0)
@@ -192,7 +196,7 @@ READERS = (
     Reader("openhands_v0", 2, "OpenHands V0 output (`history` of events)", _is_run, _read_runs),
     Reader(
         "openhands_v0_events",
-        2,
+        3,
         "OpenHands V0 events, one per line, list element or file",
         is_event,
         _read_events,

@@ -67,6 +67,17 @@ TAU2: Json = {
         }
     ],
 }
+TAU2_SOLO: Json = TAU2 | {
+    "tasks": [
+        {"id": "3", "ticket": "The customer's bike has no light.  Find out why."},
+        {"id": "3[PERSONA:Easy]", "ticket": "The customer's bike has no light. Find out why."},
+    ],
+    "simulations": [
+        TAU2["simulations"][0] | {"messages": TAU2["simulations"][0]["messages"][4:], "id": name, "task_id": task}
+        for name, task in (("5b0f3f4e-solo", "3"), ("5b0f3f4e-easy", "3[PERSONA:Easy]"))
+    ],
+}
+"""Two tasks with one ticket, worked on by an agent alone."""
 SWE_AGENT_TEXT: Json = {
     "environment": "swe_main",
     "trajectory": [],
@@ -669,6 +680,7 @@ MINIATURES: dict[str, Miniature] = {
     "openai_message_lines": Miniature("openai_chat", as_lines(CHAT), [CHAT]),
     "tau_bench": Miniature("tau_bench", as_json(TAU_BENCH), TAU_BENCH, 2),
     "tau2_bench": Miniature("tau2_bench", as_json(TAU2), [TAU2]),
+    "tau2_solo": Miniature("tau2_solo", as_json(TAU2_SOLO), [TAU2_SOLO], 2),
     "swe_agent_text": Miniature("swe_agent", as_json(SWE_AGENT_TEXT), [SWE_AGENT_TEXT]),
     "swe_agent_calls": Miniature("swe_agent", as_json(SWE_AGENT_CALLS), [SWE_AGENT_CALLS]),
     "mini_text": Miniature("mini_swe_agent", as_json(MINI_TEXT), [MINI_TEXT]),

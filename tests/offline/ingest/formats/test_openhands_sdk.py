@@ -60,7 +60,23 @@ def test_a_condensation_starts_a_new_stretch_of_the_same_task() -> None:
         ["system", "user", "user", "assistant"],  # the rejection went with its call
     ]
     assert items[1].request["messages"][2]["content"] == "Looked around."
-    assert items[0].task == items[1].task == "runs.json"
+    assert items[0].task is not None
+    assert items[0].task == items[1].task
+
+
+def test_attempts_at_one_issue_are_one_task_wherever_they_lie(tmp_path: Path) -> None:
+    """What stands around the quoted issue differs from attempt to attempt."""
+    issue = "<issue_description>\nThe wheel  falls off.\n</issue_description>"
+    for name, where, what in (("one", "a", issue), ("two", "b", issue.replace("  ", " ")), ("three", "c", "Else.")):
+        events = json.loads(json.dumps(OPENHANDS_SDK))
+        events[1]["llm_message"]["content"] = [{"type": "text", "text": f"Work in /workspace/{where}. {what}"}]
+        folder = tmp_path / name / "events"
+        folder.mkdir(parents=True)
+        for number, event in enumerate(events):
+            (folder / f"event-{number:05d}.json").write_text(json.dumps(event))
+    found = [item for file in gather(open_location(str(tmp_path))) for item in read(file)]
+    first, third, second = (item.task for item in found if isinstance(item, Trajectory))  # in order of their names
+    assert first == second != third
 
 
 def test_what_a_condensation_preserved_is_history_and_no_decision() -> None:
