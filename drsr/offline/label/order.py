@@ -1,15 +1,16 @@
-"""The order in which trajectories are labelled: a first run of every task before a second, the shortest first.
+"""The order in which trajectories are labelled: domains evenly, in each a first run of every task before a second.
 
-Labels are expensive, and labelling may end early: what is there then has as many tasks as the time allowed, because
-a policy learns more from a new task than from another run of a known one. The order decides nothing else, for every
-trajectory is measured on its own.
+Labels are expensive, and labelling may end early: what is there then is balanced over domains and has many tasks,
+because a policy learns more from a new task than from another run of a known one. Among equals the shortest comes
+first. The order decides nothing else, for every trajectory is measured on its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from operator import itemgetter
+from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -48,40 +49,59 @@ def labelling_order(
 
 def _order(connection: Connection, freezing: FreezingRule, labeler_id: int, part: Selection) -> list[int]:
     """A trajectory's length is how far its states reach together: to the end of the last candidate of each."""
-    columns = [DecisionState.id, DecisionState.trajectory_id, Trajectory.group_key, Trajectory.task]
+    columns = [DecisionState.id, DecisionState.trajectory_id, *_RUN_COLUMNS]
     pending = pending_states([*columns, Candidate.token_spans], freezing, labeler_id, part)
-    tasks: dict[int, str] = {}
+    named: dict[int, tuple[str, str]] = {}
     reach: Counter[tuple[int, int]] = Counter()
-    for state, number, group, task, spans in connection.execute(
+    for state, number, *names, spans in connection.execute(
         pending.join(Candidate, Candidate.state_id == DecisionState.id)
     ):
-        tasks[number] = task or group
+        named[number] = _domain_and_task(*names)
         reach[number, state] = max(reach[number, state], spans[-1][1])
     lengths: Counter[int] = Counter()
     for (number, _), stop in reach.items():
         lengths[number] += stop
-    return new_tasks_first(
-        [(tasks[number], length, number) for number, length in lengths.items()], _measured_runs(connection, labeler_id)
-    )
+    waiting = [Waiting(*named[number], length, number) for number, length in lengths.items()]
+    return evenly(waiting, _measured_runs(connection, labeler_id))
 
 
-def _measured_runs(connection: Connection, labeler_id: int) -> Counter[str]:
-    """Count the trajectories of each task that this labeler has measured."""
+_RUN_COLUMNS = (Trajectory.domain, Trajectory.group_key, Trajectory.task)
+
+
+def _domain_and_task(domain: str | None, group: str, task: str | None) -> tuple[str, str]:
+    return domain or "", task or group
+
+
+def _measured_runs(connection: Connection, labeler_id: int) -> list[tuple[str, str]]:
+    """Domain and task of every trajectory that this labeler has measured."""
     statement = (
-        select(Trajectory.id, Trajectory.group_key, Trajectory.task)
+        select(Trajectory.id, *_RUN_COLUMNS)
         .join(DecisionState, DecisionState.trajectory_id == Trajectory.id)
         .join(StateMeasurement, StateMeasurement.state_id == DecisionState.id)
         .where(StateMeasurement.labeler_id == labeler_id)
         .distinct()
     )
-    return Counter(task or group for _, group, task in connection.execute(statement))
+    return [_domain_and_task(*names) for _, *names in connection.execute(statement)]
 
 
-def new_tasks_first(trajectories: Iterable[tuple[str, int, int]], measured: Mapping[str, int]) -> list[int]:
-    """Order `(task, length, number)`: tasks with the fewest runs before them come first, of these the shortest run."""
-    before = Counter(measured)
-    ranked = []
-    for task, length, number in sorted(trajectories, key=itemgetter(1, 2)):
-        ranked.append((before[task], length, number))
-        before[task] += 1
-    return [number for _, _, number in sorted(ranked)]
+class Waiting(NamedTuple):
+    """A trajectory that waits to be labelled."""
+
+    domain: str
+    task: str
+    length: int
+    number: int
+
+
+def evenly(waiting: Iterable[Waiting], measured: Sequence[tuple[str, str]]) -> list[int]:
+    """Order trajectories so that domains become even, counting the domain and task of what was `measured` before."""
+    of_task, of_domain = Counter(task for _, task in measured), Counter(domain for domain, _ in measured)
+    rounds = []
+    for run in sorted(waiting, key=attrgetter("length", "number")):
+        rounds.append((of_task[run.task], run))
+        of_task[run.task] += 1
+    places = []
+    for _, run in sorted(rounds, key=lambda found: (found[0], found[1].length, found[1].number)):
+        places.append((of_domain[run.domain], run.length, run.number))
+        of_domain[run.domain] += 1
+    return [number for _, _, number in sorted(places)]
