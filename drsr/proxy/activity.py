@@ -10,7 +10,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 
+from drsr.decide.decision import Reason
 from drsr.proxy.http.exchange import Ending, Exchange
+from drsr.proxy.reasons import ProxyReason
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -19,6 +21,18 @@ RECENT = 200
 """Exchanges of the two pruned endpoints that are remembered."""
 SHOWN = 50
 """How many of them the page lists."""
+
+
+_NOT_ELIGIBLE = frozenset(
+    {
+        *(ProxyReason.BYPASS, ProxyReason.KILL_SWITCH, ProxyReason.ENCODED_BODY, ProxyReason.TOO_LARGE),
+        *(Reason.UNREADABLE_REQUEST, Reason.INVALID_PROTOCOL, Reason.TOO_FEW_CANDIDATES),
+    }
+)
+"""Reasons of requests from which nothing could go, whatever the policy says."""
+_LATE = frozenset({str(ProxyReason.DEADLINE_EXCEEDED), str(ProxyReason.BUSY)})
+FEWEST_DECISIONS = 5
+"""Recent eligible requests before most of them can be called late."""
 
 
 class Activity:
@@ -32,6 +46,9 @@ class Activity:
         self.decisions = self._counter(
             "drsr_decisions_total", "Requests to the pruned endpoints: pruned, or why not.", "endpoint", "reason"
         )
+        self.eligible = self._counter(
+            "drsr_eligible_total", "Requests from which something could have gone, if the policy had said so."
+        )
         self.refusals = self._counter(
             "drsr_refusals_total", "Requests that the proxy answered with an error itself.", "kind"
         )
@@ -43,6 +60,13 @@ class Activity:
         self.saved = self._counter("drsr_tokens_saved_total", "Tokens that were not sent.")
         self.shadow_saved = self._counter(
             "drsr_shadow_tokens_saved_total", "Tokens that shadow mode would not have sent."
+        )
+        self.used = self._counter("drsr_usage_tokens_total", "Tokens that the upstream counted, by kind.", "kind")
+        self.money = self._counter(
+            "drsr_money_total", "What was paid at list prices, and what would have been without pruning.", "kind"
+        )
+        self.unpriced = self._counter(
+            "drsr_unpriced_total", "Answers without usage, or of models without known prices: not in drsr_money_total."
         )
         self.late = self._counter(
             "drsr_late_decisions_total", "Decisions thrown away: behind their deadline, or nobody waited any more."
@@ -75,22 +99,37 @@ class Activity:
             self.requests.labels(endpoint, str(exchange.status)).inc()
         if exchange.reason is not None:
             self.decisions.labels(endpoint, exchange.reason).inc()
+            self.eligible.inc(_is_eligible(exchange))
         if exchange.refusal is not None:
             self.refusals.labels(exchange.refusal).inc()
         if exchange.ending is Ending.CLIENT_GONE:
             self.gone.inc()
         if exchange.ending is Ending.UPSTREAM_BROKE:
             self.broken.inc()
-        if exchange.refusal is None:  # what was refused reached nobody, and is probably sent again
+        if exchange.succeeded:  # what was refused is probably sent again
             self.tokens.inc(exchange.tokens_before or 0)
             self.saved.inc(exchange.tokens_saved)
             self.shadow_saved.inc(exchange.shadow_saved)
+        if exchange.usage is not None:
+            for kind, number in exchange.usage._asdict().items():
+                self.used.labels(kind).inc(number)
+        if exchange.bill is not None:
+            self.money.labels("paid").inc(exchange.bill.paid)
+            self.money.labels("without_pruning").inc(exchange.bill.without_pruning)
+        elif exchange.succeeded and exchange.endpoint.prunable:
+            self.unpriced.inc()
         if exchange.decision_milliseconds is not None:
             self.decision_seconds.observe(exchange.decision_milliseconds / 1000)
         if exchange.upstream_milliseconds is not None:
             self.upstream_seconds.observe(exchange.upstream_milliseconds / 1000)
         if exchange.endpoint.prunable:
             self.recent.append(exchange)
+
+    def mostly_late(self) -> dict[str, int] | None:
+        """Return how many recent decisions came too late, and of how many, where that is most of them."""
+        recent = [each.shadow_reason or each.reason for each in self.recent if _is_eligible(each)]
+        late = sum(reason in _LATE for reason in recent)
+        return {"late": late, "of": len(recent)} if len(recent) >= FEWEST_DECISIONS and 2 * late > len(recent) else None
 
     def exposition(self) -> bytes:
         """All metrics for Prometheus, in its text format."""
@@ -113,9 +152,14 @@ class Activity:
             "uptime_seconds": round(time.time() - self.started),
             "requests": sum(counted(self.requests).values()),
             "reasons": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+            "eligible": counted(self.eligible)[()],
+            "mostly_late": self.mostly_late(),
             "tokens": counted(self.tokens)[()],
             "tokens_saved": counted(self.saved)[()],
             "shadow_tokens_saved": counted(self.shadow_saved)[()],
+            "usage": {kind: count for (kind,), count in counted(self.used).items()},
+            "money": {kind: amount for (kind,), amount in values(self.money).items()},
+            "unpriced": counted(self.unpriced)[()],
             "late_decisions": counted(self.late)[()],
             "client_disconnects": counted(self.gone)[()],
             "refusals": {kind: count for (kind,), count in counted(self.refusals).items()},
@@ -125,10 +169,20 @@ class Activity:
         }
 
 
-def counted(counter: Counter) -> dict[tuple[str, ...], int]:
+def _is_eligible(exchange: Exchange) -> bool:
+    reason = exchange.shadow_reason or exchange.reason
+    return reason is not None and reason not in _NOT_ELIGIBLE
+
+
+def values(counter: Counter) -> dict[tuple[str, ...], float]:
     """Return the value of a counter, by the values of its labels."""
     samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
-    return {tuple(sample.labels.values()): int(sample.value) for sample in samples}
+    return {tuple(sample.labels.values()): sample.value for sample in samples}
+
+
+def counted(counter: Counter) -> dict[tuple[str, ...], int]:
+    """The same of one that counts in whole numbers."""
+    return {labels: int(value) for labels, value in values(counter).items()}
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float] | None:

@@ -90,7 +90,9 @@ class ProxyApp:
             receipts=self._receipts.record if self._receipts else None,
             late=self.activity.late.inc,
         )
-        pruning = Pruning(decider, self.kill_switch, self._receipts, shadow=settings.shadow)
+        pruning = Pruning(
+            decider, self.kill_switch, self._receipts, shadow=settings.shadow, prices_of=settings.prices_of
+        )
         self.parts = Parts(
             settings,
             Admission(settings.max_concurrent, settings.patience),
@@ -158,6 +160,8 @@ class ProxyApp:
             "drsr": __version__,
             "policy": {"version": self.policy.version, "backbone": self.policy.numbers.backbone.name},
             "upstream": str(self.settings.upstream),
+            "currency": "USD",
+            "deadline_milliseconds": 1000 * self.settings.deadline,
             "session_mode": self.settings.sessions is not None,
             **self._now(),
             **self.activity.to_json(),

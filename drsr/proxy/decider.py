@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -42,6 +42,8 @@ class Answer(NamedTuple):
     content: bytes | None
     """What to send where something was removed."""
     receipt: dict[str, Any] | None
+    session: Mapping[str, Any] | None
+    """In a session: what it reckoned."""
     too_large: bool
     """Whether it was not read because of its size."""
 
@@ -227,6 +229,7 @@ class Decider:
             tokens_saved=decision.tokens_saved,
             content=content,
             receipt=self._receipts(decision) if self._receipts else None,
+            session=decision.session,
             too_large=isinstance(decision.error, RequestTooLarge),
         )
 

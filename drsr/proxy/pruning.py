@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
+from drsr.proxy.bill import PricesOf, bill
 from drsr.proxy.decider import Decided, Decider, NoRoom
 from drsr.proxy.http.exchange import Exchange
 from drsr.proxy.http.headers import asks_for_bypass, credentials, is_encoded
@@ -15,7 +16,7 @@ from drsr.proxy.http.incoming import Incoming
 from drsr.proxy.http.json_body import NotJson, Unreadable, parse_body, values_in
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.kill_switch import KillSwitch
-from drsr.proxy.reasons import ProxyReason
+from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.receipt_writer import ReceiptWriter
 from drsr.proxy.worker_pool import WorkerPool
 from drsr.request.json_values import MAX_REQUEST_CHARACTERS, VALUE_CHARACTERS
@@ -45,12 +46,19 @@ class Pruning:
     """Between a request's bytes and the policy."""
 
     def __init__(
-        self, decider: Decider, kill_switch: KillSwitch, receipts: ReceiptWriter | None, *, shadow: bool
+        self,
+        decider: Decider,
+        kill_switch: KillSwitch,
+        receipts: ReceiptWriter | None,
+        *,
+        shadow: bool,
+        prices_of: PricesOf = lambda model: None,
     ) -> None:
         self._decider = decider
         self._kill_switch = kill_switch
         self._receipts = receipts
         self._shadow = shadow
+        self._prices_of = prices_of
         self._parsing = WorkerPool("drsr-parse", workers=1, queue=PARSING)
 
     def left_alone(self, incoming: Incoming) -> ProxyReason | None:
@@ -82,6 +90,8 @@ class Pruning:
         if not isinstance(parsed, dict):
             exchange.reason = Reason.UNREADABLE_REQUEST
             return Treated(body)
+        model = parsed.get("model")
+        exchange.model = model if isinstance(model, str) else None
         deciding = self._decider.decide(parsed, incoming.endpoint.protocol, credentials(incoming.headers))
         if self._shadow:
             exchange.reason = ProxyReason.SHADOW
@@ -100,6 +110,22 @@ class Pruning:
     def close(self) -> None:
         self._parsing.close(finish=False, timeout=0.0)
 
+    def settle(self, exchange: Exchange) -> None:
+        """Reckon what an exchange that has ended cost, and keep its receipt."""
+        prices = self._prices_of(exchange.model)
+        if exchange.usage is not None and prices is not None:
+            exchange.bill = bill(prices, exchange.usage, exchange.tokens_saved, exchange.session)
+        if self._receipts is None or exchange.receipt is None:
+            return
+        about = {
+            "endpoint": exchange.endpoint.value,
+            "reason": str(exchange.reason),
+            "applied": exchange.reason == PRUNED,
+            "status": exchange.status,
+        }
+        used = None if exchange.usage is None else exchange.usage._asdict()
+        self._receipts.write({**exchange.receipt, "usage": used, "success": exchange.succeeded}, about)
+
     def judge(self, decided: Decided, exchange: Exchange) -> bytes | None:
         """Return the bytes to send instead, after asking switch and mode, and record the decision."""
         answer = decided.answer
@@ -115,7 +141,6 @@ class Pruning:
         exchange.decision, exchange.tokens_before = answer.id, answer.tokens_before
         exchange.tokens_saved = answer.tokens_saved if applied else 0
         exchange.shadow_saved = answer.tokens_saved if exchange.shadow_reason else 0
-        if self._receipts is not None and answer.receipt is not None:
-            about = {"endpoint": exchange.endpoint.value, "reason": str(exchange.reason), "applied": applied}
-            self._receipts.write(answer.receipt, about)
+        exchange.receipt = answer.receipt
+        exchange.session = answer.session
         return answer.content if applied else None

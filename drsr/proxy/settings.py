@@ -123,6 +123,10 @@ class ProxySettings:
     upstream_timeout: float = 600.0
     """Seconds without a byte from the upstream. Long: a model may think for minutes before its first word."""
 
+    def prices_of(self, model: str | None) -> Prices | None:
+        """Return what a model costs; None where that is not known."""
+        return self.sessions.prices if self.sessions is not None else None
+
     def __post_init__(self) -> None:
         _require(self.deadline > 0, "--deadline-ms", "more than 0")
         _require(self.workers >= 1, "--workers", "at least 1")

@@ -24,6 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -148,6 +149,7 @@ class Chat:
         self.text = last_text(body) if isinstance(body, dict) and body.get("messages") else ""
         self.tools = isinstance(body, dict) and body.get("model") == "tools"
         self.arguments = json.dumps({"path": self.text})
+        self.says_usage = isinstance(body, dict) and "stream_options" in body
 
     def error(self, status: int) -> Any:
         return {"error": {"message": f"scripted {status}", "type": "scripted", "param": None, "code": "scripted"}}
@@ -158,11 +160,11 @@ class Chat:
             call = {"name": "read_log", "arguments": self.arguments}
             message["tool_calls"] = [{"id": "call_1", "type": "function", "function": call}]
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if self.tools else "stop"}
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        return {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+        return {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": USAGE}
 
     def events(self) -> list[str]:
-        return [*(f"data: {json.dumps(chunk)}\n\n" for chunk in self._chunks()), "data: [DONE]\n\n"]
+        chunks = self._chunks() + ([{"choices": [], "usage": USAGE}] if self.says_usage else [])
+        return [*(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks), "data: [DONE]\n\n"]
 
     def _chunks(self) -> list[Any]:
         deltas: list[dict[str, Any]] = [{"role": "assistant"}]

@@ -175,5 +175,5 @@ def test_the_state_is_what_the_page_reads(proxy: RunningProxy, http: httpx.Clien
     state = http.get(f"{proxy.address}/drsr/state.json")
     assert state.headers["cache-control"] == "no-store"
     for key in json.loads(state.text):
-        if key not in ("deciding", "undecided", "late_decisions", "client_disconnects", "refusals"):
+        if key not in ("held_bytes", "deciding", "undecided", "late_decisions", "client_disconnects", "refusals"):
             assert f"state.{key}" in script, key

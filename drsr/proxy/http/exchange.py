@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from drsr.proxy.bill import Bill
 from drsr.proxy.http.endpoints import Endpoint
+from drsr.proxy.http.usage import Usage
 from drsr.tables import excerpt
 
 
@@ -44,6 +47,16 @@ class Exchange:
     tokens_before: int | None = None
     tokens_saved: int = 0
     """Not sent because of the decision."""
+    model: str | None = None
+    """The model that the request asks for, where it could be read."""
+    usage: Usage | None = None
+    """The tokens that the upstream counted, where it said so."""
+    bill: Bill | None = None
+    """Where the model's prices are known as well."""
+    receipt: dict[str, Any] | None = None
+    """The decision's, to be kept when the exchange has ended."""
+    session: Mapping[str, Any] | None = None
+    """What the conversation's session reckoned for it."""
     shadow_reason: str | None = None
     """What the reason would have been without shadow mode."""
     shadow_saved: int = 0
@@ -51,6 +64,17 @@ class Exchange:
     upstream_milliseconds: float | None = None
     """From sending the request to the first byte of the answer."""
     total_milliseconds: float = 0.0
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether the upstream took the request. What it did not costs and saves nothing."""
+        return self.refusal is None and self.status is not None and 200 <= self.status < 300
+
+    def answered(self, status: int) -> None:
+        """Note the upstream's status."""
+        self.status = status
+        if not self.succeeded:
+            self.tokens_saved = self.shadow_saved = 0
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that tell the client what was decided."""
@@ -77,6 +101,9 @@ class Exchange:
             "decision": self.decision,
             "tokens_before": self.tokens_before,
             "tokens_saved": self.tokens_saved,
+            "model": None if self.model is None else excerpt(self.model, 100),
+            "usage": None if self.usage is None else self.usage._asdict(),
+            "bill": None if self.bill is None else self.bill._asdict(),
             "shadow_reason": self.shadow_reason,
             "shadow_saved": self.shadow_saved,
             "decision_milliseconds": _rounded(self.decision_milliseconds),

@@ -21,6 +21,7 @@ from drsr.proxy.http.headers import credentials, to_client, to_upstream
 from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming, Unread
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.http.upstream import Upstream, UpstreamFailed
+from drsr.proxy.http.usage import UsageReader
 from drsr.proxy.pruning import Pruning, Treated
 from drsr.proxy.settings import ProxySettings
 
@@ -63,6 +64,7 @@ class Forwarding:
             gone.cancel()
             await asyncio.gather(work, gone, return_exceptions=True)
             exchange.total_milliseconds = 1000 * (time.perf_counter() - start)
+            self._parts.pruning.settle(exchange)
             self._parts.activity.record(exchange)
             _log.info("%s", exchange, extra={"exchange": exchange})
 
@@ -131,14 +133,19 @@ class Forwarding:
                 exchange.upstream_milliseconds = 1000 * (time.perf_counter() - start)
                 if meanwhile is not None:
                     self._parts.pruning.judge(await meanwhile, exchange)
-                exchange.status = response.status
+                exchange.answered(response.status)
                 own = exchange.response_headers()
                 await _start(send, response.status, [*to_client(response.headers), *own])
                 answer = AnswerReader(incoming.endpoint.protocol, response.headers) if warm else None
-                async for chunk in response.chunks:
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                    if answer is not None:
-                        answer.add(chunk)
+                counted = UsageReader(response.headers) if incoming.endpoint.prunable and exchange.succeeded else None
+                try:
+                    async for chunk in response.chunks:
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                        for reader in (answer, counted):
+                            if reader is not None:
+                                reader.add(chunk)
+                finally:  # also of an answer that breaks off: some say at the beginning what the request cost
+                    exchange.usage = counted.usage() if counted is not None else None
         except UpstreamFailed as failed:
             exchange.ending = Ending.UPSTREAM_BROKE
             return failed.refusal
@@ -170,7 +177,8 @@ _BAD_TARGET = Refusal(
 
 async def _refuse(refusal: Refusal, exchange: Exchange, send: Send) -> None:
     body = refusal.body(exchange.endpoint.protocol)
-    exchange.status, exchange.refusal, exchange.ending = refusal.status, refusal.kind.value, Ending.REFUSED
+    exchange.refusal, exchange.ending = refusal.kind.value, Ending.REFUSED
+    exchange.answered(refusal.status)
     length = (b"content-length", str(len(body)).encode())
     await _start(send, refusal.status, [*refusal.headers(), length, *exchange.response_headers()])
     await send({"type": "http.response.body", "body": body})

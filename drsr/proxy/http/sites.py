@@ -1,5 +1,7 @@
-"""Who may be meant by a request, and from which site it may come: a page of another site in somebody's browser can send
-requests here, and its own name can lead here."""
+"""The hosts that a request may name, and the sites that it may come from.
+
+A page of another site in somebody's browser can send requests here, and can make its own name lead here.
+"""
 
 from __future__ import annotations
 

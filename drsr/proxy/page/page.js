@@ -16,6 +16,10 @@ function duration(milliseconds) {
   return milliseconds < 1000 ? `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
 }
 
+function amount(value, currency) {
+  return `${value.toFixed(Math.abs(value) < 1 ? 4 : 2)} ${currency}`;
+}
+
 function uptime(seconds) {
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
@@ -68,7 +72,28 @@ function outcome(each) {
   return cell(words(each.reason || "–") + would, each.reason === "pruned" ? "pruned" : "");
 }
 
-function recentRow(each) {
+function money(state) {
+  const { paid, without_pruning: without } = state.money;
+  const unpriced = state.unpriced ? `; ${count(state.unpriced)} answers without usage or known prices` : "";
+  at("money").textContent = paid === undefined ? "–" : amount(without - paid, state.currency);
+  at("money-note").textContent = paid === undefined
+    ? state.unpriced ? "no usage, or no known prices" : ""
+    : `${amount(paid, state.currency)} instead of ${amount(without, state.currency)}${unpriced}`;
+  at("usage").textContent = Object.keys(state.usage).length
+    ? `The upstream counted ${count(state.usage.input)} tokens of input, ${count(state.usage.cached)} read from its cache, ` +
+      `${count(state.usage.cache_creation)} written to it, ${count(state.usage.output)} of output.`
+    : "";
+}
+
+function late(state) {
+  at("late").hidden = !state.mostly_late;
+  if (!state.mostly_late) return;
+  at("late").textContent =
+    `Most decisions are late: ${count(state.mostly_late.late)} of the last ${count(state.mostly_late.of)} were not made within ` +
+    `${duration(state.deadline_milliseconds)} and pruned nothing. Use a light policy, a GPU or a longer --deadline-ms; drsr doctor says which.`;
+}
+
+function recentRow(each, currency) {
   const read = each.tokens_before !== null;
   const saved = each.shadow_saved ? `(${count(each.shadow_saved)})` : read ? count(each.tokens_saved) : "–";
   return row(
@@ -78,6 +103,7 @@ function recentRow(each) {
     outcome(each),
     cell(count(each.tokens_before), "number"),
     cell(saved, "number"),
+    cell(each.bill ? amount(each.bill.paid, currency) : "–", "number"),
     cell(duration(each.decision_milliseconds), "number"),
     cell(duration(each.upstream_milliseconds), "number"),
     cell(each.decision || "–", "id"),
@@ -98,16 +124,18 @@ function show(state) {
   at("requests").textContent = count(state.requests);
   at("requests-note").textContent = `${count(state.in_flight)} on their way, ${count(state.waiting)} waiting`;
   at("pruned").textContent = count(pruned);
-  at("pruned-note").textContent = asked ? `${share(pruned, asked)} of ${count(asked)} that could be` : "";
+  at("pruned-note").textContent = state.eligible ? `${share(pruned, state.eligible)} of ${count(state.eligible)} that could be` : "";
   at("saved").textContent = count(state.tokens_saved);
   at("saved-note").textContent = state.shadow_tokens_saved
     ? `${count(state.shadow_tokens_saved)} would be, of ${count(state.tokens)}`
     : state.tokens ? `${share(state.tokens_saved, state.tokens)} of ${count(state.tokens)}` : "";
+  money(state);
+  late(state);
   latency("decision", state.decision_milliseconds);
   latency("upstream", state.upstream_milliseconds);
 
   fill("reasons", reasons.map((each) => reasonRow(each, asked)));
-  fill("recent", state.recent.map(recentRow));
+  fill("recent", state.recent.map((each) => recentRow(each, state.currency)));
 }
 
 async function refresh() {
