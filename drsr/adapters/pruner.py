@@ -86,7 +86,7 @@ class Pruner:
                 self.policy.read_ahead(request=form.request, format=form.format, protect=self._protect(form.pinned))
             if decision.pruned and not self.shadow:
                 seen = form.without(removed_by(decision))
-                if not _same(read(seen).request["messages"], decision.messages, form.format):
+                if not same_messages(read(seen).request["messages"], decision.messages, form.format):
                     raise NotCarriedOver("what was removed is not what the policy decided", where=type(form).__name__)
         except Exception as error:  # whatever it is: the agent goes on with what it had
             seen, decision = native, self._passed_through(error)
@@ -134,6 +134,6 @@ class Pruner:
             _log.warning("on_decision failed for decision %s: %s", decision.id, type(error).__name__)
 
 
-def _same(told: list[Any], decided: list[Any], format: str) -> bool:
+def same_messages(told: list[Any], decided: list[Any], format: str) -> bool:
     """Return whether the framework's objects tell what was decided."""
     return told == decided or (format == "openai" and joined(told) == joined(decided))

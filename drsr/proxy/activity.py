@@ -26,6 +26,7 @@ SHOWN = 50
 _NOT_ELIGIBLE = frozenset(
     {
         *(ProxyReason.BYPASS, ProxyReason.KILL_SWITCH, ProxyReason.ENCODED_BODY, ProxyReason.TOO_LARGE),
+        ProxyReason.HISTORY_UPSTREAM,
         *(Reason.UNREADABLE_REQUEST, Reason.INVALID_PROTOCOL, Reason.TOO_FEW_CANDIDATES),
     }
 )

@@ -90,9 +90,7 @@ class ProxyApp:
             receipts=self._receipts.record if self._receipts else None,
             late=self.activity.late.inc,
         )
-        pruning = Pruning(
-            decider, self.kill_switch, self._receipts, shadow=settings.shadow, prices_of=settings.prices_of
-        )
+        pruning = Pruning(decider, self.kill_switch, self._receipts, modes=settings.modes, prices_of=settings.prices_of)
         self.parts = Parts(
             settings,
             Admission(settings.max_concurrent, settings.patience),

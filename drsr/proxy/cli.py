@@ -45,6 +45,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=DEFAULT_PORT, help="port to listen on, 0 for any (default: %(default)s)")
     add("--shadow", action="store_true", help="decide and record, change nothing")
+    add("--keys", type=Path, metavar="FILE", help="SHA-256 of API keys, each with on, off or shadow")
     add("--receipts", type=Path, metavar="FILE", help="append a receipt of every decision")
     add("--keep-text", action="store_true", help="with the requests themselves in the receipts")
     add(
@@ -82,6 +83,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
     from drsr.policy.policy import load_policy
     from drsr.proxy.app import ProxyApp
+    from drsr.proxy.http.modes import read_keys
     from drsr.proxy.log import log_to_stderr
     from drsr.proxy.server import address_of, bind, connections_possible, leads_here, make_server
     from drsr.proxy.settings import ProxySettings, UpstreamUrl
@@ -92,6 +94,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
         upstream=UpstreamUrl.parse(arguments.upstream),
         kill_file=arguments.kill_file,
         shadow=arguments.shadow,
+        keys=read_keys(arguments.keys) if arguments.keys else {},
         receipts=arguments.receipts,
         keep_text=arguments.keep_text,
         protect=parse_protection(arguments.protect),

@@ -12,14 +12,17 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from drsr.decide.decision import Reason
-from drsr.errors import RequestTooLarge
+from drsr.errors import RequestError, RequestTooLarge
 from drsr.policy.policy import Decision, Policy
+from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.faults import without_text
+from drsr.proxy.http.forms import Asked, asked_about
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool
 from drsr.request.history import Protect
 from drsr.request.request import Protocol
 from drsr.sessions.conversations import Conversation, Conversations, Trail, trail_of
+from drsr.sessions.pruning_session import PruningSession
 
 T = TypeVar("T")
 
@@ -99,7 +102,7 @@ class Decider:
         return self._pool.waiting
 
     async def decide(
-        self, body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]
+        self, body: dict[str, Any], endpoint: Endpoint, credentials: Sequence[tuple[bytes, bytes]]
     ) -> Decided:
         """Decide about one request within the deadline, which includes the wait for a worker. Never raises.
 
@@ -111,7 +114,7 @@ class Decider:
         until = start + max(0.9 * self.deadline, self.deadline - SPARE_SECONDS)
         try:
             async with self._in_time():
-                answer = await self._ask(body, protocol, credentials, until)
+                answer = await self._ask(body, endpoint, credentials, until)
             reason = PRUNED if answer.pruned else ProxyReason.TOO_LARGE if answer.too_large else str(answer.reason)
             if answer.reason is Reason.DEADLINE_EXCEEDED:
                 self._late()
@@ -119,6 +122,8 @@ class Decider:
             pass
         except TimeoutError:
             reason = ProxyReason.STOPPING if self._ending else ProxyReason.DEADLINE_EXCEEDED
+        except RequestError:
+            reason = Reason.UNREADABLE_REQUEST
         except Exception as error:  # whatever it is: the agent goes on with its request
             _log.error("a decision failed: %s", without_text(error))
             reason = Reason.INTERNAL_FAILURE
@@ -139,7 +144,8 @@ class Decider:
         self._ending = True
         now = asyncio.get_running_loop().time()
         for deadline in self._asked:
-            deadline.reschedule(now)
+            if not deadline.expired():
+                deadline.reschedule(now)
         self._abandon_reading(0.0)
 
     def close(self) -> None:
@@ -171,21 +177,24 @@ class Decider:
     async def _ask(
         self,
         body: dict[str, Any],
-        protocol: Protocol,
+        endpoint: Endpoint,
         credentials: Sequence[tuple[bytes, bytes]],
         until: float,
     ) -> Answer:
-        if self.conversations is not None:
-            # In a worker, like all that takes the longer the larger the request is.
-            trail = await self._run(partial(trail_of, body, protocol, credentials))
-            if trail:
-                return await self._continue(self.conversations.of(trail), body, protocol, until)
-        prune = partial(self._policy.prune, request=body, format=protocol, protect=self._protect)
-        return await self._run(partial(self._answer, prune, until))
+        if self.conversations is None:
+            return await self._run(lambda: self._answer(self._policy, asked_about(body, endpoint), until))
 
-    async def _continue(
-        self, conversation: Conversation, body: dict[str, Any], protocol: Protocol, until: float
-    ) -> Answer:
+        def read() -> tuple[Asked, Trail]:
+            asked = asked_about(body, endpoint)
+            return asked, trail_of(asked.request, endpoint.protocol, credentials)
+
+        # In a worker, like all that takes the longer the larger the request is.
+        asked, trail = await self._run(read)
+        if trail:
+            return await self._continue(self.conversations.of(trail), asked, until)
+        return await self._run(partial(self._answer, self._policy, asked, until))
+
+    async def _continue(self, conversation: Conversation, asked: Asked, until: float) -> Answer:
         """The next decision of a conversation. A late one leaves no trace in its session."""
         await conversation.gate.acquire()
         loop = asyncio.get_running_loop()
@@ -196,8 +205,7 @@ class Decider:
 
         # The gate opens when the worker is done, not when we stop waiting for it: the next decision of this
         # conversation would only block a second worker.
-        prune = partial(trial.prune, request=body, format=protocol, protect=self._protect)
-        answer = await self._run(partial(self._answer, prune, until), finally_=leave)
+        answer = await self._run(partial(self._answer, trial, asked, until), finally_=leave)
         conversation.session = trial
         return answer
 
@@ -216,11 +224,17 @@ class Decider:
                 future.add_done_callback(self._tell_late)
             raise
 
-    def _answer(self, prune: Callable[..., Decision], until: float) -> Answer:
-        decision = prune(deadline_ms=max(1000 * (until - time.perf_counter()), 1.0))
+    def _answer(self, decides: Policy | PruningSession, asked: Asked, until: float) -> Answer:
+        decision = decides.prune(
+            request=asked.request,
+            format=asked.format,
+            protect=asked.protect(self._protect),
+            deadline_ms=max(1000 * (until - time.perf_counter()), 1.0),
+        )
         content = None
         if decision.pruned:
-            content = json.dumps(decision.request, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            left = asked.carried(decision)
+            content = json.dumps(left, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         return Answer(
             id=decision.id,
             pruned=decision.pruned,

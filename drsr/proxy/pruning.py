@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 from drsr.decide.decision import Reason
 from drsr.proxy.bill import PricesOf, bill
 from drsr.proxy.decider import Decided, Decider, NoRoom
+from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.exchange import Exchange
-from drsr.proxy.http.headers import asks_for_bypass, credentials, is_encoded
+from drsr.proxy.http.forms import history_is_upstream
+from drsr.proxy.http.headers import credentials, is_encoded
 from drsr.proxy.http.incoming import Incoming
 from drsr.proxy.http.json_body import NotJson, Unreadable, parse_body, values_in
+from drsr.proxy.http.modes import Mode, Modes
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.reasons import PRUNED, ProxyReason
@@ -51,19 +54,21 @@ class Pruning:
         kill_switch: KillSwitch,
         receipts: ReceiptWriter | None,
         *,
-        shadow: bool,
+        modes: Modes,
         prices_of: PricesOf = lambda model: None,
     ) -> None:
         self._decider = decider
         self._kill_switch = kill_switch
         self._receipts = receipts
-        self._shadow = shadow
+        self._modes = modes
         self._prices_of = prices_of
         self._parsing = WorkerPool("drsr-parse", workers=1, queue=PARSING)
 
-    def left_alone(self, incoming: Incoming) -> ProxyReason | None:
+    def left_alone(self, incoming: Incoming, exchange: Exchange) -> ProxyReason | None:
         """Return why a request is streamed through unread, or None if it is to be read."""
-        if asks_for_bypass(incoming.headers):
+        mode = self._modes.of(incoming.headers)
+        exchange.shadow = mode is Mode.SHADOW
+        if mode is Mode.OFF:
             return ProxyReason.BYPASS
         if self._kill_switch.engaged:
             return ProxyReason.KILL_SWITCH
@@ -90,10 +95,13 @@ class Pruning:
         if not isinstance(parsed, dict):
             exchange.reason = Reason.UNREADABLE_REQUEST
             return Treated(body)
+        if history_is_upstream(parsed):
+            exchange.reason = ProxyReason.HISTORY_UPSTREAM
+            return Treated(body)
         model = parsed.get("model")
         exchange.model = model if isinstance(model, str) else None
-        deciding = self._decider.decide(parsed, incoming.endpoint.protocol, credentials(incoming.headers))
-        if self._shadow:
+        deciding = self._decider.decide(parsed, incoming.endpoint, credentials(incoming.headers))
+        if exchange.shadow and incoming.endpoint is not Endpoint.DECIDE:
             exchange.reason = ProxyReason.SHADOW
             return Treated(body, parsed, asyncio.create_task(deciding))
         return Treated(self.judge(await deciding, exchange) or body, parsed)
@@ -131,7 +139,7 @@ class Pruning:
         answer = decided.answer
         exchange.decision_milliseconds = decided.milliseconds
         exchange.reason = decided.reason
-        if self._shadow:
+        if exchange.shadow:
             exchange.reason, exchange.shadow_reason = ProxyReason.SHADOW, decided.reason
         elif self._kill_switch.engaged:  # it may have been thrown while we decided
             exchange.reason = ProxyReason.KILL_SWITCH

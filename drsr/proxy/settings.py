@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from drsr.errors import SettingsError
+from drsr.proxy.http.modes import Mode, Modes
 from drsr.redaction import redact
 from drsr.request.history import Protect
 from drsr.sessions.conversations import REMEMBERED
@@ -85,6 +87,8 @@ class ProxySettings:
     """While this file exists nothing is pruned."""
     shadow: bool = False
     """Decide and record, change nothing."""
+    keys: Mapping[str, Mode] = field(default_factory=dict)
+    """By the SHA-256 of an API key, what becomes of its requests."""
     receipts: Path | None = None
     """Where receipts are appended."""
     keep_text: bool = False
@@ -98,8 +102,9 @@ class ProxySettings:
     """Seconds that a decision may take, waiting included. Later, the request goes through unchanged."""
     workers: int = 1
     """Decisions made at once. A backbone uses all cores for one already, so more help only where it is on a GPU."""
-    queued_decisions: int = 32
-    """Decisions that may wait for a worker. Further requests go through unchanged."""
+    queued_decisions: int = 512
+    """Decisions that may wait for a worker, none of them longer than its deadline; what they hold is in `memory`.
+    Further requests go through unchanged."""
     max_body: int = 32 * 1024 * 1024
     """Bytes of a request that is to be pruned; it is held in memory. Larger ones and others are streamed."""
     memory: int = 512 * 1024 * 1024
@@ -122,6 +127,11 @@ class ProxySettings:
     """Seconds until the upstream must have taken the connection."""
     upstream_timeout: float = 600.0
     """Seconds without a byte from the upstream. Long: a model may think for minutes before its first word."""
+
+    @property
+    def modes(self) -> Modes:
+        """Which requests are pruned."""
+        return Modes(Mode.SHADOW if self.shadow else Mode.ON, self.keys)
 
     def prices_of(self, model: str | None) -> Prices | None:
         """Return what a model costs; None where that is not known."""

@@ -56,6 +56,7 @@ class ScriptedUpstream:
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/messages", self._messages, methods=["POST"]),
+                Route("/v1/responses", self._responses, methods=["POST"]),
                 Route("/{path:path}", self._other, methods=METHODS),
             ]
         )
@@ -99,7 +100,11 @@ class ScriptedUpstream:
         body = (await self._record(request)).json()
         return await self._answer(request, body, Messages(body))
 
-    async def _answer(self, request: Request, body: Any, script: Chat | Messages) -> Response:
+    async def _responses(self, request: Request) -> Response:
+        body = (await self._record(request)).json()
+        return await self._answer(request, body, Responses(body))
+
+    async def _answer(self, request: Request, body: Any, script: Chat | Messages | Responses) -> Response:
         model = str(body.get("model")) if isinstance(body, dict) else ""
         if model.startswith("status-"):
             status = int(model.removeprefix("status-"))
@@ -110,7 +115,7 @@ class ScriptedUpstream:
             return StreamingResponse(self._stream(request, script, model), media_type="text/event-stream")
         return JSONResponse(script.whole(), headers={"x-request-id": "r1"})
 
-    async def _stream(self, request: Request, script: Chat | Messages, model: str) -> AsyncIterator[str]:
+    async def _stream(self, request: Request, script: Chat | Messages | Responses, model: str) -> AsyncIterator[str]:
         events = script.events()
         try:
             for number, event in enumerate(events):
@@ -229,6 +234,46 @@ class Messages:
         usage = {"input_tokens": 1, "output_tokens": 1}
         about = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
         return {**about, "content": content, "stop_reason": reason, "usage": usage}
+
+
+class Responses:
+    """OpenAI's newer form."""
+
+    first_text = 1
+
+    def __init__(self, body: Any) -> None:
+        said = body.get("input") if isinstance(body, dict) else None
+        self.text = str(said[-1].get("content")) if isinstance(said, list) and said else str(said)
+
+    def error(self, status: int) -> Any:
+        return {"error": {"message": f"scripted {status}", "type": "scripted", "param": None, "code": "scripted"}}
+
+    def whole(self) -> Any:
+        content = [{"type": "output_text", "text": self.text, "annotations": []}]
+        message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
+        about = {"id": "r", "object": "response", "created_at": 0, "model": "m", "status": "completed", "error": None}
+        return {**about, "output": [message], "tools": [], "tool_choice": "auto", "parallel_tool_calls": True, **USED}
+
+    def events(self) -> list[str]:
+        place = {"item_id": "m", "output_index": 0, "content_index": 0, "logprobs": []}
+        events: list[dict[str, Any]] = [
+            {"type": "response.created", "response": {**self.whole(), "output": [], "usage": None}},
+            *({"type": "response.output_text.delta", "delta": piece, **place} for piece in halves(self.text)),
+            {"type": "response.completed", "response": self.whole()},
+        ]
+        numbered = [{**event, "sequence_number": number} for number, event in enumerate(events)]
+        return [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in numbered]
+
+
+USED = {
+    "usage": {
+        "input_tokens": 1,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 1,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 2,
+    }
+}
 
 
 def halves(text: str) -> list[str]:

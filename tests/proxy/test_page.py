@@ -100,7 +100,7 @@ def test_it_shows_what_happened(
         ("chat completions", "200", "pruned"),
         ("chat completions", "200", "too few candidates"),
     ]
-    assert [row[8] for row in recent] == [each["decision"] or "–" for each in state["recent"]]
+    assert [row[9] for row in recent] == [each["decision"] or "–" for each in state["recent"]]
     assert [row[5] for row in recent if row[3] == "pruned"] == [
         f"{each['tokens_saved']:,}" for each in state["recent"] if each["reason"] == "pruned"
     ]

@@ -15,6 +15,10 @@ class Endpoint(Enum):
     """OpenAI's, and of the many servers that speak like it."""
     MESSAGES = "messages"
     """Anthropic's."""
+    RESPONSES = "responses"
+    """OpenAI's newer form, whose history are items."""
+    DECIDE = "decide"
+    """Ours: the decision alone, for who forwards the request by other means."""
     OTHER = "other"
     """Everything else, which is forwarded as it is."""
 
@@ -33,7 +37,9 @@ _PRUNED = (
         re.compile(r"(/v1|/v1beta/openai|/openai/v1|/openai/deployments/[^/]+)?/chat/completions"),
         Endpoint.CHAT_COMPLETIONS,
     ),
+    (re.compile(r"(/v1|/openai/v1|/openai)?/responses"), Endpoint.RESPONSES),
     (re.compile(r"/v1/messages"), Endpoint.MESSAGES),
+    (re.compile(r"/drsr/decide"), Endpoint.DECIDE),
 )
 """The paths under which servers offer them: OpenAI's own, without a version, Gemini's, and both of Azure's."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from drsr.proxy.bill import Bill
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.usage import Usage
+from drsr.proxy.reasons import ProxyReason
 from drsr.tables import excerpt
 
 
@@ -57,6 +58,8 @@ class Exchange:
     """The decision's, to be kept when the exchange has ended."""
     session: Mapping[str, Any] | None = None
     """What the conversation's session reckoned for it."""
+    shadow: bool = False
+    """Whether nothing is changed, whatever is decided."""
     shadow_reason: str | None = None
     """What the reason would have been without shadow mode."""
     shadow_saved: int = 0
@@ -68,7 +71,8 @@ class Exchange:
     @property
     def succeeded(self) -> bool:
         """Return whether the upstream took the request. What it did not costs and saves nothing."""
-        return self.refusal is None and self.status is not None and 200 <= self.status < 300
+        asked = self.endpoint is not Endpoint.DECIDE
+        return asked and self.refusal is None and self.status is not None and 200 <= self.status < 300
 
     def answered(self, status: int) -> None:
         """Note the upstream's status."""
@@ -79,7 +83,7 @@ class Exchange:
     def response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that tell the client what was decided."""
         found = {
-            "x-drsr-reason": self.reason,
+            "x-drsr-reason": self.reason or (None if self.endpoint.prunable else ProxyReason.UNSUPPORTED_PATH),
             "x-drsr-decision": self.decision,
             "x-drsr-tokens-saved": self.tokens_saved if self.reason else None,
             "x-drsr-shadow-reason": self.shadow_reason,

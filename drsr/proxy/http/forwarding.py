@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import time
@@ -15,6 +16,7 @@ from drsr.proxy.activity import Activity
 from drsr.proxy.admission import Admission, Budget, Share
 from drsr.proxy.decider import Decider
 from drsr.proxy.http.answers import AnswerReader
+from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.exchange import Ending, Exchange
 from drsr.proxy.http.faults import without_text
 from drsr.proxy.http.headers import credentials, to_client, to_upstream
@@ -23,6 +25,7 @@ from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.http.upstream import Upstream, UpstreamFailed
 from drsr.proxy.http.usage import UsageReader
 from drsr.proxy.pruning import Pruning, Treated
+from drsr.proxy.reasons import PRUNED
 from drsr.proxy.settings import ProxySettings
 
 _log = logging.getLogger("drsr.proxy")
@@ -94,24 +97,38 @@ class Forwarding:
     async def _pass_on(self, incoming: Incoming, exchange: Exchange, send: Send, share: Share) -> Refusal | None:
         """Read what is to be pruned, stream the rest. A refusal where there was nothing to forward, or in vain."""
         pruning = self._parts.pruning
-        if incoming.endpoint.prunable:
-            exchange.reason = pruning.left_alone(incoming)
-            if exchange.reason is None:
-                body = await incoming.read(self._parts.settings.max_body, share.take)
-                if isinstance(body, Unread):
-                    exchange.reason = body.reason
-                    return await self._forward(incoming, exchange, body.pieces, send)
-                treated = await pruning.treat(incoming, exchange, body, share.take)
-                if isinstance(treated, Refusal):
-                    return treated
-                try:
-                    return await self._forward(incoming, exchange, treated.content, send, treated)
-                finally:
-                    if treated.meanwhile is not None:
-                        treated.meanwhile.cancel()
-        if incoming.has_body:
-            return await self._forward(incoming, exchange, incoming.stream(), send)
-        await incoming.nothing()
+        if not incoming.endpoint.prunable:
+            return await self._stream(incoming, exchange, incoming.stream(), send)
+        exchange.reason = pruning.left_alone(incoming, exchange)
+        if exchange.reason is not None:
+            return await self._stream(incoming, exchange, incoming.stream(), send)
+        body = await incoming.read(self._parts.settings.max_body, share.take)
+        if isinstance(body, Unread):
+            exchange.reason = body.reason
+            return await self._stream(incoming, exchange, body.pieces, send)
+        treated = await pruning.treat(incoming, exchange, body, share.take)
+        if isinstance(treated, Refusal):
+            return treated
+        if incoming.endpoint is Endpoint.DECIDE:
+            await _tell_decision(exchange, treated.content, send)
+            return None
+        try:
+            return await self._forward(incoming, exchange, treated.content, send, treated)
+        finally:
+            if treated.meanwhile is not None:
+                treated.meanwhile.cancel()
+
+    async def _stream(
+        self, incoming: Incoming, exchange: Exchange, pieces: AsyncIterator[bytes], send: Send
+    ) -> Refusal | None:
+        """Pass a body on as it comes."""
+        if incoming.has_body and incoming.endpoint is not Endpoint.DECIDE:
+            return await self._forward(incoming, exchange, pieces, send)
+        async for _ in pieces:  # to its end: only then can a client that hangs up be noticed, or look for an answer
+            pass
+        if incoming.endpoint is Endpoint.DECIDE:
+            await _tell_decision(exchange, b"", send)
+            return None
         return await self._forward(incoming, exchange, None, send)
 
     async def _forward(
@@ -125,7 +142,8 @@ class Forwarding:
         """Send it, and pass the answer on as it comes. A refusal where none came."""
         start = time.perf_counter()
         meanwhile = treated.meanwhile if treated is not None else None
-        warm = self._parts.settings.warm and treated is not None and treated.parsed is not None
+        told = incoming.endpoint in (Endpoint.CHAT_COMPLETIONS, Endpoint.MESSAGES)
+        warm = self._parts.settings.warm and told and treated is not None and treated.parsed is not None
         headers = to_upstream(incoming.headers, new_length=isinstance(content, bytes))
         try:
             sending = self._parts.upstream.send(incoming.method, incoming.target, headers, content)
@@ -181,6 +199,27 @@ async def _refuse(refusal: Refusal, exchange: Exchange, send: Send) -> None:
     exchange.answered(refusal.status)
     length = (b"content-length", str(len(body)).encode())
     await _start(send, refusal.status, [*refusal.headers(), length, *exchange.response_headers()])
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _tell_decision(exchange: Exchange, content: bytes, send: Send) -> None:
+    """Answer with the decision alone. The request is said where something is missing from it."""
+    saved = exchange.tokens_saved
+    after = None if exchange.tokens_before is None else exchange.tokens_before - saved
+    said = {
+        "decision": exchange.decision,
+        "pruned": exchange.reason == PRUNED,
+        "reason": exchange.reason,
+        "shadow_reason": exchange.shadow_reason,
+        "tokens_before": exchange.tokens_before,
+        "tokens_after": after,
+        "tokens_saved": saved,
+    }
+    request = content if exchange.reason == PRUNED else b"null"
+    body = json.dumps(said).encode()[:-1] + b', "request": ' + request + b"}"
+    exchange.status, exchange.ending = 200, Ending.COMPLETED
+    length = (b"content-length", str(len(body)).encode())
+    await _start(send, 200, [(b"content-type", b"application/json"), length, *exchange.response_headers()])
     await send({"type": "http.response.body", "body": body})
 
 

@@ -12,6 +12,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 """Names in lower case, as ASGI has them; a name may come more than once."""
 
 BYPASS = b"x-drsr-bypass"
+MODE = b"x-drsr-mode"
 _OURS = b"x-drsr-"
 _HOP_BY_HOP = {
     b"connection",

@@ -77,11 +77,6 @@ class Incoming:
                 return Unread(ProxyReason.BUSY, _chained(found, rest))
         return b"".join(found)
 
-    async def nothing(self) -> None:
-        """Read the end of a body that is empty: only then can a client that hangs up be noticed."""
-        async for _ in self.stream():
-            pass
-
     async def stream(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it comes. Raises ClientGone or BodyStalled."""
         more, size, waited = True, 0, 0.0

@@ -26,6 +26,16 @@ def test_messages() -> None:
     assert endpoint_of("POST", "/v1/messages") is Endpoint.MESSAGES
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/responses", "/openai/v1/responses", "/openai/responses"])
+def test_responses(path: str) -> None:
+    assert endpoint_of("POST", path) is Endpoint.RESPONSES
+    assert endpoint_of("GET", path) is Endpoint.OTHER
+
+
+def test_ours() -> None:
+    assert endpoint_of("POST", "/drsr/decide") is Endpoint.DECIDE
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -33,6 +43,8 @@ def test_messages() -> None:
         "/v1/chat/completions/",
         "/v1/chat/completions/abc",
         "/v1/messages/count_tokens",
+        "/v1/responses/resp_1/cancel",
+        "/drsr/decide/",
         "/v1/threads/x/messages",
         "/x/chat/completions",
         "/openai/deployments//chat/completions",

@@ -1,0 +1,61 @@
+"""A request's body as a policy reads it, and a decision carried back to the body: chat, messages, or responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from drsr.adapters.forms import removed_by
+from drsr.adapters.items_form import ResponsesBody
+from drsr.adapters.pruner import same_messages
+from drsr.errors import NotCarriedOver
+from drsr.policy.policy import Decision
+from drsr.proxy.http.endpoints import Endpoint
+from drsr.request.history import Block, Protect
+from drsr.request.request import Request
+
+
+class Asked(NamedTuple):
+    """What the policy is asked about."""
+
+    request: dict[str, Any]
+    """With `messages`, whatever the body calls them."""
+    format: Literal["auto", "openai", "anthropic"]
+    pinned: frozenset[int]
+    """Messages of which nothing may go, although they look as if it could."""
+    carried: Callable[[Decision], Any]
+    """The body without what a decision removes."""
+
+    def protect(self, also: Protect | None) -> Protect | None:
+        """Pins these messages, and what `also` pins."""
+        if not self.pinned:
+            return also
+
+        def protect(block: Block, request: Request) -> bool:
+            return block.parts[0].message in self.pinned or (also is not None and also(block, request))
+
+        return protect
+
+
+def asked_about(body: dict[str, Any], endpoint: Endpoint) -> Asked:
+    """The question that a body asks. RequestError where it cannot be told as one."""
+    if endpoint is Endpoint.RESPONSES or (endpoint is Endpoint.DECIDE and "input" in body and "messages" not in body):
+        form = ResponsesBody(body)
+        return Asked({"model": body.get("model"), **form.request}, form.format, form.pinned, _items(form))
+    format = "auto" if endpoint is Endpoint.DECIDE else endpoint.protocol
+    return Asked(body, format, frozenset(), lambda decision: decision.request)
+
+
+def history_is_upstream(body: dict[str, Any]) -> bool:
+    """Return whether the request only goes on with a history that the upstream keeps."""
+    return body.get("previous_response_id") is not None or body.get("conversation") is not None
+
+
+def _items(form: ResponsesBody) -> Callable[[Decision], Any]:
+    def carried(decision: Decision) -> Any:
+        left = form.without(removed_by(decision))
+        if not same_messages(ResponsesBody(left).request["messages"], decision.messages, form.format):
+            raise NotCarriedOver("what was removed is not what the policy decided", where="a responses request")
+        return left
+
+    return carried
