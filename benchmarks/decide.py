@@ -108,7 +108,7 @@ def measured(policy: Policy, body: Any) -> tuple[float, float, Decision]:
     inside, watching = Clock(), Clock()
     with inside.over(decoder, "forward"), watching.over(FeatureWatch, "attention"):  # called in the midst of a forward
         start = time.thread_time()
-        decision = policy.prune(request=body)
+        decision = policy.prune(request=body, session=None)
         assert decision.receipt["passes"] == 1, decision.detail
         total = time.thread_time() - start
     return total, inside.seconds - watching.seconds, decision

@@ -97,7 +97,7 @@ def _row(policy: Policy, tokens: int, turns: int) -> LightRow:
     request = read_request(body)
     recorder = _Recorder(tokenizer)
     length = len(render(request, recorder))
-    decision = policy.prune(request=body)
+    decision = policy.prune(request=body, session=None)
     assert decision.outcome is not None, decision.detail
     assert decision.receipt["passes"] == 1, decision.detail
     assert decision.tokens_before == length
@@ -106,7 +106,7 @@ def _row(policy: Policy, tokens: int, turns: int) -> LightRow:
         tokens,
         len(request.messages),
         _milliseconds(lambda: tokenizer.encode_contents(recorder.texts), turns),
-        _milliseconds(lambda: policy.prune(request=body).receipt, turns),
+        _milliseconds(lambda: policy.prune(request=body, session=None).receipt, turns),
     )
 
 

@@ -38,6 +38,9 @@ class Settings:
     """Number format of its weights: `float32`, `bfloat16` or `float16`."""
     label_memory_mb: str = "8192"
     """What measuring may take of the device's memory above the loaded model, in each process."""
+    prices: str = ""
+    """What tokens cost: the path of a table by model, or four numbers for every model, per million tokens of input,
+    cached input, cache write and output. Empty: the list prices that come with drsr."""
 
     def __post_init__(self) -> None:
         if not _DEVICE.fullmatch(self.device):

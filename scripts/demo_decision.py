@@ -72,7 +72,7 @@ def sandbox_states(tokenizer: Any, window: int) -> Iterator[tuple[str, FrozenSta
 
 def decisions(policy: Policy, states: Iterator[tuple[str, FrozenState]]) -> Iterator[Shown]:
     for run, state in states:
-        yield Shown(run, state, policy.prune(request=state.state.history.request.to_wire()))
+        yield Shown(run, state, policy.prune(request=state.state.history.request.to_wire(), session=None))
 
 
 def measured_harm(shown: Shown, backbone: Backbone) -> float:

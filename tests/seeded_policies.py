@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.minimums import NO_MINIMUMS
 from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.decide.representation import FrozenRepresentation
 from drsr.features.geometry import geometry_of
@@ -33,7 +34,7 @@ def tiny_policy(backbone: FrozenLM, risk_threshold: float | None = 1.0) -> Polic
         layout_hash=layout.hash,
     )
     scorer = seeded_ensemble(layout.hash, len(layout.columns), numbers.seeds)
-    return Policy(numbers, scorer, FrozenRepresentation(backbone))
+    return Policy(numbers, scorer, FrozenRepresentation(backbone), minimums=NO_MINIMUMS)
 
 
 def light_policy(
@@ -57,4 +58,4 @@ def light_policy(
         light=representation.numbers,
     )
     scorer = seeded_ensemble(light_layout().hash, len(light_layout().columns), numbers.seeds)
-    return Policy(numbers, scorer, representation)
+    return Policy(numbers, scorer, representation, minimums=NO_MINIMUMS)

@@ -20,6 +20,7 @@ def test_defaults_lie_below_the_working_directory(tmp_path: Path) -> None:
         device="cpu",
         dtype="float32",
         label_memory_mb="8192",
+        prices="",
     )
 
 

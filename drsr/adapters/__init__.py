@@ -6,6 +6,6 @@ All take the same options (`drsr/adapters/pruner.py`), and the session of a run,
 
 from drsr.adapters.bypass import bypass
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner
-from drsr.adapters.sessions import Sessions
+from drsr.sessions.many_runs import Sessions
 
 __all__ = ["AnyPolicy", "Options", "Pruner", "Sessions", "bypass"]

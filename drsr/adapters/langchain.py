@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack
 
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
 from drsr.adapters.forms import Gone, Removed
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
 from drsr.errors import MissingExtra, RequestError
 
 try:
@@ -40,12 +40,14 @@ class PruneHistory(AgentMiddleware):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        return handler(_with(request, self.pruner.view(request.messages, partial(MessagesForm, request))))
+        read = partial(MessagesForm, request)
+        return handler(_with(request, self.pruner.view(request.messages, read, model_name(request.model))))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        messages = await self.pruner.view_in_thread(request.messages, partial(MessagesForm, request))
+        read = partial(MessagesForm, request)
+        messages = await self.pruner.view_in_thread(request.messages, read, model_name(request.model))
         return await handler(_with(request, messages))
 
 

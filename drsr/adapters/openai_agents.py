@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from drsr.adapters.items_form import ItemsForm
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
 from drsr.errors import MissingExtra
 
 try:
@@ -33,7 +33,7 @@ class PruneInput:
         def read(items: list[TResponseInputItem]) -> ItemsForm:
             return ItemsForm(given.instructions, [_told(tool) for tool in data.agent.tools], items)
 
-        items = await self.pruner.view_in_thread(given.input, read)
+        items = await self.pruner.view_in_thread(given.input, read, model_name(data.agent.model))
         return given if items is given.input else ModelInputData(input=items, instructions=given.instructions)
 
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypedDict, TypeVar
 
 from drsr.adapters.bypass import bypassed
 from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, removed_by
-from drsr.adapters.sessions import Sessions
 from drsr.decide.decision import Reason
 from drsr.errors import NotCarriedOver
 from drsr.policy.policy import Decision, Policy, deadline_after
 from drsr.request.history import Block, Protect
+from drsr.request.protection import with_tool_rules
 from drsr.request.request import Request
+from drsr.sessions.many_runs import Sessions
+from drsr.sessions.price_table import model_of
 from drsr.sessions.pruning_session import PruningSession
 
 T = TypeVar("T")
 
 AnyPolicy = Policy | PruningSession | Sessions
-"""A policy, the session of one run, or the sessions of many."""
+"""A policy, the session of one run, or the sessions of many. A policy's runs get a session each."""
 
 _log = logging.getLogger("drsr")
 
@@ -31,6 +33,17 @@ class Options(TypedDict, total=False):
 
     protect: Protect | None
     """`protect(block, request)` pins every Block for which it says True."""
+    only_tools: Sequence[str] | None
+    """Of the tool exchanges, only those with tools that match one of these patterns may go."""
+    never_tools: Sequence[str] | None
+    """Exchanges with tools that match one of these patterns stay: `["read_policy", "db_*"]`."""
+    min_request_tokens: int | None
+    """Shorter requests are sent as they are, unread. By default the policy's minimum, 500."""
+    min_saving_tokens: int | None
+    """Nothing is deleted that saves less. By default the policy's minimum, 64."""
+    sessions: bool
+    """Whether a policy's runs get a session each, which they do unless this is False: then every request is decided on
+    its own, as in the paper, and provider's caches are of little use."""
     on_decision: Callable[[Decision], None] | None
     """Told of every decision, also of those that left everything as it was: `decision.explain()` says why."""
     shadow: bool
@@ -51,6 +64,11 @@ class Pruner:
         policy: AnyPolicy,
         *,
         protect: Protect | None = None,
+        only_tools: Sequence[str] | None = None,
+        never_tools: Sequence[str] | None = None,
+        min_request_tokens: int | None = None,
+        min_saving_tokens: int | None = None,
+        sessions: bool = True,
         on_decision: Callable[[Decision], None] | None = None,
         shadow: bool = False,
         deadline_ms: float | None = None,
@@ -59,31 +77,38 @@ class Pruner:
         deadline_after(deadline_ms)  # what is no time is said now, and not with the first call
         if not isinstance(policy, AnyPolicy):
             raise TypeError(f"a policy or sessions of one, not a {type(policy).__name__}: see drsr.load_policy")
-        self.policy = policy
-        self.protect = protect
+        frozen = policy if isinstance(policy, Policy) else policy.policy
+        self.minimums = frozen.minimums.replaced(min_request_tokens, min_saving_tokens)
+        self.policy = Sessions(policy) if isinstance(policy, Policy) and sessions else policy
+        self.protect = with_tool_rules(protect, only_tools, never_tools)
         self.on_decision = on_decision
         self.shadow = shadow
         self.deadline_ms = deadline_ms
         self.warm = warm
 
-    def view(self, native: T, read: Callable[[T], Form[T]]) -> T:
+    def view(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> T:
         """Return what to send instead of `native`: the very same object unless something is removed from a copy of it.
 
-        `read` tells it as a request. It raises RequestError where it cannot; the decision then says so.
+        `read` tells it as a request. It raises RequestError where it cannot; the decision then says so. `model` is the
+        name of the model that is asked, where `native` does not say it.
         """
         if bypassed():
             return native
         seen = native
         try:
             form = read(native)
-            decision = self.policy.prune(
+            model, protect = model or model_of(native), self._protect(form.pinned)
+            prune = partial(self.policy.prune, session=None) if isinstance(self.policy, Policy) else self.policy.prune
+            decision = prune(
                 request=form.request,
                 format=form.format,
-                protect=self._protect(form.pinned),
+                model=model,
+                protect=protect,
                 deadline_ms=self.deadline_ms,
+                minimums=self.minimums,
             )
             if self.warm:
-                self.policy.read_ahead(request=form.request, format=form.format, protect=self._protect(form.pinned))
+                self.policy.read_ahead(request=form.request, format=form.format, model=model, protect=protect)
             if decision.pruned and not self.shadow:
                 seen = form.without(removed_by(decision))
                 if not same_messages(read(seen).request["messages"], decision.messages, form.format):
@@ -93,14 +118,14 @@ class Pruner:
         self._tell(decision)
         return seen
 
-    async def view_in_thread(self, native: T, read: Callable[[T], Form[T]]) -> T:
+    async def view_in_thread(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> T:
         """The same without holding up the event loop meanwhile: a decision runs a language model."""
         import anyio.to_thread  # every framework that has an event loop brings it
 
         if bypassed():
             return native
         try:
-            return await anyio.to_thread.run_sync(partial(self.view, native, read), abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(partial(self.view, native, read, model), abandon_on_cancel=True)
         except Exception as error:  # no thread to be had
             self._tell(self._passed_through(error))
             return native
@@ -132,6 +157,12 @@ class Pruner:
             self.on_decision(decision)
         except Exception as error:  # the consumer's own code, and no reason to stop its agent; may quote the request
             _log.warning("on_decision failed for decision %s: %s", decision.id, type(error).__name__)
+
+
+def model_name(model: Any) -> str | None:
+    """Return the name of a framework's model, where it is one of the usual attributes."""
+    names = [model, *(getattr(model, attribute, None) for attribute in ("model_name", "model"))]
+    return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def same_messages(told: list[Any], decided: list[Any], format: str) -> bool:

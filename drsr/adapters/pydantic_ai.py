@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
 from drsr.adapters.forms import Removed
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
 from drsr.errors import MissingExtra
 
 try:
@@ -48,7 +48,7 @@ class PruneHistory(AbstractCapability[Any]):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         read = partial(HistoryForm, request_context.model_request_parameters)
-        messages = await self.pruner.view_in_thread(request_context.messages, read)
+        messages = await self.pruner.view_in_thread(request_context.messages, read, model_name(ctx.model))
         return request_context if messages is request_context.messages else replace(request_context, messages=messages)
 
 

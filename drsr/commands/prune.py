@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         receipts.check_writable()  # before deciding: a request that was read must not get lost for a receipt
     device = options.device or load_settings().device
     policy = load_policy(options.policy, backbone=options.backbone, device=device, dtype=options.dtype)
-    decision = policy.prune(request=body, format=options.format, protect=protect)
+    decision = policy.prune(request=body, format=options.format, protect=protect, session=None)
     kept = receipts is None or _keep(receipts, decision)
     if options.explain:
         print(decision.explain(), file=sys.stderr)

@@ -18,6 +18,7 @@ from drsr.decide.background import NotInTime
 from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered, invalid_protocol
 from drsr.decide.deletion_sets import DeletionSet, deletion_sets
 from drsr.decide.invariants import Evidence, Held, check_all
+from drsr.decide.minimums import NO_MINIMUMS, Minimums
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import FeatureSource, Representation
 from drsr.decide.selection import ProposedSets, Selection, Standing, select, verdicts
@@ -43,6 +44,8 @@ class Reason(StrEnum):
     """Its tokens cannot be told exactly."""
     RECENT_EXCEEDS_VIEW = "recent_exceeds_view"
     """The two latest Steps alone are longer than the context cap."""
+    BELOW_MINIMUM = "below_minimum"
+    """It is too short, or can save too little, to be worth a decision: `min_request_tokens`, `min_saving_tokens`."""
     TOO_FEW_CANDIDATES = "too_few_candidates"
     """Fewer than three Blocks may be proposed."""
     ALWAYS_ABSTAINS = "always_abstains"
@@ -133,17 +136,18 @@ def decide(
     source: FeatureSource | None = None,
     admit: Admit | None = None,
     tokenizer: Tokenizer | None = None,
+    minimums: Minimums = NO_MINIMUMS,
 ) -> Outcome:
     """One DRSR decision: the request without the chosen Blocks, or as it is.
 
     The representation model is run exactly once for an eligible request. A session hands in its own `source` of
     features, its `tokenizer` and its `admit`; where that admits no set, there is nothing to score and the model is not
-    run.
+    run. Below the `minimums` it is not run either.
     """
     with noting() as read:
         model = CountedSource(source or frozen.representation, read)
         tokenizer = tokenizer or RememberedTokens(frozen.representation.tokenizer)
-        return _decide(request, frozen, protect, model, admit, tokenizer)
+        return _decide(request, frozen, protect, model, admit, tokenizer, minimums)
 
 
 def _decide(
@@ -153,6 +157,7 @@ def _decide(
     model: CountedSource,
     admit: Admit | None,
     tokenizer: Tokenizer,
+    minimums: Minimums,
 ) -> Outcome:
     numbers = frozen.numbers
     watch = Stopwatch()
@@ -165,11 +170,17 @@ def _decide(
     invalid = invalid_protocol(found)
     if invalid is not None:
         return conclude(evidence, Reason(invalid.reason), invalid.detail)
+    below = minimums.why_below(request, numbers.removal_cap)
+    if below is not None:
+        return conclude(evidence, Reason.BELOW_MINIMUM, below)
     try:
         rendering = render(request, tokenizer)
     except AlignmentError as error:
         return conclude(evidence, Reason.ALIGNMENT_FAILURE, str(error))
     evidence = replace(evidence, tokens_before=len(rendering), tokens_after=len(rendering))
+    below = minimums.why_short(len(rendering), numbers.removal_cap)
+    if below is not None:
+        return conclude(evidence, Reason.BELOW_MINIMUM, below)
     state = freeze_rendered(history, rendering, found, len(tokenizer.lead), numbers.view_cap)
     watch.lap("freeze")
 
@@ -182,7 +193,10 @@ def _decide(
 
     # Lines 7 and 8, what needs no model: all non-empty sets of at most K candidates, measured on the full request.
     sets = deletion_sets(state, numbers.max_cardinality)
-    refused = admit(state, sets) if admit else [None] * len(sets)
+    refused: list[Standing | None] = [*(admit(state, sets) if admit else [None] * len(sets))]
+    for row, found_set in enumerate(sets):
+        if refused[row] is None and found_set.direct_saving < minimums.saving_tokens:
+            refused[row] = Standing.BELOW_MINIMUM
     watch.lap("enumerate")
     if all(refused):
         return conclude(evidence, *_none_admitted(refused), sets, refused)
@@ -263,13 +277,15 @@ def _whole(request: Request) -> Rewrite:
 
 
 def _none_admitted(refused: Sequence[Standing | None]) -> tuple[Reason, str]:
-    reason = Reason.NOT_WORTH_REWRITING if Standing.NOT_WORTH_REWRITING in refused else Reason.OVER_REMOVAL_CAP
+    first = (Reason.NOT_WORTH_REWRITING, Reason.BELOW_MINIMUM)
+    reason = next((why for why in first if why.value in refused), Reason.OVER_REMOVAL_CAP)
     return reason, f"none of {len(refused)} sets may be taken now"
 
 
 def _nothing_feasible(selection: Selection, said: Sequence[Standing]) -> tuple[Reason, str]:
     reason = Reason(str(selection.reason))
-    if reason is Reason.NO_VALID_SET and Standing.NOT_WORTH_REWRITING in said:
-        reason = Reason.NOT_WORTH_REWRITING
+    if reason is Reason.NO_VALID_SET:
+        others = (Reason.NOT_WORTH_REWRITING, Reason.BELOW_MINIMUM)
+        reason = next((why for why in others if why.value in said), reason)
     counts = ", ".join(f"{said.count(verdict)} {verdict}" for verdict in dict.fromkeys(said))
     return reason, f"of {len(said)} sets {counts}"

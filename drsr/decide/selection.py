@@ -99,6 +99,8 @@ class Standing(StrEnum):
     """Equal to the chosen one in everything."""
     NOT_WORTH_REWRITING = "not_worth_rewriting"
     """In a session: it would save less money than re-writing the cached prefix costs."""
+    BELOW_MINIMUM = "below_minimum"
+    """It saves less than a deletion must."""
     NOT_SCORED = "not_scored"
     """It did not come to a selection."""
 

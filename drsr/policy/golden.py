@@ -145,7 +145,7 @@ class Verification(NamedTuple):
 
 def decided(policy: Policy, name: str, request: Any) -> GoldenRequest:
     """A request with what the policy makes of it now."""
-    return GoldenRequest(name, request, expected_of(policy.prune(request=request)))
+    return GoldenRequest(name, request, expected_of(policy.prune(request=request, session=None)))
 
 
 def expected_of(decision: Decision) -> Expected:
@@ -198,7 +198,7 @@ def verify(policy: Policy, golden: Sequence[GoldenRequest]) -> Verification:
     policy.prepare()
     results = []
     for name, request, expected in golden:
-        decision = policy.prune(request=request)
+        decision = policy.prune(request=request, session=None)
         found = expected_of(decision)
         problems = compare(expected, found)
         if problems and decision.error is not None:

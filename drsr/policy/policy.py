@@ -18,7 +18,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.background import BackgroundReader
 from drsr.decide.candidates import DecisionState, freeze_rendered
 from drsr.decide.decision import Frozen, Outcome, Reason, decide
+from drsr.decide.minimums import NO_MINIMUMS, Minimums
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import (
     FeatureSource,
@@ -55,15 +56,18 @@ from drsr.policy.location import read_found
 from drsr.receipts.receipt import build_receipt, explain
 from drsr.request.contracts import Backbone, SetScorer
 from drsr.request.history import History, Protect, read_history
+from drsr.request.protection import with_tool_rules
 from drsr.request.protocol import violations
 from drsr.request.rendering import render
 from drsr.request.request import Request, read_request
 from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import scorer_bytes
+from drsr.sessions.price_table import PriceTable, bundled_prices, model_of
+from drsr.sessions.prices import EXPECTED_CALLS, Prices
 from drsr.tables import excerpt
 
 if TYPE_CHECKING:
-    from drsr.sessions.prices import Prices
+    from drsr.sessions.many_runs import Sessions
     from drsr.sessions.pruning_session import PruningSession
 
 Format = Literal["auto", "openai", "anthropic"]
@@ -100,6 +104,8 @@ class Decision:
     """What went wrong, for whoever debugs it. Its text may quote the request: do not log it."""
     original: Any = field(default=None, repr=False)
     """The request body as it came."""
+    model: str | None = None
+    """The model that the request asks for, where it says so."""
     session: Mapping[str, Any] | None = field(default=None, repr=False)
     """In a session: what it had removed before, and what it reckoned."""
     time: float = 0.0
@@ -131,7 +137,8 @@ class Decision:
 
 
 class Policy:
-    """A frozen policy. Safe to use from several threads; decisions do not depend on earlier ones."""
+    """A frozen policy. Safe to use from several threads. It remembers the runs that it was asked about, so that what
+    was removed from one stays removed; a request that is `prune`d with `session=None` is decided on its own."""
 
     def __init__(
         self,
@@ -140,8 +147,12 @@ class Policy:
         representation: Representation,
         *,
         receipts: Receipts | None = None,
+        prices: PriceTable | None = None,
+        minimums: Minimums | None = None,
     ) -> None:
         """`load_policy` is the usual way in; this one is for whoever has just made the parts.
+
+        `prices` are those that sessions reckon with, by default the list prices that come with drsr.
 
         Raises PolicyMismatch unless the parts belong together.
         """
@@ -160,6 +171,8 @@ class Policy:
             )
         self.frozen = Frozen(numbers, representation, scorer)
         self.receipts = receipts
+        self.prices = prices or bundled_prices()
+        self.minimums = minimums or Minimums()
 
     @property
     def numbers(self) -> PolicyNumbers:
@@ -185,15 +198,24 @@ class Policy:
         tools: Any = None,
         system: Any = None,
         format: Format = "auto",
+        model: str | None = None,
         protect: Protect | None = None,
-        session: PruningSession | None = None,
+        only_tools: Sequence[str] | None = None,
+        never_tools: Sequence[str] | None = None,
+        session: PruningSession | Literal["auto"] | None = "auto",
         deadline_ms: float | None = None,
+        minimums: Minimums | None = None,
     ) -> Decision:
         """Decide about one request: either `messages` (with `tools`, and `system` for Anthropic), or a whole `request`.
 
-        `format` says which protocol it is where its content does not. `protect(block, request)` pins every Block for
-        which it says True. `session` is the run that the request belongs to; without one each request is decided on its
-        own, as in the paper. A request that cannot be read or pruned comes back as it is, with the reason.
+        `format` says which protocol it is where its content does not, `model` whose prices count. `protect(block,
+        request)` pins every Block for which it says True; `never_tools` pins the exchanges with tools whose names match
+        one of these patterns (`read_*`), `only_tools` those with all others. A request that cannot be read or pruned
+        comes back as it is, with the reason.
+
+        A request that repeats the messages of an earlier one and adds some belongs to the same run: what was removed
+        stays removed, and more goes only where that pays under the prices. `session` names the run instead; None
+        decides about the request on its own, as in the paper, without `minimums` unless they are given.
 
         `deadline_ms` is how long reading may be waited for. A request that takes longer comes back as it is, its reason
         `deadline_exceeded`; reading goes on in the background, and the next request of that run continues from there.
@@ -201,21 +223,42 @@ class Policy:
         """
         body = request_body(messages, request, tools, system)
         deadline = deadline_after(deadline_ms)
+        protect = with_tool_rules(protect, only_tools, never_tools)
         if session is not None:
-            if session.policy is not self:
+            run = self.runs if session == "auto" else session
+            if run.policy is not self:
                 raise ValueError("the session is another policy's")
-            return session.prune(request=body, format=format, protect=protect, deadline_ms=deadline_ms)
-        source = self.source_until(deadline)
+            return run.prune(
+                request=body,
+                format=format,
+                model=model,
+                protect=protect,
+                deadline_ms=deadline_ms,
+                minimums=minimums,
+            )
+        source, least = self.source_until(deadline), minimums or NO_MINIMUMS
         return self.decided(
-            body, format, lambda read: (decide(read, self.frozen, protect=protect, source=source), None)
+            body,
+            format,
+            lambda read: (decide(read, self.frozen, protect=protect, source=source, minimums=least), None),
+            model=model or model_of(body),
         )
+
+    @cached_property
+    def runs(self) -> Sessions:
+        """The runs that `prune` was asked about. A first request counts as new: nothing of it is cached yet."""
+        from drsr.sessions.many_runs import Sessions
+
+        return Sessions(self, joined_runs_are_cached=False)
 
     def source_until(self, deadline: float | None) -> FeatureSource | None:
         """The source of features that is waited for until a deadline; None where there is nothing to wait for: no
         deadline, or a light policy, which reads in milliseconds and has nothing to go on with."""
         return None if deadline is None or self.numbers.light is not None else self.reader.by(deadline)
 
-    def read_ahead(self, *, request: Any, format: Format = "auto", protect: Protect | None = None) -> bool:
+    def read_ahead(
+        self, *, request: Any, format: Format = "auto", model: str | None = None, protect: Protect | None = None
+    ) -> bool:
         """Read a request in the background, so that the next decision of its run finds it read. False where there is
         nothing to read: it is not eligible, the policy is light, or too much is in flight. Never raises."""
         return self.reads_ahead(request, format, lambda read: (read, read_history(read, protect)))
@@ -246,12 +289,14 @@ class Policy:
         """Reads for decisions with a deadline, and ahead of decisions to come."""
         return BackgroundReader(self.frozen.representation.session)
 
-    def session(self, prices: Prices, expected_calls: int) -> PruningSession:
+    def session(
+        self, prices: Prices | PriceTable | None = None, expected_calls: int = EXPECTED_CALLS
+    ) -> PruningSession:
         """A run whose requests grow at their end: what was removed stays removed, and more is removed only where that
         is worth re-writing the provider's cached prefix. `expected_calls` is how long such a run usually is."""
         from drsr.sessions.pruning_session import PruningSession
 
-        return PruningSession(self, prices, expected_calls)
+        return PruningSession(self, self.prices if prices is None else prices, expected_calls)
 
     def prepare(self, *, choose_threads: bool = False) -> None:
         """Load the backbone now instead of with the first eligible request. Raises what is wrong with it.
@@ -287,7 +332,9 @@ class Policy:
         own = {TOKENIZER_FILE: representation.tokenizer_file} if isinstance(representation, LightRepresentation) else {}
         write_policy(Path(folder), self.numbers, self.frozen.scorer, {**own, **(others or {})})
 
-    def decided(self, body: Any, format: Format, run: Callable[[Request], _Run]) -> Decision:
+    def decided(
+        self, body: Any, format: Format, run: Callable[[Request], _Run], *, model: str | None = None
+    ) -> Decision:
         """Read a request and decide by `run`; whatever goes wrong becomes a reason. For sessions."""
         if format not in ("auto", "openai", "anthropic"):
             raise ValueError(f"unknown format {format!r}: auto, openai or anthropic")
@@ -325,6 +372,7 @@ class Policy:
             outcome=outcome,
             error=error,
             original=body,
+            model=model,
             session=session,
             time=time.time(),
             total_milliseconds=1000 * (time.perf_counter() - start),
@@ -355,6 +403,7 @@ def load_policy(
     device: str | None = None,
     dtype: str | None = None,
     receipts: Receipts | None = None,
+    prices: Prices | PriceTable | None = None,
 ) -> Policy:
     """Load a policy from its folder, its wheel, or by the name of its installed package; by default `drsr_policy`,
     or `drsr_policy_light` where only that is installed.
@@ -366,9 +415,12 @@ def load_policy(
     no such device or dtype. Nothing that belongs to the policy is executed.
 
     A light policy needs no language model and no device; a `backbone` that it is given must count tokens as it does.
+
+    `prices` are what sessions reckon with: those of every model, or a table by model; by default the table that the
+    setting `prices` names, else the list prices that come with drsr.
     """
     files = read_found(None if location is None else os.fspath(location))
-    return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts)
+    return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts, prices=prices)
 
 
 def policy_of(
@@ -378,6 +430,7 @@ def policy_of(
     device: str | None = None,
     dtype: str | None = None,
     receipts: Receipts | None = None,
+    prices: Prices | PriceTable | None = None,
 ) -> Policy:
     """The policy of files that were read already."""
     numbers = files.numbers
@@ -387,7 +440,8 @@ def policy_of(
             refuse_other_tokens(representation, backbone)
     else:
         representation = _representation(numbers, backbone, device, dtype)
-    return Policy(numbers, files.scorer, representation, receipts=receipts)
+    table = PriceTable({}, prices) if isinstance(prices, Prices) else prices or PriceTable.chosen()
+    return Policy(numbers, files.scorer, representation, receipts=receipts, prices=table)
 
 
 def _representation(

@@ -4,14 +4,15 @@
     policy = scripted_policy(risk_threshold=None)       # abstains always
     policy.save(folder)                                 # a folder like any other: drsr prune --policy folder
 
-It needs numpy and safetensors alone. Its version starts with `scripted`, its backbone is called `scripted`, and no
-decision of it means anything about a real model.
+It prunes requests of any length, and needs numpy and safetensors alone. Its version starts with `scripted`, its
+backbone is called `scripted`, and no decision of it means anything about a real model.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from drsr.decide.minimums import NO_MINIMUMS
 from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.decide.representation import ScriptedRepresentation
 from drsr.features.layout import STRUCTURAL
@@ -54,7 +55,7 @@ def scripted_policy(
         calibration={"explanation": "none: a scripted double"},
     )
     scorer = scorer or seeded_ensemble(representation.layout_hash, len(STRUCTURAL), seeds)
-    return Policy(numbers, scorer, representation, receipts=receipts)
+    return Policy(numbers, scorer, representation, receipts=receipts, minimums=NO_MINIMUMS)
 
 
 def seeded_ensemble(layout_hash: str, columns: int, seeds: tuple[int, ...]) -> Ensemble:

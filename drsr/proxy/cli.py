@@ -66,9 +66,18 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add(
         "--upstream-timeout", type=float, default=600, metavar="S", help="longest silence of the upstream (%(default)s)"
     )
-    add("--sessions", action="store_true", help="keep what was removed removed, so that prompt caches stay of use")
+    add(
+        "--sessions",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep what was removed removed, so that prompt caches stay of use (default: yes)",
+    )
     add("--warm", action="store_true", help="read answers as they come, so that the next decision has less to read")
-    add("--prices", metavar="IN,CACHED,WRITE,OUT", help="per million tokens, for --sessions: 3,0.3,3.75,15")
+    add(
+        "--prices",
+        metavar="PRICES",
+        help="per million tokens: a table by model, or IN,CACHED,WRITE,OUT (default: DRSR_PRICES, else list prices)",
+    )
     add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, for --sessions (40)")
     add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (2000)")
     add("--backbone", help="another name for the policy's language model, such as path:/models/x")
@@ -134,18 +143,15 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 def _sessions(arguments: argparse.Namespace) -> SessionSettings | None:
     from drsr.proxy.settings import SessionSettings
-    from drsr.sessions.prices import Prices
+    from drsr.sessions.price_table import PriceTable
 
     given = {"expected_calls": arguments.expected_calls, "limit": arguments.max_sessions}
     if not arguments.sessions:
         if arguments.prices is not None or any(value is not None for value in given.values()):
             raise SettingsError("--prices, --expected-calls and --max-sessions need --sessions")
         return None
-    if arguments.prices is None:
-        raise SettingsError("needs to know what tokens cost", where="--sessions", hint="add --prices 3,0.3,3.75,15")
-    return SessionSettings(
-        Prices.parse(arguments.prices), **{name: value for name, value in given.items() if value is not None}
-    )
+    prices = PriceTable.chosen() if arguments.prices is None else PriceTable.parse(arguments.prices)
+    return SessionSettings(prices, **{name: value for name, value in given.items() if value is not None})
 
 
 def _say(address: str, app: ProxyApp, as_json: bool) -> None:

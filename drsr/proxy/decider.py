@@ -225,7 +225,8 @@ class Decider:
             raise
 
     def _answer(self, decides: Policy | PruningSession, asked: Asked, until: float) -> Answer:
-        decision = decides.prune(
+        prune = partial(decides.prune, session=None) if isinstance(decides, Policy) else decides.prune
+        decision = prune(
             request=asked.request,
             format=asked.format,
             protect=asked.protect(self._protect),

@@ -13,7 +13,8 @@ from drsr.proxy.http.modes import Mode, Modes
 from drsr.redaction import redact
 from drsr.request.history import Protect
 from drsr.sessions.conversations import REMEMBERED
-from drsr.sessions.prices import Prices
+from drsr.sessions.price_table import PriceTable
+from drsr.sessions.prices import EXPECTED_CALLS, Prices
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -67,8 +68,9 @@ class UpstreamUrl(NamedTuple):
 class SessionSettings:
     """For sessions that respect the provider's prompt cache."""
 
-    prices: Prices
-    expected_calls: int = 40
+    prices: Prices | PriceTable
+    """Of every model, or by model."""
+    expected_calls: int = EXPECTED_CALLS
     """How many calls a conversation usually has."""
     limit: int = REMEMBERED
     """Conversations remembered at once."""
@@ -135,7 +137,8 @@ class ProxySettings:
 
     def prices_of(self, model: str | None) -> Prices | None:
         """Return what a model costs; None where that is not known."""
-        return self.sessions.prices if self.sessions is not None else None
+        prices = self.sessions.prices if self.sessions is not None else None
+        return prices.of(model) if isinstance(prices, PriceTable) else prices
 
     def __post_init__(self) -> None:
         _require(self.deadline > 0, "--deadline-ms", "more than 0")

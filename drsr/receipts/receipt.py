@@ -15,7 +15,7 @@ from drsr.decide.selection import Standing
 from drsr.errors import ReceiptError
 from drsr.request.history import Block
 from drsr.request.request import Request, read_request
-from drsr.tables import table
+from drsr.tables import excerpt, table
 from drsr.version import __version__
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def build_receipt(decision: Decision) -> dict[str, Any]:
             "risk_threshold": numbers.risk_threshold,
             "removal_cap": numbers.removal_cap,
         },
+        "model": None if decision.model is None else excerpt(decision.model, 100),
         "pruned": decision.pruned,
         "reason": decision.reason,
         "detail": decision.detail,
@@ -143,6 +144,7 @@ _WHY = {
     Standing.HIGHER_PREDICTED_HARM: "as good, but has a higher predicted harm",
     Standing.LISTED_LATER: "as good as the chosen one, which comes first",
     Standing.NOT_WORTH_REWRITING: "saves less than re-writing the cached prefix costs",
+    Standing.BELOW_MINIMUM: "saves less than a deletion must",
     Standing.NOT_SCORED: "not scored",
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 
 from drsr.errors import SettingsError
 from drsr.request.history import Block, Protect
@@ -26,6 +27,38 @@ def parse_protection(rules: Sequence[str]) -> Protect | None:
         return None
     parsed = [_parse(rule) for rule in rules]
     return lambda block, request: any(rule(block, request) for rule in parsed)
+
+
+def with_tool_rules(
+    protect: Protect | None, only_tools: Sequence[str] | None, never_tools: Sequence[str] | None
+) -> Protect | None:
+    """The predicate, which also pins exchanges with tools that match a pattern of `never_tools`, or none of
+    `only_tools`. SettingsError where a rule names no tool."""
+    if only_tools is None and never_tools is None:
+        return protect
+    only, never = _patterns(only_tools, "only_tools"), _patterns(never_tools, "never_tools")
+
+    def pins(block: Block, request: Request) -> bool:
+        if protect is not None and protect(block, request):
+            return True
+        names = [part.name for part in _parts(block, request) if isinstance(part, Call)]
+        if any(fnmatchcase(name, pattern) for name in names for pattern in never or ()):
+            return True
+        return only is not None and any(not any(fnmatchcase(name, pattern) for pattern in only) for name in names)
+
+    return pins
+
+
+def _patterns(given: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    patterns = () if isinstance(given, str) else tuple(given)
+    if not patterns or not all(isinstance(pattern, str) and pattern.strip() for pattern in patterns):
+        raise SettingsError(
+            f"{option} names no tool: {given!r}",
+            hint=f'a list of names or patterns: {option}=["read_file", "search_*"]',
+        )
+    return patterns
 
 
 def _parse(rule: str) -> _Rule:

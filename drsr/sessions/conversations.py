@@ -16,7 +16,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from drsr.request.request import Protocol
 from drsr.sessions.pruning_session import PruningSession
 
 REMEMBERED = 2_000
@@ -123,7 +122,7 @@ class Conversations:
             del self._by_end[end]
 
 
-def trail_of(body: dict[str, Any], protocol: Protocol, credentials: Sequence[tuple[bytes, bytes]]) -> Trail:
+def trail_of(body: dict[str, Any], protocol: str, credentials: Sequence[tuple[bytes, bytes]]) -> Trail:
     """The trail of a request; empty where it has no messages, or none that could be pruned.
 
     It begins with what a provider's cache is bound to: caller, model, system prompt and tools.

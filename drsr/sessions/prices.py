@@ -13,12 +13,14 @@ All of it is arithmetic on token counts: no clock, no state.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from drsr.errors import SettingsError
 
 MILLION = 1_000_000
+EXPECTED_CALLS = 40
+"""Calls of a run, unless told otherwise."""
 
 
 class Weighed(NamedTuple):
@@ -76,6 +78,10 @@ class Prices:
         """Return the cost of a request of `tokens` tokens of which the provider has the first `cached` in its cache."""
         return self._input_millionths(tokens, cached) / MILLION
 
+    def without_cache(self) -> Prices:
+        """The same where a request asks for no caching: nothing is read from a cache, and nothing is written to it."""
+        return replace(self, cached_input=self.input, cache_write=self.input)
+
     def output_cost(self, tokens: int) -> float:
         return tokens * self.output / MILLION
 
@@ -100,8 +106,14 @@ class Prices:
         left = tokens - saving
         keep = self._input_millionths(tokens, cached)
         delete = self._input_millionths(left, min(cached, first_changed))
-        carried = self._input_millionths(tokens, tokens) - self._input_millionths(left, left)
+        # Later calls are longer: one that falls below the cache's minimum now will soon be above it again.
+        carried = saving * (self.cached_input if tokens >= self.cache_minimum else self.input)
         return Weighed((delete - keep) / MILLION, remaining_calls * carried / MILLION)
 
     def to_json(self) -> dict[str, float | None]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+RELATIVE = Prices(1, 0.1, 1.25, 5)
+"""What weighs a deletion where nobody said what the model costs: the ratios of the providers whose cache is dearest to
+write again. No money is told from it."""

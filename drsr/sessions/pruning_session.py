@@ -1,12 +1,15 @@
 """One agent's run with a policy, without breaking the provider's prompt cache.
 
-    session = policy.session(prices=Prices(3, 0.3, 3.75, 15), expected_calls=40)
+    session = policy.session()
     for ...:
         decision = session.prune(messages, tools=tools)      # the whole history, every time
 
 What was removed stays removed, so that the beginning of what is sent stays the same from call to call. More is removed
 only where that is expected to save more over the rest of the run than re-writing the cached prefix costs. The policy
 decides about the request as it would be sent; the removal cap holds for the run's whole history.
+
+What tokens cost is read from a table by the request's model (`drsr/sessions/price_table.py`). Where the model is not in
+it a deletion is weighed by the usual ratios of providers, and no money is told.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from drsr.decide.candidates import DecisionState, invalid_protocol
 from drsr.decide.decision import Outcome, Reason, decide
 from drsr.decide.deletion_sets import DeletionSet
 from drsr.decide.invariants import check_all
+from drsr.decide.minimums import Minimums
 from drsr.decide.representation import FeatureSource
 from drsr.decide.selection import Standing
 from drsr.errors import AlignmentError, SettingsError
@@ -33,7 +37,8 @@ from drsr.request.protocol import Violation, new_violations, violations
 from drsr.request.remembered_tokens import RememberedTokens
 from drsr.request.rendering import Rendering, common_prefix, render
 from drsr.request.request import Request
-from drsr.sessions.prices import Prices, Weighed
+from drsr.sessions.price_table import PriceTable, model_of, plain_name
+from drsr.sessions.prices import EXPECTED_CALLS, RELATIVE, Prices, Weighed
 
 if TYPE_CHECKING:
     from drsr.policy.policy import Decision, Format, Policy
@@ -74,12 +79,21 @@ class PruningSession:
     """The requests of one run. Safe to use from several threads, one decision at a time."""
 
     def __init__(
-        self, policy: Policy, prices: Prices, expected_calls: int, *, clock: Callable[[], float] = time.monotonic
+        self,
+        policy: Policy,
+        prices: Prices | PriceTable,
+        expected_calls: int = EXPECTED_CALLS,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`expected_calls` is how many calls such a run usually has; a run that is longer removes nothing more."""
         check_expected_calls(expected_calls)
         self.policy = policy
-        self.prices = prices
+        self.table = prices if isinstance(prices, PriceTable) else PriceTable({}, prices)
+        self.prices = self.table.any_model or RELATIVE
+        """Of the model that was asked last."""
+        self.priced = self.table.any_model is not None
+        """Whether these are that model's own prices, so that money can be told."""
         self.expected_calls = expected_calls
         self.calls = 0
         """Requests that were decided about."""
@@ -89,6 +103,9 @@ class PruningSession:
         """Said by whoever holds sessions and has had to forget some. Then a run that is joined in its middle was
         probably forgotten and may be again, and what is removed now would come back with its next request: no later
         call is counted on before it has come back once."""
+        self.joins_cached = True
+        """Whether a run that is joined in its middle counts as sent before, by somebody; else nothing of it is taken to
+        be in the provider's cache."""
         self._clock = clock
         self._lock = threading.Lock()
         self._source = policy.frozen.representation.session()
@@ -104,8 +121,10 @@ class PruningSession:
         tools: Any = None,
         system: Any = None,
         format: Format = "auto",
+        model: str | None = None,
         protect: Protect | None = None,
         deadline_ms: float | None = None,
+        minimums: Minimums | None = None,
     ) -> Decision:
         """Like `Policy.prune`, for the run's next request. Hand in the whole history: what was removed is found again.
 
@@ -117,12 +136,21 @@ class PruningSession:
         body = request_body(messages, request, tools, system)
         deadline = deadline_after(deadline_ms)
         source = self.policy.source_until(deadline) or self._source
+        least = minimums or self.policy.minimums
+        model = model or model_of(body)
+
+        def run(read: Request) -> tuple[Outcome, Mapping[str, Any]]:
+            self._price(model, read)
+            return self._decide(read, protect, source, least)
+
         with self._lock:
-            decision = self.policy.decided(body, format, lambda read: self._decide(read, protect, source))
+            decision = self.policy.decided(body, format, run, model=model)
             self.calls += 1
             return decision
 
-    def read_ahead(self, *, request: Any, format: Format = "auto", protect: Protect | None = None) -> bool:
+    def read_ahead(
+        self, *, request: Any, format: Format = "auto", model: str | None = None, protect: Protect | None = None
+    ) -> bool:
         """Like `Policy.read_ahead`, for the run's history as it would be sent. Changes nothing in the session."""
 
         def taken(read: Request) -> tuple[Request, History] | None:
@@ -135,13 +163,27 @@ class PruningSession:
         with self._lock:
             return self.policy.reads_ahead(request, format, taken)
 
+    def _price(self, model: str | None, request: Request) -> None:
+        found = self.table.of(model)
+        self.priced = found is not None
+        self.prices = found or RELATIVE
+        if model and plain_name(model).startswith("claude") and request.protocol == "anthropic":
+            # Anthropic caches only what a request marks.
+            marked = _has_mark(request.fields) or any(_has_mark(message.wire) for message in request.messages)
+            self.prices = self.prices if marked else self.prices.without_cache()
+
     def _decide(
-        self, request: Request, protect: Protect | None, source: FeatureSource
+        self, request: Request, protect: Protect | None, source: FeatureSource, minimums: Minimums
     ) -> tuple[Outcome, Mapping[str, Any]]:
+        if not self._removed and minimums.why_below(request, self.policy.numbers.removal_cap) is not None:
+            # Nothing stays removed, so its tokens need not be counted. What comes next finds it in the cache.
+            self._sent, self.joins_cached = self._sent[:0], True
+            return decide(request, self.policy.frozen, protect=protect, minimums=minimums), self._about(None)
         tokenizer = RememberedTokens(self.policy.frozen.representation.tokenizer)
         base = self._base(request, protect, tokenizer)
         if base is None:  # not valid, or not to be counted: Algorithm 1 says which
-            return decide(request, self.policy.frozen, protect=protect, tokenizer=tokenizer), self._about(None)
+            found = decide(request, self.policy.frozen, protect=protect, tokenizer=tokenizer, minimums=minimums)
+            return found, self._about(None)
         if not len(self._sent):
             self.calls_before = len(base.history.steps)
         names = _names_in_original(base)
@@ -153,6 +195,7 @@ class PruningSession:
             protect=lambda block, _: names[block.name].pinned,
             source=source,
             tokenizer=tokenizer,
+            minimums=minimums,
             admit=lambda state, sets: [self._verdict(base, state, found, cached, weighed) for found in sets],
         )
         outcome = self._in_original(base, outcome, names)
@@ -200,7 +243,7 @@ class PruningSession:
         somebody: all in front of its last answer counts as cached.
         """
         if not len(self._sent):
-            steps = base.history.steps
+            steps = base.history.steps if self.joins_cached else ()
             return base.rendering.message_spans[steps[-1].message].start if steps else 0
         lifetime = self.prices.cache_lifetime
         if lifetime is not None and self._clock() - self._sent_at > lifetime:
@@ -266,8 +309,19 @@ class PruningSession:
         self._removed = tuple(
             _Removed(block.step, block.component, _fingerprint(request, block)) for block in outcome.removed
         )
-        self._sent = base.rendering.without(removal(base.history, outcome.removed))
+        self._sent = self._sent_now(base, outcome)
         self._sent_at = self._clock()
+
+    def _cost(self, base: _Base, cached: int, outcome: Outcome) -> dict[str, float]:
+        """Return what the input of this call is expected to cost as it is sent, and as it would without any pruning."""
+        sent = self._sent_now(base, outcome)
+        return {
+            "sent": self.prices.input_cost(len(sent), min(cached, common_prefix(base.token_ids, sent))),
+            "unpruned": self.prices.input_cost(len(base.rendering), cached + base.saving() if cached else 0),
+        }
+
+    def _sent_now(self, base: _Base, outcome: Outcome) -> TokenIds:
+        return base.rendering.without(removal(base.history, outcome.removed))
 
     def _about(
         self,
@@ -284,6 +338,8 @@ class PruningSession:
         return {
             "call": self.calls + 1,
             "remaining_calls": self.remaining_calls,
+            "priced": self.priced,
+            "cost": self._cost(base, cached, outcome) if base and outcome else None,
             "removed_before": [block.name for block in base.removed] if base else [],
             "tokens": len(base.token_ids) if base else None,
             "cached_tokens": cached,
@@ -291,6 +347,12 @@ class PruningSession:
             "best": best._asdict() if best else None,
             "chosen": chosen._asdict() if chosen else None,
         }
+
+
+def _has_mark(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "cache_control" in value or any(map(_has_mark, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_mark, value))
 
 
 def _fingerprint(request: Request, block: Block) -> str:

@@ -57,7 +57,7 @@ def test_the_slow_twin_decides_alike(
     request: Request, seed: int, threshold: float, beta: float, cap: float, steps: int
 ) -> None:
     policy = scripted_scores(seed, threshold, beta=beta, cap=cap, steps=steps)
-    decision = policy.prune(request=request.to_wire(), format=request.protocol)
+    decision = policy.prune(request=request.to_wire(), format=request.protocol, session=None)
     assert decision.request == slow_decision(request, policy)
 
 
@@ -69,7 +69,7 @@ def test_every_reason_that_a_selection_can_have() -> None:
         Reason.RECENT_EXCEEDS_VIEW: scripted_policy(context_cap=10),
     }
     for reason, policy in cases.items():
-        decision = policy.prune(request=BODY)
+        decision = policy.prune(request=BODY, session=None)
         assert (decision.reason, decision.request) == (reason, BODY), decision.detail
         assert decision.tokens_before == decision.tokens_after
 
@@ -82,7 +82,7 @@ def test_alignment_failure_leaves_the_request_alone(monkeypatch: pytest.MonkeyPa
         raise AlignmentError("no piece for a byte", content=0)
 
     monkeypatch.setattr(ScriptedTokenizer, "encode_contents", refuse)
-    decision = scripted_policy().prune(request=BODY)
+    decision = scripted_policy().prune(request=BODY, session=None)
     assert decision.reason is Reason.ALIGNMENT_FAILURE
     assert decision.request is BODY
     assert decision.tokens_before is None
@@ -151,7 +151,7 @@ def test_exactly_one_forward_over_the_intact_view(architecture: Architecture, mo
     backbone = fresh_backbone(architecture)
     policy = tiny_policy(backbone)
     counter = ForwardCounter(backbone.model, monkeypatch)
-    decision = policy.prune(run_messages(7))
+    decision = policy.prune(run_messages(7), session=None)
     assert decision.pruned, decision.detail
     assert len(decision.receipt["sets"]) == 14
     assert decision.outcome is not None
@@ -165,17 +165,19 @@ def test_exactly_one_forward_over_the_intact_view(architecture: Architecture, mo
 def test_no_forward_for_a_request_that_is_not_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = fresh_backbone("llama")
     counter = ForwardCounter(backbone.model, monkeypatch)
-    assert tiny_policy(backbone).prune(run_messages(4)).reason is Reason.TOO_FEW_CANDIDATES
-    assert tiny_policy(backbone, risk_threshold=None).prune(run_messages(7)).reason is Reason.ALWAYS_ABSTAINS
+    assert tiny_policy(backbone).prune(run_messages(4), session=None).reason is Reason.TOO_FEW_CANDIDATES
+    assert (
+        tiny_policy(backbone, risk_threshold=None).prune(run_messages(7), session=None).reason is Reason.ALWAYS_ABSTAINS
+    )
     assert counter.run() == []
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_real_model_decides_the_same_to_the_bit(architecture: Architecture) -> None:
     policy = tiny_policy(tiny_backbone(architecture))
-    one, other = (policy.prune(run_messages(7)) for _ in range(2))
-    policy.prune(run_messages(6, seed=5))
-    third = policy.prune(run_messages(7))
+    one, other = (policy.prune(run_messages(7), session=None) for _ in range(2))
+    policy.prune(run_messages(6, seed=5), session=None)
+    third = policy.prune(run_messages(7), session=None)
     assert one.receipt["sets"] == other.receipt["sets"] == third.receipt["sets"]
     assert one.request == other.request == third.request
 
@@ -188,7 +190,7 @@ def test_a_feature_that_is_not_finite_is_a_failure_and_never_a_decision(monkeypa
 
     policy = tiny_policy(tiny_backbone("llama"))
     monkeypatch.setattr("drsr.decide.representation.candidate_features", not_finite)
-    decision = policy.prune(run_messages(7))
+    decision = policy.prune(run_messages(7), session=None)
     assert decision.reason is Reason.INTERNAL_FAILURE
     assert decision.detail.startswith("ScorerError")
     assert not isinstance(decision.error, NonFiniteFeature)
@@ -198,20 +200,20 @@ def test_features_of_another_layout_are_a_failure() -> None:
     policy = scripted_policy()
     other = policy.frozen._replace(scorer=ScriptedScorer("another"))
     policy.frozen = other
-    decision = policy.prune(request=BODY)
+    decision = policy.prune(request=BODY, session=None)
     assert decision.reason is Reason.INTERNAL_FAILURE
     assert "LayoutMismatch" in decision.detail
 
 
 def test_a_score_that_is_not_a_number_is_never_within_the_threshold() -> None:
     policy = scripted_policy(scorer=FixedScores(float("nan"), [0.0]))
-    decision = policy.prune(request=BODY)
+    decision = policy.prune(request=BODY, session=None)
     assert decision.reason is Reason.OVER_RISK_THRESHOLD
     assert decision.request is BODY
 
 
 def test_milliseconds_of_every_phase() -> None:
-    receipt = scripted_policy().prune(request=BODY).receipt
+    receipt = scripted_policy().prune(request=BODY, session=None).receipt
     phases = ["read", "freeze", "enumerate", "features", "score", "select", "rewrite", "validate", "total"]
     assert list(receipt["milliseconds"]) == phases
     assert all(spent >= 0 for spent in receipt["milliseconds"].values())
@@ -219,10 +221,14 @@ def test_milliseconds_of_every_phase() -> None:
 
 def test_a_threshold_exactly_at_a_score_lets_it_pass() -> None:
     policy = scripted_policy()
-    scores = [row["unsafe_score"] for row in policy.prune(request=BODY).receipt["sets"]]
+    scores = [row["unsafe_score"] for row in policy.prune(request=BODY, session=None).receipt["sets"]]
     for score in scores:
         numbers = replace(policy.numbers, risk_threshold=score)
-        rows = Policy(numbers, policy.frozen.scorer, policy.frozen.representation).prune(request=BODY).receipt["sets"]
+        rows = (
+            Policy(numbers, policy.frozen.scorer, policy.frozen.representation)
+            .prune(request=BODY, session=None)
+            .receipt["sets"]
+        )
         passed = [row["unsafe_score"] for row in rows if row["verdict"] != "over_risk_threshold"]
         assert score in passed or rows[scores.index(score)]["verdict"] == "over_removal_cap"
         assert all(row["unsafe_score"] > score for row in rows if row["verdict"] == "over_risk_threshold")

@@ -42,7 +42,7 @@ def test_a_saved_policy_decides_like_the_one_it_was_saved_from(folder: Path) -> 
     policy, loaded = scripted_policy(), load_policy(folder)
     assert loaded.identity == policy.identity
     assert loaded.numbers == policy.numbers
-    one, other = policy.prune(request=BODY), loaded.prune(request=BODY)
+    one, other = policy.prune(request=BODY, session=None), loaded.prune(request=BODY, session=None)
     assert one.pruned
     assert one.request == other.request
     differ = {"id", "time", "milliseconds"}
@@ -304,9 +304,9 @@ def test_reasons_cover_what_the_core_says() -> None:
 
 def test_decisions_are_the_same_to_the_bit_from_many_threads() -> None:
     policy = scripted_policy(risk_threshold=0.5085)
-    expected = policy.prune(request=BODY).receipt
+    expected = policy.prune(request=BODY, session=None).receipt
     seen: list[Decision] = []
-    threads = [threading.Thread(target=lambda: seen.append(policy.prune(request=BODY))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: seen.append(policy.prune(request=BODY, session=None))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

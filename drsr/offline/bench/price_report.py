@@ -89,7 +89,7 @@ def price_run(run: Trajectory, policy: Policy, prices: Prices, expected_calls: i
     session = policy.session(prices=prices, expected_calls=expected_calls)
     modes: dict[str, Callable[[Any], Decision | None]] = {
         NO_PRUNING: lambda body: None,
-        PER_REQUEST: lambda body: policy.prune(request=body, format=run.protocol),
+        PER_REQUEST: lambda body: policy.prune(request=body, format=run.protocol, session=None),
         SESSION: lambda body: session.prune(request=body, format=run.protocol),
     }
     tokenizer = RememberedTokens(policy.frozen.representation.tokenizer)

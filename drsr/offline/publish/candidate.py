@@ -127,7 +127,7 @@ def decide_golden(
 def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
     """Return what a policy makes of a request; None where rounding could turn it."""
     with nullcontext() if policy.numbers.light else one_thread():
-        decision = policy.prune(request=request)
+        decision = policy.prune(request=request, session=None)
     if decision.reason is Reason.INTERNAL_FAILURE:
         raise ReleaseRefused(f"golden request {name!r} cannot be decided: {decision.detail}")
     return GoldenRequest(name, request, expected_of(decision)) if survives(decision) else None

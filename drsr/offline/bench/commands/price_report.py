@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from drsr.sessions.prices import EXPECTED_CALLS
+
 if TYPE_CHECKING:
     from drsr.offline.bench.price_report import Bill, RunBill
     from drsr.offline.ingest.trajectories import Quarantined, Trajectory
@@ -38,7 +40,11 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         f"{EXAMPLE_PRICES})",
     )
     group.add_argument(
-        "--expected-calls", type=int, default=30, metavar="N", help="calls that a session expects (default: 30)"
+        "--expected-calls",
+        type=int,
+        default=EXPECTED_CALLS,
+        metavar="N",
+        help="calls that a session expects (default: %(default)s)",
     )
     group.add_argument("--limit", type=int, metavar="N", help="only the first N runs")
     parser.set_defaults(run=lambda options: run(options) if options.price_report else prune(options))
