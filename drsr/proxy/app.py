@@ -18,6 +18,7 @@ from drsr.proxy.admission import Admission, Budget
 from drsr.proxy.decider import Decider
 from drsr.proxy.http.forwarding import Forwarding, Parts
 from drsr.proxy.http.sites import Sites
+from drsr.proxy.http.tunnel import Tunnels
 from drsr.proxy.http.upstream import Upstream
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.page import page_routes
@@ -37,6 +38,12 @@ class ProxyApp:
         self.settings = settings
         self.activity = Activity()
         self._sites = Sites(settings.hosts)
+        self.tunnels = Tunnels(
+            settings.upstream,
+            self._sites,
+            connect_timeout=settings.connect_timeout,
+            timeout=settings.upstream_timeout,
+        )
         self.kill_switch = KillSwitch(settings.kill_file)
         self.parts: Parts | None = None
         routes = [

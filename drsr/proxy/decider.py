@@ -15,8 +15,8 @@ from drsr.decide.decision import Reason
 from drsr.errors import RequestError, RequestTooLarge
 from drsr.policy.policy import Decision, Policy
 from drsr.proxy.http.endpoints import Endpoint
-from drsr.proxy.http.faults import without_text
 from drsr.proxy.http.forms import Asked, asked_about
+from drsr.proxy.log import without_text
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool
 from drsr.request.history import Protect

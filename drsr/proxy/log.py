@@ -77,3 +77,13 @@ def log_to_stderr(*, as_json: bool, quiet: bool) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     for name in ("httpcore", "httpx"):  # in detail they log headers
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def without_text(error: BaseException) -> str:
+    """`ValueError in drsr.proxy.decider, line 120`: an exception's text could quote the request, its class and place do
+    not."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        place = f" in {trace.tb_frame.f_globals.get('__name__', '?')}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}{place}"

@@ -114,7 +114,7 @@ def make_server(app: ProxyApp, *, grace: int = 30) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=partial(Connection, limits=limits),  # type: ignore[arg-type]
+        http=partial(Connection, limits=limits, tunnels=app.tunnels),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from drsr.proxy.http.incoming import stays_below
+from drsr.proxy.http.tunnel import PIECE, Client, Tunnels
+
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
@@ -32,9 +35,11 @@ class ConnectionLimits(NamedTuple):
 class Connection(H11Protocol):
     """HTTP/1.1 as uvicorn speaks it, in bounded time."""
 
-    def __init__(self, *arguments: Any, limits: ConnectionLimits, **named: Any) -> None:
+    def __init__(self, *arguments: Any, limits: ConnectionLimits, tunnels: Tunnels, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._limits = limits
+        self._tunnels = tunnels
+        self._tunnelled: asyncio.StreamReader | None = None
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._idle_since = time.monotonic()
@@ -43,7 +48,7 @@ class Connection(H11Protocol):
     @property
     def idle(self) -> bool:
         """Whether no request is on its way."""
-        return not self._leaving and (self.cycle is None or self.cycle.response_complete)
+        return not self._leaving and self._tunnelled is None and (self.cycle is None or self.cycle.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -57,9 +62,14 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting_for_head()
         self._stop_waiting_for_reader()
+        if self._tunnelled is not None:
+            self._tunnelled.feed_eof()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._tunnelled is not None:
+            self._tunnelled.feed_data(data)
+            return
         super().data_received(data)
         if not self.idle:
             self._stop_waiting_for_head()
@@ -75,6 +85,29 @@ class Connection(H11Protocol):
                 self.send_400_response("Invalid HTTP request received.")
                 return
         super().handle_events()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """From here on the connection is a tunnel."""
+        raw_path = self.scope["raw_path"]
+        if not self._tunnels.allows(self.headers) or not stays_below(raw_path, self.scope["path"]):
+            self.send_400_response("This WebSocket is not passed on.")
+            return
+        self._tunnelled = asyncio.StreamReader(limit=PIECE, loop=self.loop)
+        self._tunnelled.set_transport(self.transport)
+        self._tunnelled.feed_data(self.conn.trailing_data[0])
+        client = Client(self._tunnelled, self.transport, self.flow.drain)
+        task = self.loop.create_task(self._tunnels.carry(client, event.target, self.headers))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def shutdown(self) -> None:
+        if self._tunnelled is None:
+            super().shutdown()
+        else:
+            self.transport.close()
+
+    def _should_upgrade_to_ws(self) -> bool:
+        return True
 
     def on_response_complete(self) -> None:
         self._idle_since = time.monotonic()

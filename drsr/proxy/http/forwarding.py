@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -18,12 +17,12 @@ from drsr.proxy.decider import Decider
 from drsr.proxy.http.answers import AnswerReader
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.exchange import Ending, Exchange
-from drsr.proxy.http.faults import without_text
 from drsr.proxy.http.headers import credentials, to_client, to_upstream
-from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming, Unread
+from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming, Unread, is_path, stays_below
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.http.upstream import Upstream, UpstreamFailed
 from drsr.proxy.http.usage import UsageReader
+from drsr.proxy.log import without_text
 from drsr.proxy.pruning import Pruning, Treated
 from drsr.proxy.reasons import PRUNED
 from drsr.proxy.settings import ProxySettings
@@ -56,7 +55,7 @@ class Forwarding:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         incoming = Incoming(scope, receive, timeout=self._parts.settings.body_timeout)
-        exchange = Exchange(incoming.endpoint, incoming.method, incoming.path if _is_path(incoming) else "?")
+        exchange = Exchange(incoming.endpoint, incoming.method, incoming.path if is_path(incoming.raw_path) else "?")
         work = asyncio.create_task(self._serve(incoming, exchange, send))
         gone = asyncio.create_task(incoming.gone())
         try:
@@ -74,7 +73,7 @@ class Forwarding:
     async def _serve(self, incoming: Incoming, exchange: Exchange, send: Send) -> None:
         refusal: Refusal | None
         try:
-            refusal = self._refusal or (None if _stays_below_upstream(incoming) else _BAD_TARGET)
+            refusal = self._refusal or (None if stays_below(incoming.raw_path, incoming.path) else _BAD_TARGET)
             if refusal is not None:
                 await _refuse(refusal, exchange, send)
                 return
@@ -226,17 +225,3 @@ async def _tell_decision(exchange: Exchange, content: bytes, send: Send) -> None
 async def _start(send: Send, status: int, headers: list[tuple[bytes, bytes]]) -> None:
     message: dict[str, Any] = {"type": "http.response.start", "status": status, "headers": headers}
     await send(message)
-
-
-def _is_path(incoming: Incoming) -> bool:
-    """Not so for another host's address as target, which could even hold a password."""
-    return incoming.raw_path.startswith(b"/")
-
-
-def _stays_below_upstream(incoming: Incoming) -> bool:
-    """Return whether the target stays below the upstream's path."""
-    return _is_path(incoming) and not _UPWARDS.search(incoming.path)
-
-
-_UPWARDS = re.compile(r"(^|[/\\])\.\.([/\\;]|$)")
-"""Some servers drop parameters, as in `..;x`, before they resolve a path, and some take `\\` for `/`."""

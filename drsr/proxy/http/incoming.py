@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, NamedTuple
@@ -118,3 +119,17 @@ async def _chained(read: Iterable[bytes], rest: AsyncIterator[bytes]) -> AsyncIt
         yield piece
     async for piece in rest:
         yield piece
+
+
+_UPWARDS = re.compile(r"(^|[/\\])\.\.([/\\;]|$)")
+"""Some servers drop parameters, as in `..;x`, before they resolve a path, and some take `\\` for `/`."""
+
+
+def is_path(target: bytes) -> bool:
+    """Not so for another host's address as target, which could even hold a password."""
+    return target.startswith(b"/")
+
+
+def stays_below(target: bytes, path: str) -> bool:
+    """Return whether a target, decoded to a path, stays below the upstream's path."""
+    return is_path(target) and not _UPWARDS.search(path)
