@@ -82,23 +82,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands, the offline ones included; nothing heavy is imported for it."""
-    from drsr.commands import policy, prune, receipts
+    from drsr.commands import policy, prune, receipts, wrap
     from drsr.commands.backbone import add_commands as add_backbone_commands
+    from drsr.commands.overview import overview
     from drsr.proxy.cli import add_commands as add_proxy_commands
 
     parser = argparse.ArgumentParser(prog="drsr", description="Frozen pruning policies for language-model agents.")
     parser.add_argument("--version", action="version", version=f"drsr {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_inspect(commands)
     prune.add_commands(commands)
     receipts.add_commands(commands)
     policy.add_commands(commands)
     add_backbone_commands(commands)
     add_proxy_commands(commands)
+    wrap.add_commands(commands)
     for entry in sorted(entry_points(group="drsr.commands"), key=lambda entry: entry.name):
         entry.load()(commands)
     _accept_debug_behind(commands)
+
+    def show_overview(_: argparse.Namespace) -> int:
+        print(overview(commands))
+        return 0
+
+    parser.set_defaults(run=show_overview)
     return parser
 
 

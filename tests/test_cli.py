@@ -209,7 +209,7 @@ def test_a_fault_of_our_own_is_said_to_be_one(
 
 
 def test_usage_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["inspect"], ["no-such-command"]):
+    for arguments in (["--no-such-option"], ["inspect"], ["no-such-command"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 2

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from drsr.errors import SettingsError
 
 if TYPE_CHECKING:
+    from drsr.policy.policy import Policy
     from drsr.proxy.app import ProxyApp
-    from drsr.proxy.settings import SessionSettings
+    from drsr.proxy.settings import ProxySettings, SessionSettings, UpstreamUrl
 
 DEFAULT_PORT = 8787
 KILL_FILE = Path("var") / "pruning-off"
@@ -40,10 +41,19 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add = serve.add_argument
     add("--upstream", required=True, metavar="URL", help="where requests go, without /v1")
-    add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: drsr_policy)")
-    add("--protect", action="append", default=[], metavar="RULE", help="keep tool=NAME or text=WORDS, as in drsr prune")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=DEFAULT_PORT, help="port to listen on, 0 for any (default: %(default)s)")
+    add_options(serve)
+    add("--quiet", action="store_true", help="log only warnings and errors")
+    add("--json", action="store_true", help="print where it listens, and log, as JSON lines")
+    serve.set_defaults(run=run_serve)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every proxy can be told, wherever it listens."""
+    add = parser.add_argument
+    add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: drsr_policy)")
+    add("--protect", action="append", default=[], metavar="RULE", help="keep tool=NAME or text=WORDS, as in drsr prune")
     add("--shadow", action="store_true", help="decide and record, change nothing")
     add("--keys", type=Path, metavar="FILE", help="SHA-256 of API keys, each with on, off or shadow")
     add("--receipts", type=Path, metavar="FILE", help="append a receipt of every decision")
@@ -83,46 +93,17 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add("--backbone", help="another name for the policy's language model, such as path:/models/x")
     add("--device", help="where the language model runs (default: DRSR_DEVICE, drsr.toml, cpu)")
     add("--dtype", help="number format of its weights (default: the policy's)")
-    add("--quiet", action="store_true", help="log only warnings and errors")
-    add("--json", action="store_true", help="print where it listens, and log, as JSON lines")
-    serve.set_defaults(run=run_serve)
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from drsr.policy.policy import load_policy
     from drsr.proxy.app import ProxyApp
-    from drsr.proxy.http.modes import read_keys
     from drsr.proxy.log import log_to_stderr
-    from drsr.proxy.server import address_of, bind, connections_possible, leads_here, make_server
-    from drsr.proxy.settings import ProxySettings, UpstreamUrl
-    from drsr.request.protection import parse_protection
-    from drsr.settings import load_settings
+    from drsr.proxy.server import address_of, bind, leads_here, make_server
+    from drsr.proxy.settings import UpstreamUrl
 
-    settings = ProxySettings(
-        upstream=UpstreamUrl.parse(arguments.upstream),
-        kill_file=arguments.kill_file,
-        shadow=arguments.shadow,
-        keys=read_keys(arguments.keys) if arguments.keys else {},
-        receipts=arguments.receipts,
-        keep_text=arguments.keep_text,
-        protect=parse_protection(arguments.protect),
-        sessions=_sessions(arguments),
-        warm=arguments.warm,
-        deadline=arguments.deadline_ms / 1000,
-        workers=arguments.workers,
-        max_body=int(arguments.max_body_mb * 1024 * 1024),
-        memory=int(arguments.memory_mb * 1024 * 1024),
-        max_connections=connections_possible(arguments.max_connections),
-        hosts=(arguments.host, *arguments.allow_host),
-        max_concurrent=arguments.max_concurrent,
-        patience=arguments.queue_seconds,
-        upstream_timeout=arguments.upstream_timeout,
-    )
-    if settings.keep_text and settings.receipts is None:
-        raise SettingsError("there are no receipts to keep it in", where="--keep-text", hint="add --receipts FILE")
-    device = arguments.device or load_settings().device
-    policy = load_policy(arguments.policy, backbone=arguments.backbone, device=device, dtype=arguments.dtype)
+    settings = settings_of(arguments, UpstreamUrl.parse(arguments.upstream), arguments.host)
+    policy = policy_of(arguments)
     with bind(arguments.host, arguments.port) as bound:
         if leads_here(settings.upstream, bound):
             raise SettingsError("is this proxy's own address", where=f"--upstream {settings.upstream}")
@@ -139,6 +120,47 @@ def run_serve(arguments: argparse.Namespace) -> int:
                 os._exit(130)
             raise
     return 0
+
+
+def policy_of(arguments: argparse.Namespace) -> Policy:
+    """The policy that the options name."""
+    from drsr.policy.policy import load_policy
+    from drsr.settings import load_settings
+
+    device = arguments.device or load_settings().device
+    return load_policy(arguments.policy, backbone=arguments.backbone, device=device, dtype=arguments.dtype)
+
+
+def settings_of(arguments: argparse.Namespace, upstream: UpstreamUrl, host: str) -> ProxySettings:
+    """The settings of a proxy that listens there. SettingsError where options contradict each other."""
+    from drsr.proxy.http.modes import read_keys
+    from drsr.proxy.server import connections_possible
+    from drsr.proxy.settings import ProxySettings
+    from drsr.request.protection import parse_protection
+
+    settings = ProxySettings(
+        upstream=upstream,
+        kill_file=arguments.kill_file,
+        shadow=arguments.shadow,
+        keys=read_keys(arguments.keys) if arguments.keys else {},
+        receipts=arguments.receipts,
+        keep_text=arguments.keep_text,
+        protect=parse_protection(arguments.protect),
+        sessions=_sessions(arguments),
+        warm=arguments.warm,
+        deadline=arguments.deadline_ms / 1000,
+        workers=arguments.workers,
+        max_body=int(arguments.max_body_mb * 1024 * 1024),
+        memory=int(arguments.memory_mb * 1024 * 1024),
+        max_connections=connections_possible(arguments.max_connections),
+        hosts=(host, *arguments.allow_host),
+        max_concurrent=arguments.max_concurrent,
+        patience=arguments.queue_seconds,
+        upstream_timeout=arguments.upstream_timeout,
+    )
+    if settings.keep_text and settings.receipts is None:
+        raise SettingsError("there are no receipts to keep it in", where="--keep-text", hint="add --receipts FILE")
+    return settings
 
 
 def _sessions(arguments: argparse.Namespace) -> SessionSettings | None:

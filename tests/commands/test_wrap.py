@@ -1,0 +1,83 @@
+"""`drsr wrap`: a program with a proxy of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drsr.cli import main
+from drsr.commands.wrap import PROVIDERS, not_through_other_proxies, run_program, upstream_of
+from drsr.policy.scripted import scripted_policy
+from tests.agent_runs import anthropic_body, openai_body
+from tests.proxy.running import running_app
+from tests.proxy.scripted_upstream import ScriptedUpstream
+
+AGENT = """
+import json, os, sys, httpx
+bodies = json.load(open(sys.argv[1]))
+chat = httpx.post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json=bodies[0])
+messages = httpx.post(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", json=bodies[1])
+print(chat.headers["x-drsr-reason"], messages.headers["x-drsr-reason"])
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[ScriptedUpstream, str]]:
+    upstream = ScriptedUpstream()
+    with running_app(upstream) as address:
+        yield upstream, address
+
+
+def test_the_program_is_pruned_and_its_code_returned(
+    served: tuple[ScriptedUpstream, str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    upstream, address = served
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{address}/v1")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+    scripted_policy().save(tmp_path / "policy")
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "bodies.json").write_text(json.dumps([openai_body(), anthropic_body()]))
+    agent = [sys.executable, str(tmp_path / "agent.py"), str(tmp_path / "bodies.json")]
+    options = ["--policy", str(tmp_path / "policy"), "--kill-file", str(tmp_path / "off")]
+    assert main(["wrap", *options, *agent]) == 7
+    done = capfd.readouterr()
+    assert done.out == "pruned pruned\n"
+    assert "drsr: 2 requests, 2 of 2 that could be were pruned; " in done.err
+    assert [request.target for request in upstream.requests] == ["/v1/chat/completions", "/v1/messages"]
+    assert upstream.requests[0].json() == scripted_policy().prune(request=openai_body()).request
+
+
+def test_where_requests_go() -> None:
+    openai, anthropic = PROVIDERS
+    assert upstream_of(openai, None, {}) == ("https://api.openai.com", "/v1")
+    assert upstream_of(anthropic, None, {}) == ("https://api.anthropic.com", "")
+    there = {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1/", "ANTHROPIC_BASE_URL": "http://gateway:9/claude"}
+    assert upstream_of(openai, None, there) == ("https://openrouter.ai/api", "/v1")
+    assert upstream_of(anthropic, None, there) == ("http://gateway:9/claude", "")
+    assert upstream_of(openai, "http://h", there) == ("http://h", "/v1")
+    assert not_through_other_proxies({"no_proxy": "example.com"}) == {"no_proxy": "example.com,127.0.0.1"}
+    assert not_through_other_proxies({}) == {"NO_PROXY": "127.0.0.1"}
+
+
+def test_codes_of_programs() -> None:
+    assert run_program([sys.executable, "-c", "raise SystemExit(3)"], os.environ) == 3
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert run_program([sys.executable, "-c", killed], os.environ) == 128 + 9
+
+
+def test_without_a_program_or_with_one_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scripted_policy().save(tmp_path / "policy")
+    options = ["--policy", str(tmp_path / "policy")]
+    assert main(["wrap", *options]) == 2
+    assert "names no program" in capsys.readouterr().err
+    assert main(["wrap", *options, "--", "no-such-program-here"]) == 2
+    assert "cannot be started" in capsys.readouterr().err
