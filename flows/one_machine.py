@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m drsr.flows.nightly",
         description="Ingest, freeze, label, featurize, train, calibrate, evaluate, publish: on what is new, and no "
-        "further than the first check that fails. Run again it does what is left.",
+        "further than the first check that fails. Run it again to do what is left.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--certified", action="store_true", help="calibrate with a bound on the unsafe rate")
     parser.add_argument("--ablations", action="store_true", help="evaluate every configuration")
     parser.add_argument("--index", default="var/index", metavar="FOLDER", help="the index (default: var/index)")
-    parser.add_argument("--docs", metavar="FOLDER", help="write pages there that say what was expected of the data")
+    parser.add_argument("--docs", metavar="FOLDER", help="write pages there about what was expected of the data")
     parser.add_argument(
         "--skip-training-below",
         type=int,

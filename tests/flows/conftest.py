@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 
 from drsr.flows.embedded_server import with_embedded_server
 from tests.flows.sites import site
+from tests.made_once import made_once
 from tests.offline.conftest import bucket, finished_pipeline, pipeline, storage_server
 from tests.tiny_models import build_tiny
 
@@ -28,28 +28,18 @@ __all__ = [
     "tiny_model",
 ]
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(scope="session")
 def migrated_prefect(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file to copy, made once for all processes of a test run."""
-    shared = tmp_path_factory.getbasetemp()
-    folder = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
-    path = folder / "migrated-prefect.db"
-    with (folder / "migrated-prefect.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            _migrate(folder / "unfinished-prefect.db")
-            (folder / "unfinished-prefect.db").rename(path)
-    return path
+    """A file to copy."""
+    return made_once(tmp_path_factory, "migrated-prefect", _migrate) / "prefect.db"
 
 
-def _migrate(path: Path) -> None:
+def _migrate(folder: Path) -> None:
     environment = {
         **os.environ,
-        "PREFECT_HOME": str(path.parent / "prefect-home"),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{path}",
+        "PREFECT_HOME": str(folder / "home"),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
     }
     command = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "-y"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
@@ -58,7 +48,7 @@ def _migrate(path: Path) -> None:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Name of a tiny language model, for DRSR_BACKBONE."""
-    return f"path:{build_tiny('llama', tmp_path_factory.mktemp('tiny') / 'model')}"
+    return f"path:{made_once(tmp_path_factory, 'tiny-model', lambda folder: build_tiny('llama', folder))}"
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -202,13 +202,16 @@ def in_the_middle(
         if time.monotonic() - looked > 5.0:
             looked = time.monotonic()
             assert not ended(), "before anything was measured"
-        done = None
+        done: tuple[int, Found] | None = None
+        holders: Sequence[str] = ()
         with suppress(CatalogUnreachable), catalog.writing() as connection:  # whatever was done to the connection
             measured = connection.execute(select(func.count()).select_from(StateMeasurement)).scalar_one()
             holders = connection.execute(select(Claim.worker).where(Claim.stage == CLAIM)).scalars().all()
             if measured > after and holders:
                 assert measured < states
                 done = measured, act({int(holder.rsplit("/", 2)[1]) for holder in holders})
+        if not holders:
+            time.sleep(0.1)  # nobody is at it yet, and workers that start need the processor
         return done
 
     return wait_for("labels", look, pause=0.0, seconds=400)
@@ -257,7 +260,7 @@ def test_a_night_in_which_the_database_is_away_and_a_worker_is_lost(
             wait_for("a task that waits for the database", lambda: team.waiting_tasks() or has_ended())
         _, lost = in_the_middle(catalog, states, has_ended, lambda at_work: lose_one(workers, at_work), measured)
         assert lost.process.returncode == -9
-        ended = wait_for("the end of the run", lambda: ended_run(team, run), seconds=600)
+        ended = wait_for("the end of the run", lambda: ended_run(team, run), seconds=600, pause=1.0)
         words = "\n".join(one.words for one in (process, *workers, on_cpus))
         assert ended["state_type"] == "COMPLETED", f"{ended['state']}\n{words}"
 

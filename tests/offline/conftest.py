@@ -13,10 +13,11 @@ from moto.server import ThreadedMotoServer
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.store.artifacts import ArtifactStore
+from tests.made_once import made_once
 from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline
 from tests.offline.databases import DATABASES, fresh_database
-from tests.offline.small_pipeline import Pipeline, copy_of, run_stages
+from tests.offline.small_pipeline import Pipeline, copy_of, found, run_stages
 
 
 @pytest.fixture(params=DATABASES)
@@ -98,9 +99,11 @@ def bucket(storage_server: StorageServer, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.fixture(scope="session")
 def finished_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     """A small catalog that went through all stages before publishing. Never to be changed."""
-    pipeline = run_stages(tmp_path_factory.mktemp("pipeline"))
-    pipeline.catalog.close()
-    return pipeline
+
+    def make(folder: Path) -> None:
+        run_stages(folder).catalog.close()
+
+    return found(made_once(tmp_path_factory, "pipeline", make))
 
 
 @pytest.fixture
@@ -114,9 +117,12 @@ def pipeline(finished_pipeline: Pipeline, tmp_path: Path) -> Iterator[Pipeline]:
 @pytest.fixture(scope="session")
 def finished_release(finished_pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> PublishedPipeline:
     """The same with a published policy. Never to be changed."""
-    release = published.published(finished_pipeline, tmp_path_factory.mktemp("release"))
-    release.pipeline.catalog.close()
-    return release
+
+    def make(folder: Path) -> None:
+        published.published(finished_pipeline, folder).pipeline.catalog.close()
+
+    folder = made_once(tmp_path_factory, "release", make)
+    return published.found(folder, found(folder / "pipeline", finished_pipeline.backbone))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ from drsr.offline.label.records import LabelerIdentity, MeasuredState, ensure_la
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.params import Params
-from drsr.offline.publish.stage import Published, PublishOrder, publish
+from drsr.offline.publish.stage import Published, PublishOrder, find_calibration, publish
 from drsr.offline.publish.subject import Subject
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.records import CalibrationRecord
@@ -82,6 +82,14 @@ def copy_of(pipeline: Pipeline, folder: Path) -> Pipeline:
     shutil.copytree(pipeline.folder, folder, ignore=shutil.ignore_patterns("model", "checkpoints"))
     catalog = open_catalog(f"sqlite:///{folder}/catalog.sqlite")
     return pipeline._replace(folder=folder, catalog=catalog, artifacts=ArtifactStore(str(folder / "artifacts")))
+
+
+def found(folder: Path, backbone: str | None = None) -> Pipeline:
+    """The pipeline that went through its stages in a folder before, by default with its own model. It is closed."""
+    with open_catalog(f"sqlite:///{folder}/catalog.sqlite") as catalog:
+        calibration = find_calibration(catalog, None)
+    name = backbone or f"path:{folder / 'model'}"
+    return Pipeline(folder, catalog, ArtifactStore(str(folder / "artifacts")), name, calibration)
 
 
 def quick_params(**calibrate: Any) -> Params:

@@ -35,9 +35,9 @@ CHANGES: tuple[Callable[[Path], object], ...] = (write_corpus, change_corpus)
 Ask = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ask() -> Iterator[Ask]:
-    """Ask the process that forks workers; see `forked_stages.py`."""
+    """Ask the process that forks workers; see `forked_stages.py`. It imports for seconds, so one serves all tests."""
     command = [sys.executable, "-m", "tests.offline.forked_stages"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdin is not None

@@ -21,7 +21,7 @@ def add_commands(commands: Commands) -> None:
             action.add_argument(
                 "revision", metavar="REVISION", help="the older revision, or `base` for no tables at all"
             )
-            action.add_argument("--yes", action="store_true", help="also if rows are deleted by it")
+            action.add_argument("--yes", action="store_true", help="even if it deletes rows")
 
 
 def run(options: argparse.Namespace) -> int:

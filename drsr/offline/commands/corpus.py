@@ -35,10 +35,10 @@ def add_commands(commands: Commands) -> None:
         run_fetch,
         help="download the files of a corpus, each verified by its hash",
         description="Files that are there already are kept, so an interrupted fetch goes on where it stopped. A file "
-        "that is missing or altered is named and refused, and the others are fetched; exit code 1 tells.",
+        "that is missing or altered is named and refused, and the others are fetched; the exit code is then 1.",
     )
     fetch.add_argument("--mirror", type=Path, metavar="FOLDER", help="take the files from this folder, not the network")
-    fetch.add_argument("--host", metavar="URL", help="where OWNER/NAME/COMMIT/PATH is served, if not by github.com")
+    fetch.add_argument("--host", metavar="URL", help="where OWNER/NAME/COMMIT/PATH is served (default: github.com)")
     check = add_command(
         actions,
         "check",

@@ -26,7 +26,7 @@ def add_commands(commands: Commands) -> None:
         run_export,
         help="write what stages made to a folder of immutable files",
         description="Adds to FOLDER/<stage> what is not there yet: labels and features as Parquet files that are named "
-        "by their own bytes, and so runs and states; scorer, operating point, evaluation and released policy as they "
+        "by their own bytes, likewise runs and states; scorer, operating point, evaluation and released policy as they "
         "are now. dvc.yaml names the same folders. Example: drsr export exports/ --stage label featurize",
     )
     export.add_argument(

@@ -23,13 +23,13 @@ def add_commands(commands: Commands) -> None:
         run,
         help="counts per stage, stale items, last runs",
         description="Counts per source and stage for the configured backbone, what is stale, and the last runs. "
-        "Where the backbone is not fetched, what depends on its tokenizer is shown as unknown.",
+        "If the backbone is not fetched, everything that depends on its tokenizer is shown as unknown.",
     )
     parser.add_argument("--quarantined", action="store_true", help="list what could not be read, with the reasons")
     parser.add_argument(
         "--near-duplicates",
         action="store_true",
-        help="only list trajectories of different splits that say nearly the same; exit code 1 if there are any",
+        help="list near-duplicate trajectories in different splits, and nothing else; exit code 1 if there are any",
     )
 
 

@@ -26,17 +26,19 @@ def add_commands(commands: Commands) -> None:
         run,
         help="take a recorded run out of everything that is made from now on",
         description="The run takes part in nothing any more: no stage reads it, no rule about the data looks at it, "
-        "also if it is ingested again. What was made from it before can still be traced. The audit of a policy "
-        "shows what was withdrawn, and why, also where it was taken back since.",
+        "even if it is ingested again. What was made from it before can still be traced. The audit of a policy "
+        "shows what was withdrawn and why, even if it has been taken back since.",
         examples=_EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("run_name", nargs="?", metavar="SOURCE/ID", help="the run, as rules and audit name it")
-    which.add_argument("--list", action="store_true", help="show what is withdrawn, and apart from it what was")
+    which.add_argument(
+        "--list", action="store_true", help="list the runs that are withdrawn, and separately those that were"
+    )
     which.add_argument(
         "--undo", metavar="SOURCE/ID", help="let a withdrawn run take part again; that it was withdrawn stays on record"
     )
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed, and shown by every audit")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason: required, and shown by every audit")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,10 +15,10 @@ from drsr.features.light import TEXT, as_read, light_features, light_layout
 from drsr.features.spans import prefix_hash
 from drsr.features.structural import structural_features
 from drsr.request.request import Request
-from tests.features import structural_twin
 from tests.features.light.busy_requests import busy_states
 from tests.features.light.slow_twin import Twin
 from tests.features.states import state_of
+from tests.features.structural_twin import word_columns
 from tests.strategies import eligible
 
 
@@ -31,9 +31,11 @@ def check(state: DecisionState) -> None:
         assert expected.keys() == {column.name for column in TEXT}
         here = {column.name: value for column, value in zip(TEXT, row, strict=True)}
         assert here == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    slow = structural_twin.structural_features(read)
-    assert np.array_equal(structural_features(read), slow)  # to the bit
-    assert np.array_equal(found.matrix[:, : len(STRUCTURAL)], slow.astype(np.float32))
+    structural = structural_features(read)
+    assert np.array_equal(found.matrix[:, : len(STRUCTURAL)], structural.astype(np.float32))
+    names = [name for name, _ in STRUCTURAL]
+    for row, counted in zip(structural, word_columns(read), strict=True):
+        assert {name: row[names.index(name)] for name in counted} == counted  # to the bit
 
 
 @given(state=busy_states)

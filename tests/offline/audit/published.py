@@ -42,6 +42,12 @@ def published(pipeline: Pipeline, folder: Path) -> PublishedPipeline:
     return publish_again(small_pipeline.copy_of(pipeline, folder / "pipeline"), folder / "packages")
 
 
+def found(folder: Path, pipeline: Pipeline) -> PublishedPipeline:
+    """The one that was published into a folder before."""
+    (wheel,) = (folder / "packages").rglob("*.whl")
+    return PublishedPipeline(pipeline, folder / "packages", wheel)
+
+
 def publish_again(pipeline: Pipeline, packages: Path) -> PublishedPipeline:
     """Publish what the pipeline's calibration gives."""
     done = publish_quickly(pipeline, gated_order(index=packages))

@@ -28,7 +28,7 @@ SCRIPTED, EMBEDDED = "scripted", "embedded"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that `drsr evaluate` takes for a replay."""
-    parser.add_argument("--replay", action="store_true", help="every comparator on the recorded decisions")
+    parser.add_argument("--replay", action="store_true", help="replay the recorded decisions with every comparator")
     parser.add_argument("--methods", metavar="A,B", help="only these comparators (default: all)")
     parser.add_argument("--policy", metavar="PATH", help="a published policy, as a further row: wheel or folder")
     parser.add_argument("--light-policy", metavar="PATH", help="a published light policy, as a row beside that one")
@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=128_000,
         metavar="TOKENS",
-        help="of the acting model: methods that wait for pressure measure it by this (default: 128000)",
+        help="window of the acting model; methods that act under pressure measure it by this (default: 128000)",
     )
     parser.add_argument(
         "--limit",

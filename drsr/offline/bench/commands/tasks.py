@@ -49,7 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let a model's commands be executed on this machine, with your rights: use a container",
     )
-    group.add_argument("--tables", type=Path, metavar="FOLDER", help="for CSV, Markdown and JSON; default: by --output")
+    group.add_argument(
+        "--tables", type=Path, metavar="FOLDER", help="for CSV, Markdown and JSON (default: beside --output)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

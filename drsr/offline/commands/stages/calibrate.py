@@ -27,7 +27,7 @@ def add_commands(commands: Commands) -> None:
         run,
         help="choose the operating point of the trained scorer on validation",
         description="Tries every K, beta and observed validation score as threshold and takes the policy that removes "
-        "most within the limits on unsafe rate and mean harm. Where none keeps to them, the policy abstains always. "
+        "most within the limits on unsafe rate and mean harm. If none stays within them, the policy always abstains. "
         "Example: drsr calibrate --plots plots",
     )
     parser.add_argument(

@@ -34,7 +34,7 @@ def add_commands(commands: Commands) -> None:
         "--day",
         type=_day,
         metavar="YYYY-MM-DD",
-        help="the place is that of one day, and has it in its name: files called the same on other days are other ones",
+        help="the location holds one day and names it: a file of the same name on another day is another file",
     )
     parser.add_argument(
         "--corpus",

@@ -63,7 +63,10 @@ def add_commands(commands: Commands) -> None:
         help="publish even though calibration found nothing admissible: a policy that never prunes",
     )
     parser.add_argument(
-        "--with-drsr", type=Path, metavar="PATH", help="put drsr beside it: its wheel, or its source tree to build from"
+        "--with-drsr",
+        type=Path,
+        metavar="PATH",
+        help="put drsr itself beside it: a wheel, or a source tree to build one from",
     )
     parser.add_argument(
         "--not-worse",
@@ -80,8 +83,8 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--without-expectations",
         action="store_true",
-        help="publish also where Great Expectations is not installed, so that nobody judges the data; recorded with "
-        "the release. Where it is installed, the data is judged all the same",
+        help="publish even if Great Expectations is not installed and nobody judges the data; the release records it. "
+        "If it is installed, the data is judged all the same",
     )
     parser.add_argument("--backbone", metavar="NAME", help="the name under which consumers load the same backbone")
 
