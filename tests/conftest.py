@@ -22,6 +22,9 @@ QUIET = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 os.environ.update(QUIET)
+# Read when torch is first imported. The test processes share the cores as it is: two threads in each of them, and in
+# each process that they start, would spend their time waiting for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
 # Whoever asks for more examples than usual wants to see new ones; a failure prints how to see it again.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +11,6 @@ from drsr.backbone import embedded, load_backbone
 from drsr.request.contracts import Backbone
 from tests.backbone.small_gguf import write_small_gguf
 from tests.tiny_models import Architecture, build_tiny
-
-# Read when torch is first imported, so before any test of this folder. The test processes share the cores as it is:
-# two threads in each of them would spend their time waiting for one another.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
