@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands, the offline ones included; nothing heavy is imported for it."""
-    from drsr.commands import policy, prune, receipts, wrap
+    from drsr.commands import doctor, policy, prune, receipts, wrap
     from drsr.commands.backbone import add_commands as add_backbone_commands
     from drsr.commands.overview import overview
     from drsr.proxy.cli import add_commands as add_proxy_commands
@@ -95,6 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     prune.add_commands(commands)
     receipts.add_commands(commands)
     policy.add_commands(commands)
+    doctor.add_commands(commands)
     add_backbone_commands(commands)
     add_proxy_commands(commands)
     wrap.add_commands(commands)

@@ -21,7 +21,7 @@ examples:
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl
   drsr policy diff index/drsr-policy/drsr_policy-2026.11.{9,16}-py3-none-any.whl
 """
-_WHERE = "a policy's folder, its wheel, or an installed package (default: drsr_policy)"
+_WHERE = "a policy's folder, its wheel, or an installed package (default: the installed one, light first)"
 
 
 def add_commands(commands: Commands) -> None:

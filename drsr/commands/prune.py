@@ -37,7 +37,9 @@ def add_commands(commands: Commands) -> None:
         "request", nargs="?", metavar="REQUEST.json", help="a request body or a list of messages; - reads stdin"
     )
     parser.add_argument(
-        "--policy", metavar="POLICY", help="its folder, its wheel, or an installed package (default: drsr_policy)"
+        "--policy",
+        metavar="POLICY",
+        help="its folder, its wheel, or an installed package (default: light first)",
     )
     parser.add_argument("--format", choices=("auto", "openai", "anthropic"), default="auto", help="wire form")
     parser.add_argument("--explain", action="store_true", help="show every set considered, on standard error")

@@ -3,7 +3,7 @@
     read_found("policies/2026.11.16")                            a folder that `Policy.save` wrote
     read_found("drsr_policy-2026.11.16-py3-none-any.whl")        a wheel, read without unpacking or installing it
     read_found("drsr-policy")                                    the installed package, read without importing it
-    read_found(None)                                             the same; drsr_policy_light where only that is there
+    read_found(None)                                             the light one where it is installed, else the full one
 
 A light policy has a package of its own, so that it can be installed beside the full one. Neither goes by the other's
 name: that would change what an agent decides with, unseen. Nothing that belongs to the policy is run.
@@ -37,11 +37,20 @@ def project_name(numbers: PolicyNumbers) -> str:
     return package_name(numbers).replace("_", "-")
 
 
-def read_found(location: str | None) -> PolicyFiles:
-    """Read and check the policy at a location; by default the installed one."""
+def is_installed(package: str) -> bool:
+    """Return whether a package of this name can be found; it is not run."""
+    return importlib.util.find_spec(package) is not None
+
+
+def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles:
+    """Read and check the policy at a location; by default the installed one.
+
+    Of two that are installed it is the light one, which decides in milliseconds, unless `full_first`: somebody has a
+    device for the language model, or names one.
+    """
     if location is None:
-        full, light = importlib.util.find_spec(PACKAGE), importlib.util.find_spec(LIGHT_PACKAGE)
-        return read_installed(_installed_folder(LIGHT_PACKAGE if full is None and light is not None else PACKAGE))
+        light = is_installed(LIGHT_PACKAGE) and not (full_first and is_installed(PACKAGE))
+        return read_installed(_installed_folder(LIGHT_PACKAGE if light else PACKAGE))
     path = Path(location)
     if path.is_dir():
         files = read_policy(path)

@@ -405,8 +405,9 @@ def load_policy(
     receipts: Receipts | None = None,
     prices: Prices | PriceTable | None = None,
 ) -> Policy:
-    """Load a policy from its folder, its wheel, or by the name of its installed package; by default `drsr_policy`,
-    or `drsr_policy_light` where only that is installed.
+    """Load a policy from its folder, its wheel, or by the name of its installed package; by default
+    `drsr_policy_light` where it is installed, else `drsr_policy`. With a device other than the processor, or a
+    `backbone`, it is the other way round.
 
     Every file is checked against its hash, and the backbone against the policy. `backbone` is another name for the same
     model (`path:/models/x`), or the model itself where it is loaded already; by default the one that the policy names.
@@ -419,7 +420,8 @@ def load_policy(
     `prices` are what sessions reckon with: those of every model, or a table by model; by default the table that the
     setting `prices` names, else the list prices that come with drsr.
     """
-    files = read_found(None if location is None else os.fspath(location))
+    full_first = backbone is not None or device not in (None, "cpu")
+    files = read_found(None if location is None else os.fspath(location), full_first=full_first)
     return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts, prices=prices)
 
 

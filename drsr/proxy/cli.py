@@ -52,7 +52,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what every proxy can be told, wherever it listens."""
     add = parser.add_argument
-    add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: drsr_policy)")
+    add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: light first)")
     add("--protect", action="append", default=[], metavar="RULE", help="keep tool=NAME or text=WORDS, as in drsr prune")
     add("--shadow", action="store_true", help="decide and record, change nothing")
     add("--keys", type=Path, metavar="FILE", help="SHA-256 of API keys, each with on, off or shadow")
@@ -97,6 +97,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until interrupted."""
+    from drsr.policy.checkup import slow_start
     from drsr.proxy.app import ProxyApp
     from drsr.proxy.log import log_to_stderr
     from drsr.proxy.server import address_of, bind, leads_here, make_server
@@ -111,6 +112,8 @@ def run_serve(arguments: argparse.Namespace) -> int:
         app = ProxyApp(policy, settings)
         bound.listen()  # from here on clients are not turned away, only wait for a moment
         _say(address_of(bound), app, arguments.json)
+        for line in slow_start(policy, settings.deadline):
+            print(f"note: {line}", file=sys.stderr)
         log_to_stderr(as_json=arguments.json, quiet=arguments.quiet)
         try:
             make_server(app).run(sockets=[bound])

@@ -275,7 +275,9 @@ def test_both_are_installed_side_by_side(wheel: Path, tmp_path: Path, monkeypatc
     import importlib
 
     importlib.invalidate_caches()
-    assert load_policy().numbers.kind == "full"
+    assert load_policy().numbers.kind == load_policy(device="cpu").numbers.kind == "light"  # without a GPU
+    assert load_policy(device="cuda").numbers.kind == "full"
+    assert load_policy("drsr_policy").numbers.kind == load_policy(backbone="scripted").numbers.kind == "full"
     assert load_policy("drsr_policy_light").numbers.kind == "light"
     code = "import drsr_policy_light as p; print(p.load().numbers.kind, p.verify().passed)"
     environment = {**os.environ, "PYTHONPATH": f"{site}:{Path(drsr.__file__).parents[1]}"}

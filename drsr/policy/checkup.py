@@ -1,0 +1,235 @@
+"""Whether a policy can prune on this machine, and how quickly: what `drsr doctor` says, and `drsr serve` at its start.
+
+    checkup = examine("drsr_policy_light")
+    checkup.works, checkup.to_text()
+
+Decisions are timed on made-up requests of several lengths, each decided on its own, as the first of a run is.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from drsr.decide.decision import Reason
+from drsr.decide.representation import FrozenRepresentation, LazyRepresentation
+from drsr.errors import DrsrError
+from drsr.policy.location import LIGHT_PACKAGE, is_installed
+from drsr.policy.policy import Policy, load_policy
+from drsr.request.rendering import render
+from drsr.request.request import read_request
+from drsr.settings import cache_folder
+from drsr.tables import table
+
+LENGTHS = (1_000, 5_000, 20_000)
+"""Tokens of the requests that are decided about."""
+QUICK = 500.0
+"""Milliseconds that nobody notices before a model call."""
+LONGEST = 60.0
+"""Seconds: where a decision takes longer, no longer request is tried."""
+_WORDS = "the build of package {0} failed at line {0} because module {0} was not found in the list of sources"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    found: str
+    problem: bool = False
+    """Whether nothing can be pruned because of it."""
+    mend: str = ""
+    """What to do about it."""
+
+
+class Timing(NamedTuple):
+    """One decision about a request of this length."""
+
+    tokens: int
+    milliseconds: float
+    reason: str | None
+    """Why nothing was removed; None where something was."""
+
+
+@dataclass(slots=True)
+class Checkup:
+    """Everything that was found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+
+    @property
+    def works(self) -> bool:
+        return not any(finding.problem for finding in self.findings)
+
+    def to_text(self) -> str:
+        lines = [table(("looked at", "found"), [(each.name, each.found) for each in self.findings])]
+        if self.timings:
+            rows = [(each.tokens, f"{each.milliseconds:,.0f} ms", each.reason or "pruned") for each in self.timings]
+            lines += ["", table(("request tokens", "a decision takes", "outcome"), rows)]
+        lines += ["", *(f"BROKEN: {each.name}: {each.found}" for each in self.findings if each.problem)]
+        lines += [f"  to mend it: {each.mend}" for each in self.findings if each.problem and each.mend]
+        lines += self.advice
+        return "\n".join([*lines, "pruning works here" if self.works else "pruning cannot work here"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "works": self.works,
+            "findings": [each._asdict() for each in self.findings],
+            "timings": [each._asdict() for each in self.timings],
+            "advice": self.advice,
+        }
+
+
+def examine(
+    location: str | None = None,
+    *,
+    backbone: str | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    lengths: Sequence[int] = LENGTHS,
+) -> Checkup:
+    """Look at a policy and this machine, and time decisions."""
+    checkup = Checkup([*_machine(device)])
+    try:
+        policy = load_policy(location, backbone=backbone, device=device, dtype=dtype)
+        checkup.findings.append(_described(policy))
+        policy.prepare()
+    except DrsrError as error:
+        checkup.findings.append(Finding("policy", str(error.what), True, error.hint or ""))
+        return checkup
+    if policy.numbers.always_abstains:
+        what = "it abstains always: calibration found nothing admissible"
+        checkup.findings.append(Finding("calibration", what, True, "install a policy that prunes: drsr policy list"))
+    checkup.findings.append(_prices(policy))
+    for length in lengths:
+        found = time_decision(policy, length)
+        checkup.timings.append(found)
+        if found.reason == Reason.INTERNAL_FAILURE:
+            checkup.findings.append(Finding("decision", f"fails at {length} tokens", True, "drsr prune FILE --explain"))
+        if found.milliseconds > 1000 * LONGEST:
+            break
+    checkup.advice += _advice(policy, device or "cpu", checkup.timings)
+    return checkup
+
+
+def slow_start(policy: Policy, deadline_seconds: float) -> list[str]:
+    """The short form, for a server that has just loaded its policy: what to change, in a sentence each; mostly none."""
+    if policy.numbers.always_abstains:
+        return []  # the server says so itself
+    found = time_decision(policy, LENGTHS[0])
+    if found.reason == Reason.INTERNAL_FAILURE:
+        return ["a decision about a made-up request fails: drsr doctor says more"]
+    # A full view is read once per run at least; reading grows at least in proportion.
+    whole = found.milliseconds * min(policy.numbers.view_cap, LENGTHS[1]) / found.tokens
+    if policy.numbers.light is not None or whole <= 1000 * deadline_seconds:
+        return []
+    return [
+        f"a decision takes about {whole / 1000:.0f} s here, the deadline is {deadline_seconds:g} s: most first "
+        f"decisions of a run will be late, and serve its next call. {_quicker()}"
+    ]
+
+
+def time_decision(policy: Policy, tokens: int) -> Timing:
+    """Decide about a made-up request of about this length; reading the tokenizer's file is not timed."""
+    body, counted = made_up_request(policy, tokens)
+    start = time.perf_counter()
+    decision = policy.prune(request=body, session=None)
+    spent = 1000 * (time.perf_counter() - start)
+    return Timing(counted, spent, None if decision.reason is None else str(decision.reason))
+
+
+def made_up_request(policy: Policy, tokens: int) -> tuple[dict[str, Any], int]:
+    """A run of an agent with about so many tokens in its twenty Steps, and how many they are."""
+    tokenizer = policy.frozen.representation.tokenizer
+    steps, words = 20, 1
+    body = _run(steps, words)
+    counted = len(render(read_request(body), tokenizer))
+    per_line = max((len(render(read_request(_run(steps, 2)), tokenizer)) - counted) / steps, 1)
+    words += max(round((tokens - counted) / (steps * per_line)), 0)
+    body = _run(steps, words)
+    return body, len(render(read_request(body), tokenizer))
+
+
+def _run(steps: int, lines: int) -> dict[str, Any]:
+    messages: list[Any] = [
+        {"role": "system", "content": "You repair a build."},
+        {"role": "user", "content": "Make the build pass."},
+    ]
+    for step in range(steps):
+        function = {"name": "read_log", "arguments": f'{{"part": {step}}}'}
+        call = {"id": f"c{step}", "type": "function", "function": function}
+        result = "\n".join(_WORDS.format(step * lines + line) for line in range(lines))
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{step}", "content": result})
+    return {"messages": messages}
+
+
+def _machine(device: str | None) -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding("device", device or "cpu")
+    yield Finding(
+        "processor cores", f"{cores}, load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else f"{cores}"
+    )
+    free = _free_memory()
+    if free is not None:
+        yield Finding("free memory", f"{free:,} MB")
+    folder = cache_folder()
+    above = next(place for place in (folder, *folder.parents) if place.exists())
+    writable = os.access(above, os.W_OK)
+    yield Finding("cache folder", f"{folder}{'' if writable else ': not writable; set DRSR_CACHE to another'}")
+
+
+def _free_memory() -> int | None:
+    """Megabytes, where the system says so."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found = dict(line.split(":", 1) for line in lines)
+        return int(found["MemAvailable"].split()[0]) // 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _described(policy: Policy) -> Finding:
+    numbers, representation = policy.numbers, policy.frozen.representation
+    reads = "needs no language model"
+    if numbers.light is None:
+        reads = f"reads the last {numbers.view_cap:,} tokens with {representation.name}"
+    return Finding("policy", f"{policy.version}, {numbers.kind}: {reads}")
+
+
+def _prices(policy: Policy) -> Finding:
+    table = policy.prices
+    if table.any_model is not None:
+        return Finding("prices", f"of every model, from {table.source}")
+    return Finding("prices", f"of {len(table.models)} models, taken {table.taken}; others are told in tokens")
+
+
+def _advice(policy: Policy, device: str, timings: Sequence[Timing]) -> list[str]:
+    slowest = max(each.milliseconds for each in timings)
+    usual = statistics.median(each.milliseconds for each in timings)
+    advice = []
+    if slowest <= QUICK:
+        advice.append(f"a decision is quick here: no deadline needed below {QUICK:.0f} ms")
+    else:
+        least = 250 * -(-int(min(each.milliseconds for each in timings)) // 250)
+        advice.append(
+            f"a decision takes {usual / 1000:.1f} s here: give calls a deadline (deadline_ms={max(least, 250)}); what "
+            "is late is read on in the background and serves the run's next call"
+        )
+        if policy.numbers.light is None and device == "cpu":
+            advice.append(_quicker())
+    advice.append("keep sessions on: a run's later decisions read only what is new, and prompt caches stay of use")
+    if isinstance(policy.frozen.representation, LazyRepresentation | FrozenRepresentation):
+        advice.append("of a longer request only the end is looked at; a light policy looks at all of it")
+    return advice
+
+
+def _quicker() -> str:
+    if is_installed(LIGHT_PACKAGE):
+        return "The light policy is installed and decides in milliseconds: --policy drsr_policy_light"
+    return "A light policy decides in milliseconds: pip install drsr-policy-light; or use a GPU: --device cuda"
