@@ -1,16 +1,21 @@
-"""The sets of a frame as trees and linear models read them, and the tasks that each member draws."""
+"""The sets of a frame as trees and linear models read them, the tasks that each member draws, and fitting them all."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from drsr.offline.train.examples import ExampleFrame
 from drsr.scorer.set_description import describe, width
 
 Floats = NDArray[np.float64]
+Member = TypeVar("Member")
 
 
 class DescribedSets(NamedTuple):
@@ -72,3 +77,12 @@ def drawn_weights(group: NDArray[np.int64], unsafe: NDArray[np.bool_], seed: int
         drawn = unsafe[weights > 0]
         if drawn.any() and not drawn.all():
             return weights
+
+
+def fit_members(fit: Callable[[int], Member], seeds: Sequence[int], workers: int) -> list[Member]:
+    """Fit the member of each seed. `workers` threads share the members; each member is fitted by one thread, so that
+    the same frame gives the same bits with any number of them."""
+    # OpenMP counts its threads per calling thread, so each thread of the pool is limited by itself.
+    alone = partial(threadpool_limits, limits=1)
+    with alone(), ThreadPoolExecutor(workers, initializer=alone) as pool:
+        return list(pool.map(fit, seeds))

@@ -153,7 +153,7 @@ def learner(params: TrainParams, groups: Sequence[str], ablation: Ablation = FUL
     learners = _LEARNERS[params.scorer]
 
     def fit(frame: TrainingFrame) -> FrozenScorer:
-        parts = [learn(frame, params, used, retained_context=retained) for learn in learners]
+        parts = [learn(frame, params, used, retained_context=retained, workers=workers) for learn in learners]
         return parts[0] if len(parts) == 1 else StackedScorer(frame.layout_hash, params.seeds, tuple(parts))
 
     return fit

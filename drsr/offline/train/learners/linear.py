@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
-from threadpoolctl import threadpool_limits
 
 from drsr.offline.params import LinearParams, TrainParams
 from drsr.offline.train.examples import TrainingFrame
-from drsr.offline.train.learners.described import DescribedSets, described_sets, drawn_weights
+from drsr.offline.train.learners.described import DescribedSets, described_sets, drawn_weights, fit_members
 from drsr.scorer.linear import LinearScorer
 
 _CONSTANT = 1e-9
@@ -19,7 +18,7 @@ _CONSTANT = 1e-9
 
 
 def fit_linear(
-    frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool
+    frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool, workers: int = 2
 ) -> LinearScorer:
     """Fit every member on a frame, whatever its split is called."""
     sets = described_sets(frame, used, params.linear.harm_limit, retained_context=retained_context)
@@ -27,8 +26,7 @@ def fit_linear(
     varies = deviation > _CONSTANT * np.maximum(np.abs(mean), 1.0)
     inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
     standard = sets._replace(described=(sets.described - mean) * inverse)
-    with threadpool_limits(limits=1):
-        members = [fit_member(standard, params.linear, seed) for seed in params.seeds]
+    members = fit_members(lambda seed: fit_member(standard, params.linear, seed), params.seeds, workers)
     return LinearScorer(
         layout_hash=frame.layout_hash,
         seeds=params.seeds,

@@ -1,7 +1,7 @@
 """Boosted trees by scikit-learn's histogram boosting, exported to plain arrays. Nothing is pickled.
 
 A member is two models on its own draw of the tasks: a classifier of unsafe and a regressor of the harm. The same frame
-gives the same bits: one thread, and every random choice by the member's seed.
+gives the same bits: one thread for each member, and every random choice by its seed.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
 from drsr.offline.params import TrainParams, TreesParams
 from drsr.offline.train.examples import TrainingFrame
-from drsr.offline.train.learners.described import DescribedSets, described_sets, drawn_weights
+from drsr.offline.train.learners.described import DescribedSets, described_sets, drawn_weights, fit_members
 from drsr.scorer.trees import Forest, TreeScorer
 
 
 def fit_trees(
-    frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool
+    frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool, workers: int = 2
 ) -> TreeScorer:
     """Fit every member on a frame, whatever its split is called."""
     sets = described_sets(frame, used, params.trees.harm_limit, retained_context=retained_context)
-    with threadpool_limits(limits=1):
-        members = [fit_member(sets, params.trees, seed) for seed in params.seeds]
+    members = fit_members(lambda seed: fit_member(sets, params.trees, seed), params.seeds, workers)
     return TreeScorer(
         layout_hash=frame.layout_hash,
         seeds=params.seeds,
