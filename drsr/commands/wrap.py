@@ -156,6 +156,7 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
     pruned = sum(state["reasons"].get("pruned", 0) for state in states)
     would = sum(state["shadow_tokens_saved"] for state in states)
     money = {name: sum(state["money"].get(name, 0.0) for state in states) for name in ("paid", "without_pruning")}
+    currency = apps[0].settings.currency
     priced = any(state["money"] for state in states)
     if as_json:
         about = {**total, "pruned": pruned, "shadow_tokens_saved": would, "money": money if priced else None}
@@ -167,5 +168,5 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
     if would:
         line += f" ({would:,} would not have been, without --shadow)"
     if priced:
-        line += f"; paid {money['paid']:.4f} instead of {money['without_pruning']:.4f}, at list prices"
+        line += f"; paid {money['paid']:.4f} instead of {money['without_pruning']:.4f} {currency}, at list prices"
     return line

@@ -27,7 +27,7 @@ _NOT_ELIGIBLE = frozenset(
     {
         *(ProxyReason.BYPASS, ProxyReason.KILL_SWITCH, ProxyReason.ENCODED_BODY, ProxyReason.TOO_LARGE),
         ProxyReason.HISTORY_UPSTREAM,
-        *(Reason.UNREADABLE_REQUEST, Reason.INVALID_PROTOCOL, Reason.TOO_FEW_CANDIDATES),
+        *(Reason.UNREADABLE_REQUEST, Reason.INVALID_PROTOCOL, Reason.TOO_FEW_CANDIDATES, Reason.BELOW_MINIMUM),
     }
 )
 """Reasons of requests from which nothing could go, whatever the policy says."""

@@ -165,7 +165,7 @@ class ProxyApp:
             "drsr": __version__,
             "policy": {"version": self.policy.version, "backbone": self.policy.numbers.backbone.name},
             "upstream": str(self.settings.upstream),
-            "currency": "USD",
+            "currency": self.settings.currency,
             "deadline_milliseconds": 1000 * self.settings.deadline,
             "session_mode": self.settings.sessions is not None,
             **self._now(),

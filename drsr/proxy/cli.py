@@ -54,6 +54,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: light first)")
     add("--protect", action="append", default=[], metavar="RULE", help="keep tool=NAME or text=WORDS, as in drsr prune")
+    add(
+        "--only-tools",
+        action="append",
+        metavar="PATTERN",
+        help="of tool calls, remove only those of such tools: read_*",
+    )
+    add("--never-tools", action="append", metavar="PATTERN", help="never remove calls of such tools")
     add("--shadow", action="store_true", help="decide and record, change nothing")
     add("--keys", type=Path, metavar="FILE", help="SHA-256 of API keys, each with on, off or shadow")
     add("--receipts", type=Path, metavar="FILE", help="append a receipt of every decision")
@@ -139,7 +146,8 @@ def settings_of(arguments: argparse.Namespace, upstream: UpstreamUrl, host: str)
     from drsr.proxy.http.modes import read_keys
     from drsr.proxy.server import connections_possible
     from drsr.proxy.settings import ProxySettings
-    from drsr.request.protection import parse_protection
+    from drsr.request.protection import parse_protection, with_tool_rules
+    from drsr.sessions.price_table import PriceTable
 
     settings = ProxySettings(
         upstream=upstream,
@@ -148,7 +156,8 @@ def settings_of(arguments: argparse.Namespace, upstream: UpstreamUrl, host: str)
         keys=read_keys(arguments.keys) if arguments.keys else {},
         receipts=arguments.receipts,
         keep_text=arguments.keep_text,
-        protect=parse_protection(arguments.protect),
+        protect=with_tool_rules(parse_protection(arguments.protect), arguments.only_tools, arguments.never_tools),
+        prices=PriceTable.chosen(),
         sessions=_sessions(arguments),
         warm=arguments.warm,
         deadline=arguments.deadline_ms / 1000,

@@ -16,6 +16,7 @@ from drsr.sessions.conversations import REMEMBERED
 from drsr.sessions.price_table import PriceTable
 from drsr.sessions.prices import EXPECTED_CALLS, Prices
 
+DEFAULT_CURRENCY = "USD"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -97,6 +98,8 @@ class ProxySettings:
     """Whether receipts hold the requests themselves."""
     protect: Protect | None = None
     """Pins every Block for which it says True."""
+    prices: PriceTable | None = None
+    """What models cost, to say what was saved; with sessions, theirs."""
     sessions: SessionSettings | None = None
     warm: bool = False
     """Read each answer as it comes, so that the next decision of its conversation finds it read."""
@@ -137,8 +140,13 @@ class ProxySettings:
 
     def prices_of(self, model: str | None) -> Prices | None:
         """Return what a model costs; None where that is not known."""
-        prices = self.sessions.prices if self.sessions is not None else None
+        prices = self.sessions.prices if self.sessions is not None else self.prices
         return prices.of(model) if isinstance(prices, PriceTable) else prices
+
+    @property
+    def currency(self) -> str:
+        prices = self.sessions.prices if self.sessions is not None else self.prices
+        return prices.currency if isinstance(prices, PriceTable) else DEFAULT_CURRENCY
 
     def __post_init__(self) -> None:
         _require(self.deadline > 0, "--deadline-ms", "more than 0")

@@ -57,7 +57,7 @@ def test_an_upstream_that_is_not_there_saves_nothing(start_proxy: StartProxy, ht
 def test_money_and_tokens_reach_metrics_page_and_receipt(
     start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, tmp_path: Path, stream: bool
 ) -> None:
-    proxy = start_proxy(sessions=SessionSettings(PRICES), receipts=tmp_path / "receipts.jsonl")
+    proxy = start_proxy(sessions=SessionSettings(Prices(3, 3, 3, 15)), receipts=tmp_path / "receipts.jsonl")
     body = openai_body(stream=stream, stream_options={"include_usage": True}) if stream else openai_body()
     http.post(f"{proxy.address}/v1/chat/completions", json=body)
     assert eventually(lambda: proxy.count("receipts", "written") == 1)

@@ -17,6 +17,11 @@ from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.settings import UpstreamUrl
 
 
+KEPT_SECONDS = 3.0
+"""How long an idle connection is kept: shorter than servers keep theirs (many 5 s), so that no request is sent into one
+that is just being closed."""
+
+
 class UpstreamFailed(Exception):
     """The upstream did not answer, or not to the end."""
 
@@ -44,7 +49,7 @@ class Upstream:
         self._timeout = timeout
         self._timeouts = {"connect": connect_timeout, "read": timeout, "write": timeout, "pool": None}
         # The number of connections is bounded by the number of requests that are let in.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEPT_SECONDS)
         self._transport = httpx.AsyncHTTPTransport(limits=limits)
 
     async def close(self) -> None:
