@@ -16,7 +16,6 @@ from drsr.proxy.http.headers import RawHeaders
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.settings import UpstreamUrl
 
-
 KEPT_SECONDS = 3.0
 """How long an idle connection is kept: shorter than servers keep theirs (many 5 s), so that no request is sent into one
 that is just being closed."""
