@@ -12,10 +12,10 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo release report repro sample quick test fuzz lint format benchmarks clean
+.PHONY: help install demo release report repro sample quick test fuzz lint format benchmarks sbom audit-dependencies clean
 
 help:            ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
 # The stamp is touched last: its existence means that the installation completed.
 .venv/installed: pyproject.toml constraints.txt
@@ -68,6 +68,14 @@ lint: .venv/installed    ## ruff, strict mypy, hadolint
 format: .venv/installed  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+sbom: .venv/installed    ## CycloneDX lists of what is in each image and in a policy's wheel: var/sbom/*.cdx.json (WHEEL=FILE)
+	$(BIN)/python -m scripts.sbom $(if $(WHEEL),--wheel $(WHEEL))
+
+audit-dependencies: .venv/installed  ## known vulnerabilities of what is installed, by pip-audit; needs a network, and is not part of CI
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet pip-audit
+	.venv/audit/bin/pip-audit --path .venv/lib/python3.*/site-packages --skip-editable
 
 clean:           ## remove what the commands made here; the fetched language model stays in its cache
 	rm -rf .venv var exports samples/measured build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

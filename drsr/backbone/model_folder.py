@@ -24,6 +24,10 @@ _WITHOUT_EFFECT = frozenset(
 )
 """Keys of config.json that say where a model came from or how to hold it, not what it computes."""
 
+_ADAPTER_FILE = "adapter_config.json"
+_NAMED_WEIGHTS = "transformers_weights"
+"""A key of config.json by which newer versions of transformers load another file."""
+
 _INT8_VERSION = "int8 rows/1"
 """Changes whenever the same weights would be rounded otherwise."""
 
@@ -32,7 +36,11 @@ _LARGEST_HEADER = 100_000_000
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that transformers would load from a folder; pickled weights are never looked at."""
+    """The safetensors files that transformers would load from a folder; pickled weights are never looked at.
+
+    What is hashed is what is loaded: BackboneCorrupt for whatever would make transformers load other files.
+    """
+    _refuse_other_weights(folder)
     if (folder / WEIGHTS_FILE).is_file():
         return [folder / WEIGHTS_FILE]
     index = folder / WEIGHTS_INDEX_FILE
@@ -46,11 +54,34 @@ def weight_files(folder: Path) -> list[Path]:
         names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackboneCorrupt(f"not an index of weights ({error!r})", where=str(index)) from error
-    files = [folder / Path(name).name for name in names]
+    strange = [name for name in names if not isinstance(name, str) or Path(name).name != name or "\\" in name]
+    if strange:
+        raise BackboneCorrupt(
+            f"names weights in another folder: {strange[0]!r}",
+            where=str(index),
+            hint="files of weights lie beside their index; get the model again",
+        )
+    files = [folder / name for name in names]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise BackboneCorrupt(f"of {len(files)} files of weights these are missing: {missing}", where=str(folder))
     return files
+
+
+def _refuse_other_weights(folder: Path) -> None:
+    """BackboneCorrupt where the folder makes transformers load weights besides those that its identity is made of."""
+    if (folder / _ADAPTER_FILE).exists():
+        raise BackboneCorrupt(
+            f"holds an adapter ({_ADAPTER_FILE}), whose weights would be loaded and are not part of its identity",
+            where=str(folder),
+            hint="merge the adapter into the weights and save the model again",
+        )
+    if (folder / CONFIG_FILE).exists() and _NAMED_WEIGHTS in read_config(folder):
+        raise BackboneCorrupt(
+            f"names its own file of weights ({_NAMED_WEIGHTS})",
+            where=str(folder / CONFIG_FILE),
+            hint=f"call the file {WEIGHTS_FILE} and take the key out",
+        )
 
 
 def read_config(folder: Path) -> dict[str, Any]:

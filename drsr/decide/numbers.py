@@ -10,6 +10,7 @@ import json
 import math
 import sys
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from typing import Any, get_args, get_origin, get_type_hints
 
 from drsr.decide.candidates import BINS, MINIMUM, RULE_VERSION
@@ -27,6 +28,8 @@ FORMAT = "drsr-policy/1"
 """Changes whenever an older reader would misread the file."""
 LIGHT_FORMAT = "drsr-light-policy/1"
 """The same of a light policy: a reader that knows no such policies refuses it."""
+_MOST_LAYERS, _MOST_MEMBERS, _LARGEST, _LONGEST = 256, 100, 10**9, 100
+"""Of layers, heads, members, tokens and characters: far above what there is, and quick to refuse."""
 FULL = "full"
 """What a policy is called that reads with a language model; the other kind is called `light`, like its view."""
 
@@ -103,7 +106,13 @@ class PolicyNumbers:
         _require(self.uncertainty_coefficient >= 0, "uncertainty_coefficient", "not negative")
         _require(0 < self.removal_cap < 1, "removal_cap", "between 0 and 1")
         _require(self.risk_threshold is None or math.isfinite(self.risk_threshold), "risk_threshold", "finite or null")
-        _require(self.context_cap > 0, "context_cap", "above 0")
+        _require(0 < self.context_cap <= _LARGEST, "context_cap", f"from 1 to {_LARGEST:,}")
+        _require(0 < self.target_cap <= _LARGEST, "target_cap", f"from 1 to {_LARGEST:,}")
+        _require(len(self.version) <= _LONGEST, "version", f"at most {_LONGEST} characters long")
+        _require(math.isfinite(self.uncertainty_coefficient), "uncertainty_coefficient", "finite")
+        _require(math.isfinite(self.harm_tolerance), "harm_tolerance", "finite")
+        _require(1 <= len(self.seeds) <= _MOST_MEMBERS, "seeds", f"from 1 to {_MOST_MEMBERS} numbers")
+        _check_geometry(self.backbone.geometry)
 
     @property
     def always_abstains(self) -> bool:
@@ -230,6 +239,18 @@ def _value(kind: Any, value: Any, name: str) -> Any:
         return float(value)
     _require(type(value) is kind, name, f"of type {kind.__name__}")
     return value
+
+
+def _check_geometry(geometry: Geometry | None) -> None:
+    """A layout is built from it, so that it must be the size of a language model."""
+    if geometry is None:
+        return
+    name = "backbone.geometry"
+    for part in ("layers", "heads"):
+        _require(1 <= getattr(geometry, part) <= _MOST_LAYERS, f"{name}.{part}", f"from 1 to {_MOST_LAYERS}")
+    full = geometry.full_attention
+    ascending = all(before < after for before, after in pairwise((0, *full, geometry.layers + 1)))
+    _require(bool(full) and ascending, f"{name}.full_attention", "some of its layers, ascending")
 
 
 def _require(holds: bool, name: str, what: str) -> None:

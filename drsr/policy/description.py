@@ -13,7 +13,6 @@ from drsr.policy.folder import PolicyFiles
 from drsr.policy.golden import GoldenRequest
 from drsr.tables import excerpt, table
 
-CARD_FILE = "MODEL_CARD.md"
 LINEAGE_FILE = "lineage.json"
 _KINDS = {FULL: "full: reads with a language model", LIGHT_VIEW: "light: reads without a language model"}
 
@@ -86,6 +85,6 @@ def _lineage(files: PolicyFiles) -> list[dict[str, Any]]:
         return [
             {"link": str(link["link"]), "items": int(link["items"]), "sha256": str(link["sha256"])} for link in links
         ]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         what = f"cannot be read: {type(error).__name__}: {error}"
         raise PolicyCorrupt(what, where=LINEAGE_FILE, hint="install the drsr that the policy asks for") from None

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from drsr.scorer.weights import read_scorer, scorer_bytes
 POLICY_FILE = "policy.json"
 MANIFEST_FILE = "manifest.json"
 MANIFEST_FORMAT = "drsr-policy-manifest/1"
+_LARGEST_FILE = 1 << 30
+"""Bytes of a policy's largest file; real ones have a few million."""
 _HINT = "install the policy again, or take the folder from a copy"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 """Files below the folder, never above it."""
@@ -78,7 +81,22 @@ def read_policy(folder: Path) -> PolicyFiles:
     """Read and check a folder: hashes of all files, formats, versions, layout. Needs numpy and safetensors only."""
     if not folder.is_dir():
         raise InputError("there is no such folder", where=str(folder), hint="name a folder that holds policy.json")
-    return _read(lambda name: (folder / name).read_bytes(), str(folder))
+    return _read(lambda name: _read_regular(folder / name), str(folder))
+
+
+def _read_regular(path: Path) -> bytes:
+    """Read a file; OSError for one that is not a plain file, which might never end, or is larger than any policy's."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        data = file.read(_LARGEST_FILE + 1)
+    if len(data) > _LARGEST_FILE:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return data
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def read_contents(contents: Mapping[str, bytes], where: str) -> PolicyFiles:
@@ -98,8 +116,8 @@ def _read(read: _Reader, where: str) -> PolicyFiles:
         if name not in contents:
             raise PolicyCorrupt(f"the manifest does not list {name}", where=where, hint=_HINT)
     try:
-        numbers = PolicyNumbers.from_json(json.loads(contents[POLICY_FILE]))
-    except ValueError as error:
+        numbers = PolicyNumbers.from_json(json.loads(contents[POLICY_FILE], parse_constant=_refuse_constant))
+    except (ValueError, RecursionError) as error:
         raise PolicyCorrupt(f"is not JSON: {error}", where=f"{where}/{POLICY_FILE}", hint=_HINT) from None
     except PolicyCorrupt as error:
         raise PolicyCorrupt(error.what, where=f"{where}/{POLICY_FILE}", hint=error.hint or _HINT) from None
@@ -163,7 +181,7 @@ def _manifest(read: _Reader, where: str) -> dict[str, dict[str, Any]]:
         files: dict[str, dict[str, Any]] = manifest["files"]
         # Written again it must be the same bytes: the manifest has no hash of its own to check it by.
         sound = manifest["format"] == MANIFEST_FORMAT and set(manifest) == {"format", "files"}
-        sound = sound and _canonical(manifest) == data and all(map(_NAME.fullmatch, files))
+        sound = sound and isinstance(files, dict) and all(map(_NAME.fullmatch, files)) and _canonical(manifest) == data
     except (ValueError, KeyError, TypeError, RecursionError):
         sound = False
     if not sound:

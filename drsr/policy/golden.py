@@ -269,7 +269,7 @@ def read_golden(files: PolicyFiles, where: str) -> tuple[GoldenRequest, ...]:
             GoldenRequest(str(item["name"]), item["request"], _from_json(item["expected"]))
             for item in document["requests"]
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = f"cannot be read: {type(error).__name__}: {error}"
         raise PolicyCorrupt(
             what, where=f"{where}/{GOLDEN_FILE}", hint="install the drsr that the policy asks for"

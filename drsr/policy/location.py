@@ -6,7 +6,8 @@
     read_found(None)                                             the light one where it is installed, else the full one
 
 A light policy has a package of its own, so that it can be installed beside the full one. Neither goes by the other's
-name: that would change what an agent decides with, unseen. Nothing that belongs to the policy is run.
+name: that would change what an agent decides with, unseen. Nothing that belongs to the policy is run, and the few lines
+of code in its package must be those that drsr wrote (`generated.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, PolicyCorrupt, PolicyMismatch
 from drsr.policy.folder import PolicyFiles, read_contents, read_policy
+from drsr.policy.generated import CODE_FILE, HINT, generated_code, refuse_changed, refuse_code
 from drsr.policy.wheel_file import read_wheel, record_hash
 
 PACKAGE = "drsr_policy"
@@ -55,6 +57,7 @@ def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles
     if path.is_dir():
         files = read_policy(path)
         _refuse_misnamed(files.numbers, path.name, str(path))
+        _refuse_code_in(path, files)
         return files
     if path.is_file():
         files = read_wheel_policy(_bytes_of(path), str(path))
@@ -74,10 +77,32 @@ def read_installed(folder: Path) -> PolicyFiles:
     """Read and check an installed policy: its files by their manifest, and what pip wrote beside them by its RECORD."""
     files = read_policy(folder)
     _refuse_misnamed(files.numbers, folder.name, str(folder))
+    _refuse_code_in(folder, files)
     dist_info = folder.parent / f"{package_name(files.numbers)}-{files.numbers.version}.dist-info"
     if dist_info.is_dir():  # not where somebody unpacked the wheel's package elsewhere
         _check_record(folder, dist_info, files.names)
+        told = {name: (dist_info / name).read_bytes() for name in _TOLD_PIP if (dist_info / name).is_file()}
+        _refuse_changed(files, told, str(folder))
     return files
+
+
+_TOLD_PIP = ("METADATA", "WHEEL", "entry_points.txt")
+"""What of the metadata came with the wheel; the installer wrote the rest."""
+
+
+def _refuse_changed(files: PolicyFiles, dist_info: dict[str, bytes], where: str) -> None:
+    """PolicyCorrupt unless the code of the package, and what it tells pip, are what drsr writes for this policy."""
+    refuse_changed(files.numbers, package_name(files.numbers), files.others, dist_info, where)
+
+
+def _refuse_code_in(folder: Path, files: PolicyFiles) -> None:
+    """PolicyCorrupt if a folder holds code besides the generated lines, whether it is listed or not."""
+    there = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    refuse_code([str(path) for path in there if path.parts[0] != "__pycache__" and str(path) != CODE_FILE], str(folder))
+    if (folder / CODE_FILE).is_file():
+        known = generated_code(files.numbers, package_name(files.numbers), str(folder))
+        if (folder / CODE_FILE).read_bytes() not in known:
+            raise PolicyCorrupt(f"{CODE_FILE} is not the one that drsr writes", where=str(folder), hint=HINT)
 
 
 def _refuse_misnamed(numbers: PolicyNumbers, name: str, where: str) -> None:
@@ -113,6 +138,7 @@ def read_wheel_policy(data: bytes, where: str) -> PolicyFiles:
     unlisted = sorted(set(contents) - policy.names)
     if strays or unlisted:
         raise PolicyCorrupt(f"holds {(strays + unlisted)[0]}, which its manifest does not know", where=where)
+    _refuse_changed(policy, {n.removeprefix(expected): files[n] for n in files if n.startswith(expected)}, where)
     return policy
 
 

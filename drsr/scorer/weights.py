@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ FORMAT = "drsr-scorer/1"
 KINDS_FORMAT = "drsr-scorer/2"
 """Of every other kind, which the metadata names: a reader that knows networks alone refuses it."""
 _METADATA = "drsr"
+_MOST_MEMBERS = 100
 _Tensors = dict[str, NDArray[Any]]
 _FOREST = {name: np.float64 if name in ("threshold", "value", "baseline") else np.int32 for name in Forest._fields}
 _LINEAR = ("mean", "inverse_scale", "weights", "intercept")
@@ -108,8 +110,10 @@ def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> Frozen
     try:
         tensors = safetensors_numpy.load(data)
         metadata = _metadata(data)
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ScorerCorrupt(f"is not a scorer file: {error}", where=where) from None
+    if not isinstance(metadata, dict):
+        raise ScorerCorrupt("is not a scorer file: its metadata is no object", where=where)
     if metadata.get("format") not in (FORMAT, KINDS_FORMAT):
         raise ScorerCorrupt(
             f"has format {metadata.get('format')!r}; this version reads {FORMAT!r} and {KINDS_FORMAT!r}",
@@ -118,12 +122,19 @@ def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> Frozen
         )
     if _tensors_sha256(tensors) != metadata.get("tensors_sha256"):
         raise ScorerCorrupt("its weights have another hash than the one recorded in it", where=where)
-    if metadata["layout_hash"] != layout_hash:
+    if metadata.get("layout_hash") != layout_hash:
         raise LayoutMismatch(
-            f"was trained on feature layout {metadata['layout_hash']}, asked to score layout {layout_hash}",
+            f"was trained on feature layout {metadata.get('layout_hash')}, asked to score layout {layout_hash}",
             where=where,
             hint="use the backbone that the policy names, or train a scorer for this one",
         )
+    seeds = metadata.get("seeds")
+    if (
+        not isinstance(seeds, list)
+        or not all(type(seed) is int for seed in seeds)
+        or not 0 < len(seeds) <= _MOST_MEMBERS
+    ):
+        raise ScorerCorrupt(f"does not name the seeds of 1 to {_MOST_MEMBERS} members", where=where)
     if metadata["format"] == FORMAT:
         return _ensemble(tensors, metadata, where)
     return _put_together(tensors, metadata, where)
@@ -147,6 +158,11 @@ def _ensemble(tensors: dict[str, NDArray[np.float32]], metadata: dict[str, Any],
         tensor = tensors.get(name)
         if tensor is None or tensor.shape != shape or tensor.dtype != np.float32 or not np.isfinite(tensor).all():
             raise ScorerCorrupt(f"tensor {name} is missing or not finite float32 of shape {shape}", where=where)
+    scales = [metadata.get(name) for name in ("harm_mean", "harm_scale")]
+    if not all(type(value) in (int, float) and math.isfinite(value) for value in scales):
+        raise ScorerCorrupt("its harm_mean or harm_scale is not a finite number", where=where)
+    if not all(type(metadata.get(name)) is bool for name in ("retained_context", "pair_pooling")):
+        raise ScorerCorrupt("it does not say which parts of the representation it reads", where=where)
     return Ensemble(
         layout_hash=metadata["layout_hash"],
         seeds=tuple(metadata["seeds"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,7 @@ def test_an_index_cannot_point_out_of_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../outside.safetensors"}}')
-    with pytest.raises(BackboneCorrupt, match="missing"):
+    with pytest.raises(BackboneCorrupt, match="names weights in another folder"):
         weight_files(folder)
 
 
@@ -82,3 +83,28 @@ def test_a_model_that_does_not_say_its_window(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     with pytest.raises(BackboneError, match="max_position_embeddings"):
         read_window(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["evil/model-00001.safetensors", "./model-00001.safetensors", "a\\b.safetensors"])
+def test_weights_in_another_folder_are_refused(tmp_path: Path, name: str) -> None:
+    """Only the name was hashed, and the path would have been loaded."""
+    (tmp_path / "model-00001.safetensors").write_bytes(b"")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(BackboneCorrupt, match="names weights in another folder"):
+        weight_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("config.json", '{"transformers_weights": "other.safetensors"}', "names its own file of weights"),
+        ("adapter_config.json", "{}", "holds an adapter"),
+    ],
+)
+def test_whatever_makes_transformers_load_other_weights_is_refused(
+    tmp_path: Path, file: str, content: str, says: str
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / file).write_text(content)
+    with pytest.raises(BackboneCorrupt, match=says):
+        weight_files(tmp_path)

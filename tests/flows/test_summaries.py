@@ -85,5 +85,5 @@ def test_the_summary_for_a_terminal() -> None:
         "",
         "published drsr-policy 2026.11.16, recorded in dvc.lock",
         "  /index/drsr-policy/policy.whl",
-        "  pip install --extra-index-url file:///index drsr-policy",
+        "  pip install --no-deps --index-url file:///index drsr-policy",
     ]

@@ -84,6 +84,7 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
     assert waiting == [
         "hash chain to the trajectories",
         "splits hold",
+        "states frozen again",
         "no future in a feature",
         "labels remeasured",
         "trajectories: no near-duplicates across splits",
@@ -91,7 +92,7 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
         "splits: no subject on two sides of a split",
     ]
     first, *_ = text(found, None).splitlines()
-    assert first == ("7 verdicts could not be computed without texts (8 of 8 runs are here without their texts):")
+    assert first == ("8 verdicts could not be computed without texts (8 of 8 runs are here without their texts):")
     assert found.to_json()["without_texts"][-1] == "  complete them: drsr ingest the runs of runs, then audit again"
 
     before = rows(bare)
@@ -104,7 +105,7 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
     assert whole.passed
     assert whole.in_part == ()
     assert whole.without_texts == ()
-    assert not text(whole, None).startswith("7 verdicts")
+    assert not text(whole, None).startswith("8 verdicts")
 
 
 def test_what_needs_a_text_has_nothing_to_do(bare: Pipeline) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drsr.offline import samples
-from drsr.policy.description import CARD_FILE
+from drsr.policy.generated import CARD_FILE
 from drsr.policy.golden import verify_files
 from drsr.policy.listing import RELEASED
 from drsr.policy.location import project_name, read_found

@@ -18,6 +18,8 @@ from drsr.offline.verdicts import Check, Told, Verdict, failed, passed
 
 MEASURED_AGAIN: tuple[Check[Subject], ...] = (future.CHECK, labels.CHECK)
 """What runs the language model again over a sample of states."""
+ALWAYS_MEASURED: tuple[Check[Subject], ...] = (labels.CHECK,)
+"""What runs it in any case: with a sample of 0 it measures the sets that decide the threshold."""
 OF_THE_WHEEL: tuple[Check[Subject], ...] = tuple(
     check for check in CHECKS if check not in (*MEASURED_AGAIN, data_rules.CHECK)
 )
@@ -51,14 +53,14 @@ def gated_order(
 ) -> PublishOrder:
     """Return an order to publish whose gates are the rules of the data and the questions of an audit.
 
-    `audit_sample` states are measured again with the language model: 0 measures none, None all. `more` are the other
-    fields of the order.
+    `audit_sample` states are measured again with the language model, besides the sets that decide the threshold; None
+    is all of them. `more` are the other fields of the order.
     """
     rules = data_rules.CHECK._replace(run=rules_kept_if_judged if without_expectations else rules_kept)
     return PublishOrder(
         index,
         checks=(ADMISSIBLE, rules, *more_checks),
-        wheel_checks=OF_THE_WHEEL if audit_sample == 0 else (*OF_THE_WHEEL, *MEASURED_AGAIN),
+        wheel_checks=(*OF_THE_WHEEL, *(ALWAYS_MEASURED if audit_sample == 0 else MEASURED_AGAIN)),
         audit=Order(sample=audit_sample, backbone=more.get("backbone"), device=more.get("device", "cpu")),
         **more,
     )

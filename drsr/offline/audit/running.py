@@ -21,9 +21,11 @@ from drsr.offline.audit.checks import (
     judged_scorer,
     labels,
     normaliser,
+    promises,
     retrained_scorer,
     split_reads,
     splits,
+    states,
     weight_files,
     withdrawals,
 )
@@ -35,8 +37,10 @@ CHECKS: tuple[Check[Subject], ...] = (
     weight_files.CHECK,
     chain.CHECK,
     splits.CHECK,
+    states.CHECK,
     split_reads.CHECK,
     withdrawals.CHECK,
+    promises.CHECK,
     normaliser.CHECK,
     judged_scorer.CHECK,
     calibration.CHECK,
@@ -47,7 +51,9 @@ CHECKS: tuple[Check[Subject], ...] = (
 )
 """Single questions, the quick ones first; then the rules, which are many."""
 RETRAIN = retrained_scorer.CHECK
-"""What is asked besides where somebody wants to wait for it."""
+"""What is asked besides where it is quick, or somebody wants to wait for it."""
+QUICK_SECONDS = 600.0
+"""Training that took no longer is repeated in every audit."""
 
 Progress = Callable[[Check[Subject], int, int], None]
 _PACKAGES = ("numpy", "torch", "transformers", "safetensors", "sqlalchemy", "pyarrow", "great_expectations")
@@ -98,6 +104,14 @@ class Audit(NamedTuple):
         return (*self.failures, *self.in_part, *passed)
 
     @property
+    def first_lines(self) -> tuple[str, ...]:
+        """Return what is said before everything else: what this audit did not look at."""
+        if any(section.check.name == RETRAIN.name for section in self.sections):
+            return self.without_texts
+        said = "the scorer was NOT trained again: that its weights come from the training split is not shown"
+        return (f"{said} (--retrain)", *self.without_texts)
+
+    @property
     def without_texts(self) -> tuple[str, ...]:
         """Return the first lines where texts are missing: which verdicts wait for them, and how to complete these."""
         if not self.in_part:
@@ -143,7 +157,7 @@ def run_audit(
 ) -> Audit:
     """Run every check that the order asks for, or those that are named. Reads, and writes nothing."""
     sections = []
-    asked = (*CHECKS, RETRAIN) if subject.order.retrain else CHECKS
+    asked = (*CHECKS, RETRAIN) if checks is None and trains_again(subject) else CHECKS
     for check in asked if checks is None else checks:
         progress(check, 0, 0)
         sections.append(run_check(check, subject, partial(progress, check)))
@@ -152,6 +166,16 @@ def run_audit(
     with subject.catalog.reading() as connection:
         absent = absent_texts(connection)
     return Audit(describe(subject), versions(), order.sample, order.seed, tuple(sections), now, absent)
+
+
+def trains_again(subject: Subject) -> bool:
+    """Return whether the order asks for it, or leaves it open and it is quick."""
+    if subject.order.retrain is not None:
+        return subject.order.retrain
+    try:
+        return subject.run.seconds <= QUICK_SECONDS
+    except DrsrError:  # the checks will say so
+        return False
 
 
 def describe(subject: Subject) -> dict[str, str]:

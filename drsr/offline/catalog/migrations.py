@@ -89,13 +89,24 @@ def downgrade_catalog(catalog_url: str, revision: str, *, may_lose_rows: bool = 
 
 def check_catalog(catalog_url: str) -> CatalogCheck:
     """Compare the database with the models."""
+    with connect(catalog_url, create=False) as catalog, catalog.reading() as connection:
+        return CatalogCheck(current_revision(connection), REVISION, schema_differences(connection))
+
+
+def schema_differences(connection: Connection) -> list[str]:
+    """Return what the database has that the models do not say, and the other way round; views and triggers, too."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    with connect(catalog_url, create=False) as catalog, catalog.reading() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        differences = [line for found in compare_metadata(context, Table.metadata) for line in _readable(found)]
-        return CatalogCheck(current_revision(connection), REVISION, differences)
+    context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+    differences = [line for found in compare_metadata(context, Table.metadata) for line in _readable(found)]
+    ours = set(Table.metadata.tables)
+    differences += [f"{name} is a view" for name in inspect(connection).get_view_names() if name in ours]
+    triggers = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
+    if connection.dialect.name == "postgresql":
+        triggers = "SELECT tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal"
+    found = connection.execute(text(triggers))
+    return differences + [f"trigger {name} on {table}" for name, table in found if table.strip('"') in ours]
 
 
 def current_revision(connection: Connection) -> str | None:

@@ -18,7 +18,7 @@ examples:
   drsr audit                                               the latest release of the catalog, ten states computed again
   drsr audit --policy drsr_policy-2026.11.16-py3-none-any.whl --sample 50 --seed 7 --html audit.html
   drsr audit --sample all                                  every state; takes as long as measuring did
-  drsr audit --retrain                                     the weights, too; takes as long as training did
+  drsr audit --retrain                                     the weights in any case; takes as long as training did
 """
 
 
@@ -49,15 +49,32 @@ def add_commands(commands: Commands) -> None:
         metavar="N",
         help="states whose features and labels are computed again, or all (default: 10)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="which ones; choose your own (default: 0)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="S",
+        help="which ones (default: drawn at random, and printed: the same seed repeats them)",
+    )
     parser.add_argument(
         "--retrain",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         help="train the scorer again from the policy's own states and compare the weights, bit for bit on the same "
-        "kind of processor",
+        "kind of processor (default: where training took under ten minutes)",
+    )
+    parser.add_argument(
+        "--promise", type=Path, metavar="FILE", help="what drsr promise wrote before labels were read: compare with it"
     )
     parser.add_argument("--backbone", metavar="NAME", help="another name for the same language model: path:FOLDER")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots that can be handed on")
+
+
+def _bytes_of(path: Path) -> bytes:
+    from drsr.errors import InputError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
 def _sample(text: str) -> int | None:
@@ -69,6 +86,8 @@ def _sample(text: str) -> int | None:
 
 
 def run(options: argparse.Namespace) -> int:
+    import secrets
+
     from drsr.offline.audit.checks.data_rules import find_judge
     from drsr.offline.audit.report import check_writable, write_report
     from drsr.offline.audit.running import run_audit
@@ -79,10 +98,12 @@ def run(options: argparse.Namespace) -> int:
     find_judge()  # rather now than after an hour of measuring again
     if options.html is not None:
         check_writable(options.html)
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     with opened() as (settings, catalog, artifacts), progress("audit", "items") as report:
         order = Order(
-            *(options.policy, options.sample, options.seed, options.backbone, settings.device, options.certified),
+            *(options.policy, options.sample, seed, options.backbone, settings.device, options.certified),
             retrain=options.retrain,
+            promise=None if options.promise is None else _bytes_of(options.promise),
         )
         subject = Subject(catalog, artifacts, order)
         audit = run_audit(subject, progress=lambda check, done, total: report(done, total or None, check.name))
@@ -109,9 +130,10 @@ def text(audit: Audit, report: Path | None) -> str:
         for verdict in audit.summary
     ]
     lines = [
-        *audit.without_texts,
-        *([""] if audit.without_texts else []),
+        *audit.first_lines,
+        *([""] if audit.first_lines else []),
         *about,
+        f"  states computed again: {'all' if audit.sample is None else audit.sample}, seed {audit.seed}",
         "",
         table(("severity", "check", "verdict", "found"), rows),
     ]

@@ -106,7 +106,9 @@ def freeze(
                 if isinstance(result, ArtifactCorrupt):
                     continue  # no marker: it is tried again once its bytes are restored
                 why_none = None if result.why_none is None else storable_text(result.why_none)
-                record_frozen(connection, rule, item, result.eligible, why_none, [_record(s) for s in result.states])
+                record_frozen(
+                    connection, rule, item, result.eligible, why_none, [state_record(s) for s in result.states]
+                )
         last = batch[-1].id
         done += len(found)
         states += sum(len(result.states) for result in found)
@@ -133,7 +135,8 @@ def _freeze_one(
         return FrozenTrajectory(0, (), why_unusable(error))
 
 
-def _record(frozen: FrozenState) -> StateRecord:
+def state_record(frozen: FrozenState) -> StateRecord:
+    """The columns of a frozen state and of its candidates."""
     state = frozen.state
     return StateRecord(
         decision_index=frozen.decision,

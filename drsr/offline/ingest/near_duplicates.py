@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
@@ -156,6 +157,44 @@ def jaccard(first: Shingles, second: Shingles) -> float:
     common = len(np.intersect1d(first, second, assume_unique=True))
     union = len(first) + len(second) - common
     return common / union if union else 0.0
+
+
+LOOK_ALIKE = 0.4
+"""Part of the shorter run's folded shingles, from which on two runs of different splits look alike."""
+_SAMPLED = 4
+"""One of so many folded shingles is kept, the same in every run."""
+_FEWEST = 10
+"""Of kept shingles: less says nothing."""
+_MOST_HOLDERS = 50
+"""A shingle that more runs hold is the environment's, and tells no two runs apart."""
+
+
+def folded_sketch(text: str) -> Shingles:
+    """A fixed part of the shingles of a text whose case is folded, and in which every word with a digit is the same.
+
+    So a copy with other numbers, ids or letter case has the same sketch, and what is shared by sketches is shared by
+    the texts in the same proportion: also where one is a part of the other.
+    """
+    words = ("0" if any(map(str.isdigit, word)) else word for word in _WORD.findall(text.casefold()))
+    found = shingles(" ".join(words))
+    return found[(found * np.uint64(_ODD)) >> np.uint64(32) & np.uint64(_SAMPLED - 1) == 0]
+
+
+def look_alikes(splits: Mapping[Key, str], sketches: Mapping[Key, Shingles]) -> list[NearDuplicate[Key]]:
+    """Pairs across splits of which one holds much of the other, most alike first; the number is that part."""
+    holders: dict[int, list[Key]] = {}
+    for key, sketch in sketches.items():
+        for shingle in sketch.tolist() if len(sketch) >= _FEWEST else ():
+            holders.setdefault(shingle, []).append(key)
+    common: Counter[tuple[Key, Key]] = Counter()
+    for keys in holders.values():
+        if 1 < len(keys) <= _MOST_HOLDERS:
+            common.update(pair for pair in combinations(keys, 2) if splits[pair[0]] != splits[pair[1]])
+    found = [
+        NearDuplicate(first, second, count / min(len(sketches[first]), len(sketches[second])))
+        for (first, second), count in common.items()
+    ]
+    return sorted((pair for pair in found if pair.jaccard >= LOOK_ALIKE), key=lambda pair: -pair.jaccard)
 
 
 def _strings_in(value: Any) -> Iterator[str]:

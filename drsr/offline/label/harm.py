@@ -6,7 +6,7 @@ one state, computes every context on its own and works with any backbone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from drsr.decide.candidates import DecisionState
@@ -89,11 +89,18 @@ def contexts_of(state: DecisionState) -> _Contexts:
     return _Contexts(view.token_ids(rendering.token_ids), deleted)
 
 
-def measure_harm(backbone: Backbone, state: DecisionState, target: TokenIds) -> Iterator[MeasuredHarm]:
-    """H(A) for every non-empty subset of the candidates, each context computed on its own, the intact one once."""
+def measure_harm(
+    backbone: Backbone, state: DecisionState, target: TokenIds, masks: Collection[int] | None = None
+) -> Iterator[MeasuredHarm]:
+    """H(A) for every non-empty subset of the candidates, each context computed on its own, the intact one once.
+
+    `masks` asks for these sets only.
+    """
     contexts = contexts_of(state)
     intact = direct_nll(backbone, contexts.intact, target)
     for deletion_set, context in contexts.deleted:
+        if masks is not None and deletion_set.mask not in masks:
+            continue
         yield MeasuredHarm(deletion_set, intact, direct_nll(backbone, context, target), len(target))
 
 

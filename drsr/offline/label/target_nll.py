@@ -149,7 +149,7 @@ class TargetNll:
         `watches` are shown the contexts of the pairs they are given for (by position in `pairs`) as these run through
         the model. That needs shared prefixes: look at the `method` of what comes back.
         """
-        excluded = {index: _exclusion(pair, self.backbone.window) for index, pair in enumerate(pairs)}
+        excluded = {index: unmeasurable(pair, self.backbone.window) for index, pair in enumerate(pairs)}
         scorable = {index: pair for index, pair in enumerate(pairs) if excluded[index] is None}
         for pair in scorable.values():
             if self._verified:
@@ -206,7 +206,8 @@ def _direct_outcome(backbone: Backbone, pair: Pair) -> Outcome:
         return Exclusion(ExclusionReason.OUT_OF_MEMORY, f"one forward over {tokens} tokens: {_first_line(error)}")
 
 
-def _exclusion(pair: Pair, window: int) -> Exclusion | None:
+def unmeasurable(pair: Pair, window: int) -> Exclusion | None:
+    """Return why a pair cannot be scored whatever the machine, or None."""
     caps = caps_for(window)
     if len(pair.target) == 0:
         return Exclusion(ExclusionReason.EMPTY_TARGET, "the next output has no tokens")

@@ -91,7 +91,9 @@ def labeler_of(connection: Connection, labeler_id: int) -> NamedLabeler:
     return NamedLabeler(labeler_id, name, LabelerIdentity(*identity))
 
 
-def present_states(connection: Connection, view: RegisteredView, labeler: NamedLabeler) -> list[str]:
+def present_states(
+    connection: Connection, view: RegisteredView, labeler: NamedLabeler, splits: Sequence[Split] = FITTED
+) -> list[str]:
     """Keys of the states that a scorer trained now would be fitted on or chosen by, sorted."""
     query = (
         select(DecisionState.state_key)
@@ -100,7 +102,7 @@ def present_states(connection: Connection, view: RegisteredView, labeler: NamedL
         .join(StateFeatures, StateFeatures.state_id == DecisionState.id)
         .where(
             Trajectory.is_current(),
-            Trajectory.split.in_(FITTED),
+            Trajectory.split.in_(splits),
             DecisionState.status == "frozen",
             is_rule(DecisionState, view.identity.freezing),
             and_(StateMeasurement.labeler_id == labeler.id, StateMeasurement.outcome == "labelled"),

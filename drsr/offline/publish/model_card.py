@@ -7,8 +7,8 @@ from typing import Any
 
 from drsr.decide.numbers import PolicyNumbers
 from drsr.offline.publish.lineage import Link, Traced
-from drsr.offline.publish.package import requirement
 from drsr.offline.train.metrics import Metric
+from drsr.policy.generated import requirement
 from drsr.policy.golden import TOLERANCE, GoldenRequest
 from drsr.policy.location import package_name, project_name
 

@@ -4,7 +4,7 @@
     index/drsr-policy/index.html           its wheels, each with its SHA-256
     index/drsr-policy/drsr_policy-....whl
 
-`pip install --extra-index-url file:///.../index drsr-policy`, or any web server in front of the folder. A wheel is
+`pip install --no-deps --index-url file:///.../index drsr-policy`, or any web server in front of the folder. A wheel is
 never replaced. Every file appears whole or not at all, wheels before the pages that name them: after a kill, the same
 again gives the same folder.
 """
@@ -62,8 +62,13 @@ class WheelFile(NamedTuple):
 
 
 def install_command(index: Path, project: str = "drsr-policy") -> str:
-    """Return the command to install. `--extra-index-url`, because what drsr needs (numpy, torch, ...) is elsewhere."""
-    return f"pip install --extra-index-url {index.absolute().as_uri()} {project}"
+    """Return the command to install a policy from this index alone.
+
+    With `--extra-index-url` a stranger's package of the same name and a higher version would win. So nothing else is
+    looked for: drsr and what it needs are installed before, or drsr comes from here too where it lies beside.
+    """
+    what = f"drsr {project}" if holds_drsr(index) else project
+    return f"pip install --no-deps --index-url {index.absolute().as_uri()} {what}"
 
 
 def holds_drsr(index: Path) -> bool:

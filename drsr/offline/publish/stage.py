@@ -29,7 +29,6 @@ from drsr.offline.publish.candidate import Built, build, decide_golden, policy_n
 from drsr.offline.publish.gates import AGREEMENT, in_one, refuse_failed
 from drsr.offline.publish.lineage import Traced, trace
 from drsr.offline.publish.lineage_rows import view_of
-from drsr.offline.publish.package import requirement
 from drsr.offline.publish.records import ReleaseRecord, find_release, record_release, releases_of
 from drsr.offline.publish.simple_index import WheelFile, add_wheels, is_there, place_of
 from drsr.offline.publish.subject import Candidate, Order, Subject
@@ -39,6 +38,7 @@ from drsr.offline.store.kept import Kept
 from drsr.offline.train.records import CalibrationRecord, get_training_run, latest_calibrations
 from drsr.offline.train.stage import load_trained
 from drsr.offline.verdicts import Check, Severity, Verdict, run_check
+from drsr.policy.generated import requirement
 from drsr.policy.golden import GoldenRequest
 from drsr.policy.wheel_file import check_version
 from drsr.scorer.frozen import FrozenScorer

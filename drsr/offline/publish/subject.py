@@ -65,8 +65,10 @@ class Order(NamedTuple):
     device: str = "cpu"
     certified: bool = False
     """Where nothing is published yet: audit the latest certified calibration, and not the latest plain one."""
-    retrain: bool = False
-    """Train the scorer again; takes as long as training did."""
+    retrain: bool | None = False
+    """Train the scorer again; takes as long as training did. None: where that took under ten minutes."""
+    promise: bytes | None = None
+    """What was promised before labels were read: the content of a file that `drsr promise` wrote."""
 
     @property
     def mode(self) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from drsr.offline.publish.package import build_package
-from drsr.policy.description import CARD_FILE, LINEAGE_FILE
+from drsr.policy.description import LINEAGE_FILE
+from drsr.policy.generated import CARD_FILE
 from drsr.policy.golden import read_golden
 from drsr.policy.location import read_found
 from drsr.scorer.ensemble import Ensemble

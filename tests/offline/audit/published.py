@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drsr.offline.audit.checks import data_rules, future, golden, labels
+from drsr.offline.audit.checks import data_rules, future, golden, labels, states
 from drsr.offline.audit.release import gated_order
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.ingest.stage import ingest
@@ -27,8 +27,10 @@ from tests.offline.small_pipeline import Pipeline, fit, publish_quickly, quick_p
 
 ALL_BUT_RULES = tuple(check for check in CHECKS if check is not data_rules.CHECK)
 """The expectations take seconds of their own."""
-WITHOUT_MODEL = tuple(check for check in ALL_BUT_RULES if check not in (future.CHECK, golden.CHECK, labels.CHECK))
-"""The quick ones: what no language model is needed for."""
+WITHOUT_MODEL = tuple(
+    check for check in ALL_BUT_RULES if check not in (future.CHECK, golden.CHECK, labels.CHECK, states.CHECK)
+)
+"""The quick ones: what no language model is needed for, and no run is read again for."""
 
 
 class PublishedPipeline(NamedTuple):
@@ -74,6 +76,12 @@ def audited(
     pipeline = release.pipeline
     order = Order(policy=str(release.wheel), sample=sample)
     return run_audit(Subject(pipeline.catalog, pipeline.artifacts, order), checks)
+
+
+def asked(pipeline: Pipeline, check: Check[Subject], sample: int | None = 0) -> dict[str, str]:
+    """What fails of one check, asked of the latest calibration before anything is published."""
+    subject = Subject(pipeline.catalog, pipeline.artifacts, Order(sample=sample))
+    return failures(run_audit(subject, [check]))
 
 
 def failures(audit: Audit) -> dict[str, str]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 from drsr.offline.publish.lineage import Link, policy_link
+from drsr.offline.publish.model_card import model_card
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
+from drsr.policy.generated import CARD_FILE
+from drsr.policy.golden import read_golden
+from drsr.version import __version__
 
 
 def check_chain(subject: Subject, told: Told) -> list[Verdict]:
@@ -20,7 +25,7 @@ def check_chain(subject: Subject, told: Told) -> list[Verdict]:
         claimed = subject.lineage.links
     problems = [*subject.traced.problems]
     if subject.has_policy:
-        problems += [*_broken(claimed, links), *_released(subject, links[-1])]
+        problems += [*_broken(claimed, links), *_released(subject, links[-1]), *_card(subject, links)]
     evidence = {"links": _shown(claimed, links)}
     if problems:
         hint = "do not use the policy until it is known what was changed and by whom; publish from an untouched catalog"
@@ -68,6 +73,19 @@ def _released(subject: Subject, last: Link) -> Iterator[str]:
         yield f"the policy names other states than version {version} did when it was published"
 
 
+def _card(subject: Subject, links: tuple[Link, ...]) -> Iterator[str]:
+    """The model card is what the numbers give. Another version of drsr may say the same in other words."""
+    files = subject.policy
+    if files.numbers.drsr_version != __version__ or subject.candidate is not None:
+        return
+    card = model_card(files.numbers, subject.traced, links, read_golden(files, subject.named))
+    shipped = files.others.get(CARD_FILE, b"").decode("utf-8", "replace")
+    if shipped != card:
+        lines = zip_longest(shipped.splitlines(), card.splitlines(), fillvalue="")
+        number = next((number for number, (there, here) in enumerate(lines, 1) if there != here), 0)
+        yield f"line {number} of {CARD_FILE} is not what the policy's numbers give"
+
+
 def _shown(claimed: tuple[Link, ...], links: tuple[Link, ...]) -> list[dict[str, Any]]:
     shipped = {link.link: link.sha256 for link in claimed}
     return [
@@ -90,6 +108,7 @@ CHECK = Check(
     "the stored trajectories, the catalog's rows and the feature files, state by state, and compared with the chain "
     "that ships inside the wheel, and the wheel with what the catalog wrote down when it was published. On the way: "
     "stored trajectories have their recorded hash, states follow from them, harms from their two measurements, the "
-    "frames from the rows, and the keys of training and calibration from their inputs.",
+    "frames from the rows, and the keys of training and calibration from their inputs. The model card is written again "
+    "from the numbers, and must be the one in the wheel.",
     check_chain,
 )

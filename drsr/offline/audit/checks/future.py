@@ -2,23 +2,27 @@
 
 A state's features are computed from its recorded trajectory twice: with everything that was recorded behind the
 pre-action position, and with garbage in its place. Not a bit may differ. And what the store holds must be what this
-computation gives, to rounding, from the very tokens whose hash it recorded.
+computation gives from the very tokens whose hash it recorded: to the bit where it is read from text alone, to rounding
+elsewhere. Rounding is small beside the column's own deviation: a label hidden in the last digits of a column that
+hardly varies would be as large as all that the scorer sees of it.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered
-from drsr.errors import FeatureViewError
+from drsr.errors import DrsrError, FeatureViewError
 from drsr.features.light import light_features
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.features.view_layouts import Kind, kind_of
+from drsr.offline.audit.checks.states import FROM_TEXT
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.featurize.stored import FeatureReader, StoredState, stored_states
@@ -37,6 +41,10 @@ from drsr.request.view import Caps, caps_for
 
 AGREEMENT = 1e-5
 """How far a stored number may be from the recomputed one; relative to it where it is larger than 1."""
+OF_DEVIATION = 1e-3
+"""The same as a part of the column's deviation in training."""
+ROUNDING = 1e-6
+"""Less than this, relative as above, is rounding. Columns that vary no more than that are ignored by a scorer."""
 GARBAGE_MESSAGES = 4
 
 
@@ -55,6 +63,8 @@ class FutureAudit(NamedTuple):
     """The same by state."""
     stored: int = 0
     """How many states there are to draw from."""
+    named: int = 0
+    """How many of the states that were looked at are in it whatever is drawn."""
 
     @property
     def passed(self) -> bool:
@@ -70,12 +80,16 @@ def audit_future(
     sample: int | None = 10,
     seed: int = 0,
     state_keys: Sequence[str] | None = None,
+    whole_splits: Collection[str] = (),
+    deviation: NDArray[np.float64] | None = None,
     told: Told = lambda done, total: None,
 ) -> FutureAudit:
     """Look at a random sample of the states in a view, or at all. Each costs two forwards over its context, or in the
     view `light` none.
 
-    They are drawn from the states of current trajectories, or from those that are named.
+    They are drawn from the states of current trajectories, or from those that are named. The states of `whole_splits`
+    are looked at whatever is drawn; those that were not drawn with one forward, without another future. `deviation` is
+    that of each column in training.
     """
     caps = caps_for(backbone.window)
     with catalog.reading() as connection:
@@ -85,22 +99,26 @@ def audit_future(
     kind = kind_of(found.name)
     reader = FeatureReader(artifacts, found)
     leaks, stale, differences = [], [], []
-    chosen = states if sample is None else random.Random(seed).sample(states, min(sample, len(states)))
+    drawn = states if sample is None else random.Random(seed).sample(states, min(sample, len(states)))
+    known = {state.state_key for state in drawn}
+    more = [s for s in states if s.trajectory.split in whole_splits and s.state_key not in known]
+    chosen = [*drawn, *more]
+    from_text = np.array([column.group in FROM_TEXT for column in found.columns])
     for done, state in enumerate(chosen):
         told(done, len(chosen))
         row = _row_of(catalog, artifacts, backbone, found, state, caps)
         trajectory = Trajectory.from_json(artifacts.get(state.trajectory.blob))
         real = _features(backbone, row.frozen.state, kind)
-        other = features_without_future(backbone, trajectory, row.frozen.decision, caps, kind, seed=seed)
-        if not _identical(real, other):
-            leaks.append(state.state_key)
+        if state.state_key in known:
+            other = features_without_future(backbone, trajectory, row.frozen.decision, caps, kind, seed=seed)
+            if not _identical(real, other):
+                leaks.append(state.state_key)
         stored = reader.matrix(state)
-        difference = _difference(stored, real.matrix)
-        differences.append(difference)
-        if real.prefix_hash != state.prefix_hash or not difference <= AGREEMENT:
+        differences.append(_difference(stored, real.matrix))
+        if real.prefix_hash != state.prefix_hash or not _agree(stored, real.matrix, from_text, deviation):
             stale.append(state.state_key)
     largest = max(differences, default=0.0)
-    return FutureAudit(len(chosen), tuple(leaks), tuple(stale), largest, tuple(differences), len(states))
+    return FutureAudit(*(len(chosen), tuple(leaks), tuple(stale), largest, tuple(differences), len(states), len(more)))
 
 
 def check_future(subject: Subject, told: Told) -> list[Verdict]:
@@ -113,6 +131,11 @@ def check_future(subject: Subject, told: Told) -> list[Verdict]:
         else subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
     )
     order, keys = subject.order, subject.made_from
+    try:
+        train = subject.traced.frames["train"]
+        deviation = train.features[train.present].std(axis=0, dtype=np.float64)
+    except DrsrError:  # another check says so
+        deviation = None
     found = audit_future(
         subject.catalog,
         subject.artifacts,
@@ -121,6 +144,8 @@ def check_future(subject: Subject, told: Told) -> list[Verdict]:
         sample=order.sample,
         seed=order.seed,
         state_keys=keys,
+        whole_splits=("validation",),
+        deviation=deviation,
         told=told,
     )
     evidence: dict[str, Any] = {"states": found.states, "of": found.stored, "differences": list(found.differences)}
@@ -148,8 +173,9 @@ def check_future(subject: Subject, told: Told) -> list[Verdict]:
         hint = "throw the view's files away, featurize and train again, and find out who wrote them"
         return failed(CHECK, detail, hint, [f"state {key}" for key in found.stale], **evidence)
     detail = (
-        f"{found.states:,} of {found.stored:,} {subject.drawn_from}: not a bit changes when the future is replaced; "
-        f"stored numbers agree to {found.largest_difference:.1g} (allowed {AGREEMENT:.0e})"
+        f"{found.states:,} of {found.stored:,} {subject.drawn_from}, all of validation among them: not a bit of "
+        f"{found.states - found.named:,} changes when the future is replaced; stored numbers agree to "
+        f"{found.largest_difference:.1g} (allowed {AGREEMENT:.0e}, and {OF_DEVIATION:g} of a column's deviation)"
     )
     return without_texts(passed(CHECK, detail, **evidence), what if absent else "")
 
@@ -161,7 +187,9 @@ CHECK = Check(
     "The features of a random sample of the states that the policy was made from, also of those whose runs have gone "
     "on since, are computed from the recorded trajectory twice: with all that was recorded after the decision, and "
     "with random text in its place. Not a bit may differ. The stored features, which the scorer was trained on, must "
-    f"be the same numbers up to rounding ({AGREEMENT:.0e}).",
+    "be the same numbers: columns read from text to the bit, the others up to rounding "
+    f"({AGREEMENT:.0e}, and {OF_DEVIATION:g} of the column's deviation in training). All states of validation are "
+    "compared, whatever is drawn.",
     check_future,
 )
 
@@ -233,6 +261,24 @@ def _identical(one: CandidateFeatures, other: CandidateFeatures | Ineligible) ->
     return isinstance(other, CandidateFeatures) and (
         one.matrix.tobytes() == other.matrix.tobytes() and one[1:] == other[1:]
     )
+
+
+def _agree(
+    stored: NDArray[np.float32],
+    recomputed: NDArray[np.float32],
+    from_text: NDArray[np.bool_],
+    deviation: NDArray[np.float64] | None,
+) -> bool:
+    """To the bit in columns from text; in the others to rounding, which is little beside the column's deviation."""
+    if stored.shape != recomputed.shape:
+        return False
+    if stored[:, from_text].tobytes() != recomputed[:, from_text].tobytes():
+        return False
+    size = np.maximum(1.0, np.abs(recomputed.astype(np.float64)))
+    allowed = AGREEMENT * size
+    if deviation is not None:
+        allowed = np.minimum(allowed, np.maximum(ROUNDING * size, OF_DEVIATION * deviation))
+    return bool((np.abs(stored.astype(np.float64) - recomputed) <= allowed).all())
 
 
 def _difference(stored: Any, recomputed: Any) -> float:

@@ -1,36 +1,51 @@
-"""Labels are what was measured: a sample computed once more, each context on its own."""
+"""Labels are what was measured: all that decide the threshold and a sample of the rest, each context on its own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from drsr.errors import DrsrError
+from drsr.offline.calibrate.selection_path import selection_path
+from drsr.offline.calibrate.stage import scores_of
 from drsr.offline.ingest.absent_texts import states_without_text
-from drsr.offline.label.remeasure import remeasure
+from drsr.offline.label.remeasure import Remeasured, remeasure
 from drsr.offline.label.target_nll import AGREEMENT
+from drsr.offline.params import calibrate_params
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
 from drsr.request.view import caps_for
+
+NEIGHBOURS = 5
+"""So many choices above the threshold are measured, too: the first that a higher one would have let in."""
 
 
 def check_labels(subject: Subject, told: Told) -> list[Verdict]:
     """The states that the policy was made from, by the language model that measured them."""
     labeler = subject.labeler
     identity = labeler.identity
+    order, keys = subject.order, subject.made_from
+    with subject.catalog.reading() as connection:
+        absent = states_without_text(connection, keys)
+        silent = states_without_text(connection, subject.state_keys)
+    what = f"the harms of {absent:,} states"
+    if silent == len(set(subject.state_keys)):
+        return without_texts(passed(CHECK, "no state has its text here, so none was measured again"), what)
+    deciding, unknown = _deciding_or_none(subject)
     backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
-    order, keys, caps = subject.order, subject.made_from, caps_for(backbone.window)
     found = remeasure(
         subject.catalog,
         subject.artifacts,
         backbone,
-        caps,
+        caps_for(backbone.window),
         labeler.id,
         order.sample,
         seed=order.seed,
         state_keys=keys,
+        named={key: {mask} for key, mask in deciding.items()},
         progress=told,
     )
-    with subject.catalog.reading() as connection:
-        absent = states_without_text(connection, keys)
     tolerance = identity.harm_tolerance
     evidence: dict[str, Any] = {
         "states": found.states,
@@ -39,11 +54,11 @@ def check_labels(subject: Subject, told: Told) -> list[Verdict]:
         "direct": [label.direct for label in found.compared],
         "tolerance": tolerance,
         "agreement": found.agreement,
+        "deciding": len(deciding),
+        "exclusions tried": found.tried,
     }
-    what = f"the harms of {absent:,} states"
-    if absent and found.labelled == 0:
-        return without_texts(passed(CHECK, "no state has its text here, so none was measured again"), what)
-    if found.sets == 0:
+    nothing_asked = order.sample == 0 and not deciding and not unknown
+    if found.sets == 0 and not nothing_asked and not found.mismatches:
         return failed(CHECK, "no label could be remeasured", "drsr label", found.mismatches, **evidence)
     if keys is not None and found.labelled + absent != len(set(keys)):
         missing = len(set(keys)) - found.labelled - absent
@@ -55,16 +70,65 @@ def check_labels(subject: Subject, told: Told) -> list[Verdict]:
         for label in found.compared
         if not abs(label.recorded - label.direct) <= found.agreement or label.unsafe != (label.recorded > tolerance)
     ]
-    wrong = [*found.mismatches, *wrong]
+    wrong = [*found.mismatches, *wrong, *_beyond_the_limits(subject, deciding, found, tolerance)]
     if wrong:
         detail = f"{len(wrong):,} of {found.sets:,} remeasured labels are not what is recorded: {first_of(wrong)}"
         return failed(CHECK, detail, "measure again under a new labeler, train and calibrate again", wrong, **evidence)
+    decides = unknown or f"all {len(deciding):,} sets that decide the threshold among them"
+    tried = f"; {found.tried:,} exclusions tried again, all hold" if found.tried else ""
     detail = (
-        f"{found.sets:,} labels of {found.states:,} of {found.labelled:,} {subject.drawn_from} measured again: the "
-        f"largest difference is {found.largest_difference:.1g} nats per token "
-        f"(allowed {found.agreement:g} in {identity.dtype})"
+        f"{found.sets:,} labels of {found.states:,} of {found.labelled:,} {subject.drawn_from} measured again, "
+        f"{decides}: the largest difference is {found.largest_difference:.1g} nats per token "
+        f"(allowed {found.agreement:g} in {identity.dtype}){tried}"
     )
     return without_texts(passed(CHECK, detail, **evidence), what if absent else "")
+
+
+def deciding_sets(subject: Subject, neighbours: int = NEIGHBOURS) -> dict[str, int]:
+    """Return the set of each state that the operating point selects, and those that the next thresholds would."""
+    record, frames = subject.calibration, subject.traced.frames
+    if record.risk_threshold is None:
+        return {}
+    certified = record.mode == "certified"
+    both = (frames["train"], frames["validation"])
+    scored = scores_of(subject.artifacts, subject.run, subject.shipped_scorer, both, certified=certified).chosen_by
+    beta = record.uncertainty_coefficient
+    path = selection_path(scored, record.max_cardinality, beta, record.removal_cap)
+    above = np.flatnonzero(path.threshold > record.risk_threshold)
+    following = path.row[above[np.argsort(path.threshold[above], kind="stable")][:neighbours]]
+    chosen = path.at(record.risk_threshold)
+    frame = scored.frame
+    return {
+        frame.state_ids[frame.state[row]]: int(frame.mask[row])
+        for row in (*following, *chosen[chosen >= 0])  # where a state is in both, what is selected counts
+    }
+
+
+def _deciding_or_none(subject: Subject) -> tuple[dict[str, int], str]:
+    """The same; where it cannot be read, none and the reason. Another check fails then, and the sample is measured."""
+    try:
+        return deciding_sets(subject), ""
+    except DrsrError as error:
+        return {}, f"not those that decide the threshold, which cannot be read ({error.what})"
+
+
+def _beyond_the_limits(subject: Subject, deciding: dict[str, int], found: Remeasured, tolerance: float) -> list[str]:
+    """The limits hold by what was measured now, a harm too near to the tolerance to tell counted as unsafe."""
+    if not deciding or subject.calibration.risk_threshold is None:
+        return []
+    selected = deciding_sets(subject, neighbours=0)
+    harms = [label.direct for label in found.compared if selected.get(label.state_key) == label.mask]
+    if len(harms) != subject.calibration.selected:
+        return []  # some states are here without their texts
+    near = sum(tolerance - found.agreement < harm <= tolerance for harm in harms)
+    unsafe = sum(harm > tolerance for harm in harms) + near
+    limit = calibrate_params(subject.calibration.params).max_unsafe_rate
+    if unsafe <= limit * len(harms):
+        return []
+    return [
+        f"{unsafe} of {len(harms)} selected sets are unsafe or too near to the tolerance to tell ({near}); "
+        f"the limit is {limit:.1%}"
+    ]
 
 
 CHECK = Check(
@@ -73,7 +137,9 @@ CHECK = Check(
     "Is the recorded harm of a deletion what the language model says?",
     "For a random sample of the states that the policy was made from, the recorded next output is scored again under "
     "the intact history and under every deletion set, each context in a forward of its own; no prefix is shared and "
-    "nothing stored is used but the trajectory. Harms must agree to what the dtype's rounding makes "
+    "nothing stored is used but the trajectory. Whatever is drawn, every set that the operating point selects is "
+    f"measured, and the {NEIGHBOURS} that the next thresholds would select; every set or state that was excluded is "
+    "tried again: one that can be measured is a failure. Harms must agree to what the dtype's rounding makes "
     f"({', '.join(f'{allowed:g} nats per token in {dtype}' for dtype, allowed in AGREEMENT.items())}), and unsafe must "
     "be what exceeds the tolerance.",
     check_labels,

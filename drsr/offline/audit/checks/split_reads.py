@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.catalog.migrations import schema_differences
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
@@ -34,6 +35,8 @@ def check_split_reads(subject: Subject, told: Told) -> list[Verdict]:
         if read.split == "test"
     ]
     problems += _unaccounted(subject, reads)
+    with subject.catalog.reading() as connection:
+        problems += [f"the catalog is not the one that drsr made: {found}" for found in schema_differences(connection)]
     evidence = {
         "reads": [[read.split, read.purpose, read.read_at.isoformat(timespec="seconds")] for read in reads],
         "trained_at": subject.run.trained_at.isoformat(timespec="seconds"),
@@ -78,7 +81,8 @@ CHECK = Check(
     "Every read of a split's labels is logged with its purpose by the only code that hands them out. No read to "
     "train or to calibrate may be of the test split, and for the policy's own training and calibration the log must "
     "hold reads of exactly as many labels as they say they saw, before they were done: a frame that came from "
-    "elsewhere has none. How often the test split was read to evaluate before this calibration is reported, and is "
+    "elsewhere has none. Tables are compared with the models, so that no view or trigger stands for the log. "
+    "How often the test split was read to evaluate before this calibration is reported, and is "
     "for people to judge.",
     check_split_reads,
 )

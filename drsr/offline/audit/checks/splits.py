@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 from sqlalchemy import select
 
@@ -14,12 +15,12 @@ from drsr.offline.catalog.statements import among, storable
 from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest.corpus.task_names import NamedTask, all_task_names
-from drsr.offline.ingest.near_duplicates import text_of
+from drsr.offline.ingest.near_duplicates import folded_sketch, look_alikes, text_of
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.publish.subject import Subject
 from drsr.offline.store.kept import bytes_named, readings
-from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
+from drsr.offline.verdicts import SHOWN, Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
 
 
 class Placed(NamedTuple):
@@ -41,6 +42,8 @@ class Placed(NamedTuple):
     """SHA-256 of what was said in it, instructions left out; empty where nothing was."""
     has_text: bool = True
     """False: it was imported without its bytes, and what they would say is taken from the recorded task."""
+    sketch: str = ""
+    """Some of its shingles, case folded and numbers masked, in hexadecimal digits."""
 
     @property
     def named_group(self) -> str:
@@ -61,15 +64,19 @@ def check_splits(subject: Subject, told: Told) -> list[Verdict]:
     behind = Counter(split for _, split in states)
     if behind["test"]:
         problems.append(f"{behind['test']} states of the test split are among those that the policy was made from")
-    evidence = {"trajectories": dict(Counter(run.split for run in runs)), "policy_states": dict(behind)}
+    alike = _look_alikes(runs)
+    sides = dict(Counter(run.split for run in runs))
+    evidence: dict[str, Any] = {"trajectories": sides, "policy_states": dict(behind), "look alike": alike[:SHOWN]}
     if problems:
         hint = (
             "take the run out on one side (drsr withdraw SOURCE/ID --reason TEXT), train, calibrate and publish again"
         )
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
-    counts = ", ".join(f"{count:,} {split}" for split, count in sorted(evidence["trajectories"].items()))
+    counts = ", ".join(f"{count:,} {split}" for split, count in sorted(sides.items()))
     groups = len({run.named_group for run in runs})
-    verdict = passed(CHECK, f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}", **evidence)
+    said = f"; {len(alike):,} pairs across splits look alike, for people to judge: {alike[0]}" if alike else ""
+    detail = f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}{said}"
+    verdict = passed(CHECK, detail, **evidence)
     absent = sum(not run.has_text for run in runs)
     what = f"tasks and words of {absent:,} of {len(runs):,} runs: they are placed by their recorded tasks"
     return without_texts(verdict, what) if absent else verdict
@@ -96,26 +103,39 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
         known = connection.execute(query).all()
     names = all_task_names()
     blobs = {bytes_named(row.blob): row.blob for row in known if row.has_text}
-    read = readings(subject.artifacts, subject.kept, "task and text of a run", blobs, _task_and_text)
+    read = readings(subject.artifacts, subject.kept, "task, text and sketch of a run", blobs, _task_and_text)
     found = []
     for done, (number, version, current, source, external_id, split, group, blob, has_text, task) in enumerate(known):
         told(done, len(known))
         is_used = bool(current) or number in behind
-        task, said = orjson.loads(read[bytes_named(blob)]) if has_text else (task, "")
+        task, said, sketch = orjson.loads(read[bytes_named(blob)]) if has_text else (task, "", "")
         own = storable(group_key(source, external_id, task))
         named = names.find(source, external_id, task)
         if not has_text:
             named = named or names.find_named(source, task)
         of = f"{source}/{external_id}"
-        found.append(Placed(of, version, is_used, split, group, own, named, said, bool(has_text)))
+        found.append(Placed(of, version, is_used, split, group, own, named, said, bool(has_text), sketch))
     return found
 
 
 def _task_and_text(name: str, data: bytes) -> bytes:
-    """Return the task that a stored run names, and the hash of its messages."""
+    """Return the task that a stored run names, the hash of its messages, and a sketch of them."""
     run = Trajectory.from_json(data)
-    text = text_of(run).encode("utf-8", "replace")
-    return orjson.dumps([run.task, hashlib.sha256(text).hexdigest() if text else ""])
+    words = text_of(run)
+    text = words.encode("utf-8", "replace")
+    sketch = folded_sketch(words).astype("<u8").tobytes().hex()
+    return orjson.dumps([run.task, hashlib.sha256(text).hexdigest() if text else "", sketch])
+
+
+def _look_alikes(runs: list[Placed]) -> list[str]:
+    """Pairs of runs across splits that say much the same in other numbers, letters or lengths. Reported, not judged:
+    runs of one environment share what it prints."""
+    splits = {run.name: run.split for run in runs}
+    sketches = {run.name: np.frombuffer(bytes.fromhex(run.sketch), "<u8").astype(np.uint64) for run in runs}
+    return [
+        f"{pair.first} ({splits[pair.first]}) and {pair.second} ({splits[pair.second]}) share {pair.jaccard:.0%}"
+        for pair in look_alikes(splits, sketches)
+    ]
 
 
 def _misfiled(versions: list[Placed]) -> list[str]:
@@ -165,6 +185,7 @@ CHECK = Check(
     "the group gives are computed from its own bytes and compared with the catalog's columns; another group or split "
     "is accepted only where corpora/NAME/tasks.csv of this installation gives it to the run; no group and no text "
     "of a run, instructions left out, may be in two splits; none of the policy's states may be of the test split. "
-    "Texts that are nearly the same are found by the expectation on near-duplicates.",
+    "Texts that are nearly the same are found by the expectation on near-duplicates; those that share much once case "
+    "is folded and numbers are masked, or of which one holds the other, are named here for people to judge.",
     check_splits,
 )

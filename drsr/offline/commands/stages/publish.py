@@ -20,7 +20,7 @@ examples:
   drsr publish --index packages --version 2026.11.16
   drsr publish --view light                                the latest drsr calibrate --view light: drsr-policy-light
   drsr publish --with-drsr .                               and drsr itself, built from this source tree
-  pip install --extra-index-url file:///.../var/index drsr-policy
+  pip install --no-deps --index-url file:///.../var/index drsr-policy
 """
 
 
@@ -78,7 +78,8 @@ def add_commands(commands: Commands) -> None:
         type=_sample,
         default=0,
         metavar="N",
-        help="states whose features and labels the audit computes again with the language model, or all (default: 0)",
+        help="states whose features and labels are computed again with the language model, or all (default: 0); the "
+        "sets that decide the threshold are measured again in any case",
     )
     parser.add_argument(
         "--without-expectations",

@@ -149,3 +149,17 @@ def test_another_language_model_cannot_judge(catalog: Catalog, artifacts: Artifa
     filled(catalog, artifacts, tmp_path, tiny_backbone("llama"))
     with pytest.raises(FeatureViewError, match="was read from 'tiny-llama'"):
         audit_future(catalog, artifacts, tiny_backbone("qwen3"))
+
+
+def test_rounding_is_little_beside_the_deviation_of_a_column(database: str) -> None:
+    """A label hidden below the old tolerance in a column that hardly varies; and one bit in a column from text."""
+    honest = np.full((4, 2), 0.5, np.float32)
+    from_text, deviation = np.array([True, False]), np.array([0.1, 5e-6])
+    hidden = honest + np.array([[0, 5e-6], [0, -5e-6]] * 2, np.float32)
+    assert future._difference(hidden, honest) <= future.AGREEMENT
+    assert not future._agree(hidden, honest, from_text, deviation)
+    assert future._agree(honest + np.array([[0, 5e-7]], np.float32), honest, from_text, deviation)
+    assert future._agree(hidden, honest, from_text, np.array([0.1, 0.1]))
+    last_bit = honest.copy()
+    last_bit[0, 0] = np.nextafter(last_bit[0, 0], np.float32(1))
+    assert not future._agree(last_bit, honest, from_text, None)

@@ -33,11 +33,11 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, err = printed(capsys, "--version", "1.0")
     assert (code, err) == (0, "")
     assert out.startswith("published drsr-policy 1.0\n")
-    assert out.count("  passed  ") == 12
+    assert out.count("  passed  ") == 15
     assert "81 rules are kept" in out
     assert "7 links computed again" in out
     index = tmp_path / "var" / "index"
-    assert f"pip install --extra-index-url {index.as_uri()} drsr-policy" in out
+    assert f"pip install --no-deps --index-url {index.as_uri()} drsr-policy" in out
     assert "this index holds no drsr" in out
     assert "--with-drsr" in out
     wheel = index / "drsr-policy" / "drsr_policy-1.0-py3-none-any.whl"

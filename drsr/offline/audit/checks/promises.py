@@ -1,0 +1,117 @@
+"""Limits, seeds and rules are those that were promised; and how often somebody tried on the same data.
+
+A promise is a file that `drsr promise` writes before labels are read, to be put where the team cannot change it.
+Nothing in the catalog can stand for it: whoever can change the limits can change the catalog.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+from sqlalchemy import func, select
+
+from drsr.errors import InputError
+from drsr.offline.audit.checks.data_rules import SHIPPED
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.label_tables import StateMeasurement
+from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
+from drsr.offline.params import Params
+from drsr.offline.publish.subject import Subject
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
+from drsr.version import __version__
+
+FORMAT = "drsr-promise/1"
+_BLOCKS = ("train", "calibrate")
+
+
+def promise(catalog: Catalog, params: Params) -> bytes:
+    """Return the promise that a file of parameters makes now, with the number of states that are labelled already."""
+    from dataclasses import asdict
+
+    measured = select(func.count()).select_from(StateMeasurement).where(StateMeasurement.outcome == "labelled")
+    with catalog.reading() as connection:
+        labelled = connection.execute(measured).scalar_one()
+    document = {
+        "format": FORMAT,
+        "drsr_version": __version__,
+        "labelled_states": labelled,
+        "params": {block: asdict(getattr(params, block)) for block in _BLOCKS},
+        "rules": SHIPPED,
+    }
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
+
+
+def check_promises(subject: Subject, told: Told) -> list[Verdict]:
+    run, calibration = subject.run, subject.calibration
+    with subject.catalog.reading() as connection:
+        same = (TrainingRun.validation_hash == run.validation_hash, TrainingRun.train_hash == run.train_hash)
+        trained = select(func.count()).select_from(TrainingRun).where(*same)
+        calibrated = (
+            select(func.count())
+            .select_from(CalibrationRun)
+            .where(CalibrationRun.validation_hash == calibration.validation_hash)
+        )
+        trainings = connection.execute(trained).scalar_one()
+        calibrations = connection.execute(calibrated).scalar_one()
+    limits = calibration.params
+    tries = f"{trainings:,} trainings and {calibrations:,} calibrations were made on the same data"
+    kept_to = (
+        f"unsafe rate {limits['max_unsafe_rate']:g}, mean harm {limits['max_mean_harm']:g}, removal "
+        f"{limits['removal_cap']:g}, {len(run.seeds)} seeds"
+    )
+    evidence = {"trainings": trainings, "calibrations": calibrations, "limits": dict(limits)}
+    if subject.order.promise is None:
+        return passed(CHECK, f"NOT COMPARED: no promise was handed over; {kept_to}; {tries}", **evidence)
+    promised = _read(subject.order.promise)
+    found = {"train": run.params, "calibrate": calibration.params}
+    problems = [*_broken(promised["params"], found), *_fewer_rules(promised["rules"])]
+    name = hashlib.sha256(subject.order.promise).hexdigest()
+    if problems:
+        hint = "ask why it was changed after it was promised; fit again with what was promised"
+        return failed(CHECK, first_of(problems), hint, problems, **evidence, promise=name)
+    at = f"made when {promised['labelled_states']:,} states were labelled"
+    return passed(CHECK, f"kept, all of promise {name[:12]} ({at}): {kept_to}; {tries}", **evidence, promise=name)
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(data)
+        params, rules = document["params"], document["rules"]
+        sound = document["format"] == FORMAT and type(document["labelled_states"]) is int
+        sound = sound and all(isinstance(params[block], dict) for block in _BLOCKS)
+        sound = sound and all(type(count) is int for count in rules.values())
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        raise InputError(f"is no promise of the format {FORMAT!r}", where="--promise", hint="drsr promise writes one")
+    found: dict[str, Any] = document
+    return found
+
+
+def _broken(promised: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    for block in _BLOCKS:
+        there, here = promised[block], json.loads(json.dumps(found[block]))
+        for name in sorted({*there, *here}):
+            if there.get(name) != here.get(name):
+                yield f"{block}.{name} was promised as {there.get(name)!r}, and is {here.get(name)!r}"
+
+
+def _fewer_rules(promised: Mapping[str, int]) -> Iterator[str]:
+    for dataset, count in sorted(promised.items()):
+        if SHIPPED.get(dataset, 0) < count:
+            yield f"{count} rules of {dataset} were promised, this version judges {SHIPPED.get(dataset, 0)}"
+
+
+CHECK = Check(
+    "promises kept",
+    Severity.MAJOR,
+    "Are limits, seeds and rules those that were promised before labels were read, and how often did somebody try?",
+    "The parameters of training and calibration are compared, one by one, with the promise that --promise hands over, "
+    "and the rules of the data with the numbers in it. Without a promise nothing is compared, and the verdict says so. "
+    "Trainings and calibrations of this catalog on the same states are counted, for people to judge.",
+    check_promises,
+)

@@ -1,0 +1,60 @@
+"""Limits loosened, seeds tried until one fits: seen by whoever kept the promise, and counted for everybody else."""
+
+from __future__ import annotations
+
+import orjson
+
+from drsr.offline.audit.checks import promises
+from drsr.offline.audit.running import run_audit
+from drsr.offline.publish.subject import Order, Subject
+from drsr.offline.verdicts import Verdict
+from tests.offline.audit.published import ask, by_hand
+from tests.offline.small_pipeline import Pipeline, quick_params
+
+
+def judged(pipeline: Pipeline, promise: bytes | None) -> Verdict:
+    subject = Subject(pipeline.catalog, pipeline.artifacts, Order(promise=promise))
+    (verdict,) = run_audit(subject, [promises.CHECK]).verdicts
+    return verdict
+
+
+def test_a_promise_that_was_kept(pipeline: Pipeline) -> None:
+    verdict = judged(pipeline, promises.promise(pipeline.catalog, quick_params()))
+    assert verdict.passed
+    assert "1 trainings and 1 calibrations were made on the same data" in verdict.detail
+
+
+def test_limits_that_were_loosened(pipeline: Pipeline) -> None:
+    verdict = judged(pipeline, promises.promise(pipeline.catalog, quick_params(max_unsafe_rate=0.05)))
+    assert not verdict.passed
+    assert verdict.items == ("calibrate.max_unsafe_rate was promised as 0.05, and is 0.9",)
+
+
+def test_other_seeds_and_fewer_rules(pipeline: Pipeline) -> None:
+    promised = orjson.loads(promises.promise(pipeline.catalog, quick_params()))
+    promised["params"]["train"]["seeds"] = [1, 2]
+    promised["rules"]["labels"] += 1
+    verdict = judged(pipeline, orjson.dumps(promised))
+    assert verdict.items == (
+        "train.seeds was promised as [1, 2], and is [11, 29]",
+        "23 rules of labels were promised, this version judges 22",
+    )
+
+
+def test_a_policy_that_nobody_promised_anything_about(pipeline: Pipeline) -> None:
+    """It passes, and says so, with what was tried on the same data."""
+    named = [name for _, name, *_ in ask(pipeline, "PRAGMA table_info(calibration_run)")]
+    columns = ", ".join(name for name in named if name not in ("id", "calibration_key"))
+    copied = f"SELECT 'tried before', {columns} FROM calibration_run"
+    by_hand(pipeline, f"INSERT INTO calibration_run (calibration_key, {columns}) {copied}")
+    verdict = judged(pipeline, None)
+    assert verdict.passed
+    assert verdict.detail.startswith("NOT COMPARED: no promise was handed over; unsafe rate 0.9, mean harm 1, ")
+    assert "2 calibrations were made on the same data" in verdict.detail
+
+
+def test_something_else_than_a_promise(pipeline: Pipeline) -> None:
+    for data in (b"", b"[]", b"{}", b'{"format": "drsr-promise/1", "params": 3, "rules": 4}'):
+        verdict = judged(pipeline, data)
+        assert not verdict.passed
+        assert "is no promise of the format" in verdict.detail

@@ -1,0 +1,39 @@
+"""A wheel whose card says something else, or whose code does: every hash inside it is in order."""
+
+from __future__ import annotations
+
+from drsr.offline.audit.checks import chain
+from drsr.policy.folder import MANIFEST_FILE, manifest_bytes
+from drsr.policy.wheel_file import WheelName, read_wheel, wheel_bytes
+from tests.offline.audit.published import PublishedPipeline, audited, failures
+
+PACKAGE = "drsr_policy/"
+
+
+def rewritten(release: PublishedPipeline, name: str, old: bytes, new: bytes) -> None:
+    """The wheel with one of its texts changed wherever it stands, and every hash in order."""
+    _, version, *_ = release.wheel.name.split("-")
+    files = read_wheel(release.wheel.read_bytes(), "")
+    assert old in files[name]
+    files = {
+        path: data.replace(old, new) if path == name or path.endswith("METADATA") else data
+        for path, data in files.items()
+    }
+    inside = {path.removeprefix(PACKAGE): data for path, data in files.items() if path.startswith(PACKAGE)}
+    del inside[MANIFEST_FILE]
+    files[f"{PACKAGE}{MANIFEST_FILE}"] = manifest_bytes(inside)
+    release.wheel.write_bytes(wheel_bytes(WheelName("drsr_policy", version), files))
+
+
+def test_another_card(release: PublishedPipeline) -> None:
+    rewritten(release, f"{PACKAGE}MODEL_CARD.md", b"nothing is promised", b"everything is promised")
+    caught = failures(audited(release, [chain.CHECK]))["hash chain to the trajectories"]
+    assert " of MODEL_CARD.md is not what the policy's numbers give" in caught
+
+
+def test_code_in_the_wheel(release: PublishedPipeline) -> None:
+    rewritten(release, f"{PACKAGE}__init__.py", b"from typing", b"import os\nfrom typing")
+    audit = audited(release)
+    caught = failures(audit)
+    assert "__init__.py is not the one that drsr writes" in caught["weight files"]
+    assert "__init__.py is not the one that drsr writes" in caught["hash chain to the trajectories"]
