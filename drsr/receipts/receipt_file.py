@@ -6,6 +6,7 @@ record = find_receipt(Path("receipts.jsonl"), "3f2a")       # by the beginning o
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -36,14 +37,14 @@ class ReceiptFile:
     def check_writable(self) -> None:
         """ReceiptError where the file can be neither appended to nor made. Leaves an empty file behind."""
         try:
-            os.close(_opened(self.path))
+            os.close(_opened(self.path, private=self.keep_text))
         except OSError as error:
             raise ReceiptError(
                 f"receipts cannot be written there: {error.strerror}", where=str(self.path), hint="name another file"
             ) from None
 
     def __call__(self, decision: Decision) -> None:
-        append_line(self.path, self._line(decision))
+        append_line(self.path, self._line(decision), private=self.keep_text)
 
     def _line(self, decision: Decision) -> bytes:
         if not self.keep_text:
@@ -58,9 +59,9 @@ def _encoded(record: dict[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """Append one line, whole or not at all."""
-    descriptor = _opened(path)
+def append_line(path: Path, line: bytes, *, private: bool = False) -> None:
+    """Append one line, whole or not at all. A `private` one is not written where others could read it."""
+    descriptor = _opened(path, private=private)
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # released when the file is closed
@@ -76,10 +77,16 @@ def append_line(path: Path, line: bytes) -> None:
         os.close(descriptor)
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path, *, private: bool) -> int:
+    """Open a file to append to. With text, receipts hold whatever the agent has seen: then OSError for a link, and for
+    a file that was there before and that others can read."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # For the owner alone: with text, receipts hold whatever the agent has seen.
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    descriptor = os.open(path, flags | (getattr(os, "O_NOFOLLOW", 0) if private else 0), 0o600)
+    if private and os.name == "posix" and os.fstat(descriptor).st_mode & 0o077:
+        os.close(descriptor)
+        raise PermissionError(errno.EACCES, "it would hold text, and others can read it (chmod 600)")
+    return descriptor
 
 
 def read_receipts(path: Path) -> Iterator[dict[str, Any]]:

@@ -119,3 +119,20 @@ def test_an_ambiguous_beginning_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReceiptError, match="2 decisions begin with 'ab'"):
         find_receipt(path, "ab")
     assert find_receipt(path, "ab02")["id"] == "ab02"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX here")
+def test_text_is_not_written_where_others_can_read_it(tmp_path: Path) -> None:
+    """Neither into a file that was there before nor through a link; without text, both are the user's affair."""
+    readable, link = tmp_path / "readable.jsonl", tmp_path / "link.jsonl"
+    readable.touch(0o644)
+    readable.chmod(0o644)
+    link.symlink_to(tmp_path / "elsewhere.jsonl")
+    for path in (readable, link):
+        with pytest.raises(ReceiptError, match="receipts cannot be written there"):
+            ReceiptFile(path, keep_text=True).check_writable()
+        ReceiptFile(path).check_writable()
+    assert readable.read_bytes() == b""
+    kept = tmp_path / "kept.jsonl"
+    ReceiptFile(kept, keep_text=True).check_writable()
+    assert kept.stat().st_mode & 0o777 == 0o600

@@ -105,6 +105,7 @@ def _head(audit: Audit) -> Iterator[Markup]:
     total, wrong = len(audit.verdicts), len(audit.failures)
     yield element("h1", f"Audit of {audit.about['audited']}")
     yield element("p", f"{audit.finished_at:%Y-%m-%d %H:%M} UTC, drsr {audit.versions['drsr']}", class_="dim")
+    yield from (element("p", line) for line in audit.first_lines if line not in audit.without_texts)
     if audit.without_texts:
         first, *more, last = audit.without_texts
         yield together(element("p", first), items(more), element("p", last))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -19,7 +20,7 @@ from drsr.offline.audit.checks.data_rules import SHIPPED
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
-from drsr.offline.params import Params
+from drsr.offline.params import Params, calibrate_params, train_params
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 from drsr.version import __version__
@@ -30,8 +31,6 @@ _BLOCKS = ("train", "calibrate")
 
 def promise(catalog: Catalog, params: Params) -> bytes:
     """Return the promise that a file of parameters makes now, with the number of states that are labelled already."""
-    from dataclasses import asdict
-
     measured = select(func.count()).select_from(StateMeasurement).where(StateMeasurement.outcome == "labelled")
     with catalog.reading() as connection:
         labelled = connection.execute(measured).scalar_one()
@@ -67,7 +66,8 @@ def check_promises(subject: Subject, told: Told) -> list[Verdict]:
     if subject.order.promise is None:
         return passed(CHECK, f"NOT COMPARED: no promise was handed over; {kept_to}; {tries}", **evidence)
     promised = _read(subject.order.promise)
-    found = {"train": run.params, "calibrate": calibration.params}
+    # Recorded parameters leave out what was not used; read back they are whole, as a promise has them.
+    found = {"train": asdict(train_params(run.params)), "calibrate": asdict(calibrate_params(calibration.params))}
     problems = [*_broken(promised["params"], found), *_fewer_rules(promised["rules"])]
     name = hashlib.sha256(subject.order.promise).hexdigest()
     if problems:
