@@ -87,7 +87,8 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_show(options: argparse.Namespace) -> int:
     from drsr.errors import InputError
-    from drsr.policy.description import CARD_FILE, describe, describe_json
+    from drsr.policy.description import describe, describe_json
+    from drsr.policy.generated import CARD_FILE
     from drsr.policy.golden import read_golden
     from drsr.policy.location import read_found
 

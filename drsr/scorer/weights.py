@@ -159,7 +159,7 @@ def _ensemble(tensors: dict[str, NDArray[np.float32]], metadata: dict[str, Any],
         if tensor is None or tensor.shape != shape or tensor.dtype != np.float32 or not np.isfinite(tensor).all():
             raise ScorerCorrupt(f"tensor {name} is missing or not finite float32 of shape {shape}", where=where)
     scales = [metadata.get(name) for name in ("harm_mean", "harm_scale")]
-    if not all(type(value) in (int, float) and math.isfinite(value) for value in scales):
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in scales):
         raise ScorerCorrupt("its harm_mean or harm_scale is not a finite number", where=where)
     if not all(type(metadata.get(name)) is bool for name in ("retained_context", "pair_pooling")):
         raise ScorerCorrupt("it does not say which parts of the representation it reads", where=where)

@@ -177,7 +177,8 @@ def folded_sketch(text: str) -> Shingles:
     """
     words = ("0" if any(map(str.isdigit, word)) else word for word in _WORD.findall(text.casefold()))
     found = shingles(" ".join(words))
-    return found[(found * np.uint64(_ODD)) >> np.uint64(32) & np.uint64(_SAMPLED - 1) == 0]
+    kept: Shingles = found[(found * np.uint64(_ODD)) >> np.uint64(32) & np.uint64(_SAMPLED - 1) == 0]
+    return kept
 
 
 def look_alikes(splits: Mapping[Key, str], sketches: Mapping[Key, Shingles]) -> list[NearDuplicate[Key]]:
