@@ -117,8 +117,9 @@ def record(
 def _take(runs: Runs, part: Part, file_id: int) -> None:
     file = part.file
     for read in part.trajectories:
+        earlier = runs.earlier
         if runs.take(read, file_id, file.location):
-            file.held += 1
+            file.held += runs.earlier == earlier
             continue
         detail = (
             f"another file, read before, holds run {read.external_id!r} of source {file.source!r} with other content, "

@@ -92,6 +92,8 @@ class Runs:
         self._source_id = source_id
         self._blobs = blobs
         self._compare = compare
+        self.earlier = 0
+        """Earlier exports of runs that another file holds whole: nothing is recorded of them."""
         self._versions: dict[str, list[_Version]] = {}
         self._splits: dict[str, str] = {}
         """Of the groups of stored versions."""
@@ -130,6 +132,7 @@ class Runs:
             return True
         if related is Relation.SHORTER:
             self.unchanged += 1
+            self.earlier += 1
             return True
         fork = self._as_fork(current, read, location)
         is_recorded = any(version.content_hash == read.content_hash for version in self._versions[fork.external_id])
