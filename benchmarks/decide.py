@@ -24,21 +24,18 @@ from benchmarks.light import light_rows, shown
 from benchmarks.long_request import recorded_runs
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.decide.representation import FrozenRepresentation
-from drsr.features.geometry import geometry_of
 from drsr.features.vectors import FeatureWatch
-from drsr.features.view_layouts import layout_of
 from drsr.offline import samples
 from drsr.offline.freeze.states import eligible_decisions
 from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.policy.policy import Decision, Policy
-from drsr.policy.scripted import seeded_ensemble
 from drsr.request.history import read_history
 from drsr.request.rendering import render
 from drsr.request.request import read_request
 from drsr.request.view import caps_for
+from tests.seeded_policies import tiny_policy
 
 TARGET = 0.05
 
@@ -84,7 +81,7 @@ def main() -> int:
     print(shown(light), end="\n\n")
     backbone = load_backbone(options.backbone)
     assert isinstance(backbone, FrozenLM)
-    policy = seeded_policy(backbone)
+    policy = tiny_policy(backbone, minimums=None)
     found = nearest_request(backbone, options.tokens)
     print(f"{options.backbone}, one thread, CPU time; {found.name}: {found.tokens:,} tokens")
     measured(policy, found.body)  # warm
@@ -112,25 +109,6 @@ def measured(policy: Policy, body: Any) -> tuple[float, float, Decision]:
         assert decision.receipt["passes"] == 1, decision.detail
         total = time.thread_time() - start
     return total, inside.seconds - watching.seconds, decision
-
-
-def seeded_policy(backbone: FrozenLM) -> Policy:
-    layout, caps = layout_of(geometry_of(backbone)), caps_for(backbone.window)
-    numbers = PolicyNumbers(
-        version="benchmark",
-        max_cardinality=3,
-        uncertainty_coefficient=0.0,
-        risk_threshold=1.0,
-        removal_cap=0.20,
-        harm_tolerance=0.02,
-        context_cap=caps.context,
-        target_cap=caps.target,
-        seeds=(11, 29, 47),
-        backbone=BackboneNumbers(backbone.name, backbone.identity, "float32", geometry_of(backbone)),
-        layout_hash=layout.hash,
-    )
-    scorer = seeded_ensemble(layout.hash, len(layout.columns), numbers.seeds)
-    return Policy(numbers, scorer, FrozenRepresentation(backbone))
 
 
 def nearest_request(backbone: FrozenLM, tokens: int) -> Found:

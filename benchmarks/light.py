@@ -16,21 +16,18 @@ from typing import Any, NamedTuple
 
 from benchmarks.long_request import long_request, recorded_runs
 from drsr.backbone.catalogue import identity_of, load_tokenizer, read_tokenizer_file
-from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
-from drsr.features.light import light_layout
 from drsr.offline import samples
 from drsr.offline.freeze.states import eligible_decisions
 from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.policy.light_representation import LightRepresentation
 from drsr.policy.policy import Policy
-from drsr.policy.scripted import seeded_ensemble
 from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.history import read_history
 from drsr.request.rendering import render
 from drsr.request.request import read_request
-from drsr.request.view import caps_for
 from drsr.tables import table
+from tests.seeded_policies import seeded_light_policy
 
 TARGETS = {3_000: 25.0, 50_000: 150.0, 200_000: 600.0}
 """Most milliseconds of a decision, by tokens of the request."""
@@ -70,7 +67,8 @@ def main() -> int:
 
 def light_rows(backbone: str, turns: int) -> list[LightRow]:
     """A row for each length."""
-    policy = seeded_light_policy(backbone)
+    read = LightRepresentation(read_tokenizer_file(backbone), name=backbone, identity=identity_of(backbone))
+    policy = seeded_light_policy(read, load_tokenizer(backbone).window)
     return [_row(policy, tokens, turns) for tokens in TARGETS]
 
 
@@ -133,27 +131,6 @@ class _Recorder:
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
         self.texts += texts
         return self._tokenizer.encode_contents(texts)
-
-
-def seeded_light_policy(backbone: str) -> Policy:
-    file, identity = read_tokenizer_file(backbone), identity_of(backbone)
-    representation = LightRepresentation(file, name=backbone, identity=identity)
-    layout, caps = light_layout(), caps_for(load_tokenizer(backbone).window)
-    numbers = PolicyNumbers(
-        version="benchmark",
-        max_cardinality=3,
-        uncertainty_coefficient=0.0,
-        risk_threshold=1.0,
-        removal_cap=0.20,
-        harm_tolerance=0.02,
-        context_cap=caps.context,
-        target_cap=caps.target,
-        seeds=(11, 29, 47),
-        backbone=BackboneNumbers(backbone, identity, "float32", None),
-        layout_hash=layout.hash,
-        light=representation.numbers,
-    )
-    return Policy(numbers, seeded_ensemble(layout.hash, len(layout.columns), numbers.seeds), representation)
 
 
 def _request(tokenizer: Tokenizer, tokens: int) -> Any:

@@ -39,7 +39,6 @@ _TAU = ("tau-bench", "tau-bench-retail-avaljotsingh", "tau-bench-retail-xuanfeir
 _TAU2 = ("tau2-adaptive-airline", "tau2-bench", "tau2-bench-airline-retail")
 _MISNUMBERED = re.compile(r"toolorchestra_(airline|retail)_gpt-5_1trial\.json")
 _SWE_BENCH = ("mini-swe-agent-gemini3", "moatless-tools", "swe-agent-v0")
-_INSTANCE = re.compile(r"[\w.-]+__[\w.-]+-\d+")
 _ONE_BUG = {"SWE-agent__test-repo-i1", "swe-agent__test-repo-i1", "function_calling_simple"}
 """Demonstrations of SWE-agent that mend the same missing colon."""
 _RUN_ON_VM0 = re.compile(r"[\w.-]+_run\d\.json#0")

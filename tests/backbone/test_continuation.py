@@ -21,6 +21,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.layer_states import RecurrentState
 from drsr.errors import BackboneError, WindowExceeded
 from drsr.request.contracts import TokenIds
+from tests.recording_watch import RecordingWatch
 from tests.tiny_backbones import ARCHITECTURES, DEVICES, fresh_backbone, small_backbone, tiny_backbone
 from tests.tiny_models import VOCABULARY, Architecture
 
@@ -58,21 +59,6 @@ def assert_continues(
     assert hidden.shape[0] == len(new)
     assert state.length == len(whole)
     assert_close(logits(state, hidden), expected, tolerance)
-
-
-class Recorder:
-    """A watch that keeps copies of everything."""
-
-    def __init__(self, *attention_layers: int) -> None:
-        self.attention_layers = frozenset(attention_layers)
-        self.states: dict[int, list[tuple[int, torch.Tensor]]] = {}
-        self.rows: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
-
-    def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
-        self.states.setdefault(layer, []).append((start, states.clone()))
-
-    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
-        self.rows.setdefault(layer, []).append((queries.clone(), keys.clone()))
 
 
 @every_model
@@ -144,7 +130,7 @@ def test_branches_together_are_as_one_after_another(
         start = int(place * len(path))
         new = tokens(length, seed=number + 1)
         path = np.concatenate([path[:start], new])
-        watches.append(Recorder(2))
+        watches.append(RecordingWatch(2))
         segments.append(Segment(start, new, watches[-1]))
         expected.append(Continuation(backbone, 400).extend(path)[start:])
     found = together.extend_branches(segments)
@@ -176,7 +162,7 @@ def test_misplaced_branches_are_refused() -> None:
 
 
 def test_after_an_error_in_a_branch_the_part_before_all_of_them_stays() -> None:
-    class Failing(Recorder):
+    class Failing(RecordingWatch):
         def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
             raise MemoryError("planted")
 
@@ -251,7 +237,7 @@ def test_more_than_fits_is_refused() -> None:
 def test_after_an_error_the_state_is_as_before(architecture: Architecture) -> None:
     backbone = tiny_backbone(architecture)
 
-    class Failing(Recorder):
+    class Failing(RecordingWatch):
         def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
             if start >= 60:  # in the third forward of the extend
                 raise MemoryError("planted")
@@ -274,7 +260,7 @@ def test_a_watch_sees_every_layer_as_transformers_defines_it(architecture: Archi
         expected = backbone.model(input_ids=ids, output_hidden_states=True).hidden_states
     state = Continuation(backbone, 90, query_chunk=32)
     state.extend(sequence[:25])
-    watch = Recorder()
+    watch = RecordingWatch()
     final = state.extend(sequence[25:], watch)
     assert sorted(watch.states) == list(range(1, len(expected)))
     for layer, pieces in watch.states.items():
@@ -299,7 +285,7 @@ def test_a_watch_gets_what_attention_weights_follow_from(architecture: Architect
     assert len(expected) == len(full)
     state = Continuation(backbone, 90, query_chunk=32)
     state.extend(sequence[:25])
-    watch = Recorder(full[0], full[-1])
+    watch = RecordingWatch(full[0], full[-1])
     state.extend(sequence[25:], watch)
     assert sorted(watch.rows) == [full[0], full[-1]]
     for layer, reports in watch.rows.items():
@@ -320,7 +306,7 @@ def test_the_model_itself_is_left_alone() -> None:
     sequence = tokens(40)
     expected = backbone.logits(sequence, range(40))
     state = Continuation(backbone, 40)
-    state.extend(sequence, Recorder(1))
+    state.extend(sequence, RecordingWatch(1))
     assert backbone.model.config._attn_implementation == before != state._model.config._attn_implementation
     ours, theirs = dict(state._model.named_parameters()), dict(backbone.model.named_parameters())
     assert {name: weight.data_ptr() for name, weight in ours.items()} == {
@@ -356,7 +342,7 @@ def test_two_threads(architecture: Architecture) -> None:
     backbone = fresh_backbone(architecture)  # fresh: both threads also race to make the shared modules
 
     def run(seed: int, found: dict[int, Any]) -> None:
-        watch = Recorder(4)
+        watch = RecordingWatch(4)
         state = Continuation(backbone, 60, query_chunk=10)
         hidden = state.extend(tokens(30, seed))
         hidden = torch.cat([hidden, state.extend(tokens(30, seed + 10), watch)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from drsr.offline.label.target_nll import AGREEMENT, Method, Pair, TargetNll, di
 from drsr.offline.label.walk_memory import Room
 from drsr.request.contracts import TokenIds
 from drsr.request.view import caps_for
+from tests.recording_watch import RecordingWatch
 from tests.tiny_backbones import ARCHITECTURES, DEVICES, fresh_backbone, small_backbone, tiny_backbone
 from tests.tiny_models import VOCABULARY, Architecture
 
@@ -426,31 +427,13 @@ def test_a_walk_that_processed_other_tokens_than_the_tree_has_is_an_error(monkey
         scorer.score(branching_pairs())
 
 
-class Seen:
-    """A watch that keeps copies of what it is shown."""
-
-    def __init__(self, *layers: int) -> None:
-        self.attention_layers = frozenset(layers)
-        self.states: dict[int, list[tuple[int, torch.Tensor]]] = {}
-        self.rows: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
-
-    def hidden(self, layer: int, start: int, states: torch.Tensor) -> None:
-        self.states.setdefault(layer, []).append((start, states.clone()))
-
-    def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
-        self.rows.setdefault(layer, []).append((queries.clone(), keys.clone()))
-
-    def runs(self, layer: int) -> Iterator[tuple[int, int]]:
-        return ((start, start + len(states)) for start, states in self.states[layer])
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_watches_see_their_contexts_as_if_run_alone(architecture: Architecture) -> None:
     """One is a prefix of the other, and other contexts branch off in between."""
     backbone = tiny_backbone(architecture)
     pairs = branching_pairs()
     first, later = 0, len(pairs) - 1
-    watches = {first: Seen(4), later: Seen()}
+    watches = {first: RecordingWatch(4), later: RecordingWatch()}
     scores = TargetNll(backbone, query_chunk=32).score(pairs, watches)
     unwatched = TargetNll(backbone, query_chunk=32).score(pairs)
     assert scores.tokens_processed == unwatched.tokens_processed  # watching costs no token
@@ -459,7 +442,7 @@ def test_watches_see_their_contexts_as_if_run_alone(architecture: Architecture) 
     )
     for index, watch in watches.items():
         context = pairs[index].context
-        alone = Seen(4)
+        alone = RecordingWatch(4)
         Continuation(backbone, len(context)).extend(context, alone)
         assert sorted(watch.states) == sorted(alone.states)
         for layer in watch.states:
@@ -469,7 +452,7 @@ def test_watches_see_their_contexts_as_if_run_alone(architecture: Architecture) 
             assert all(stop == start for (_, stop), (start, _) in zip(runs, runs[1:], strict=False))
             seen = torch.cat([states for _, states in watch.states[layer]])
             torch.testing.assert_close(seen, alone.states[layer][0][1], atol=1e-3, rtol=0)
-    alone = Seen(4)
+    alone = RecordingWatch(4)
     Continuation(backbone, 120).extend(pairs[first].context, alone)
     both = (watches[first].rows[4], alone.rows[4])
     one, other = (torch.cat([queries for queries, _ in rows], dim=1) for rows in both)

@@ -11,11 +11,10 @@ summaries stand at the end of the task, the latest last. What the agent's turns 
 
 from __future__ import annotations
 
-from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
-from drsr.offline.bench.comparators.edits import KEEPS_UNFINISHED, end_of_finished
-from drsr.offline.bench.comparators.recall import SCRIPTED_RECALL, Page, PageStore, RecallTool
-from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
-from drsr.offline.bench.comparators.tool_turns import TOOL_TURNS, ToolCall, tool_turn
+from drsr.offline.bench.comparators.contract import Ledger, Rewrite
+from drsr.offline.bench.comparators.edits import end_of_finished
+from drsr.offline.bench.comparators.recall import PAGED, Page, PagedMethod, PageStore, RecallTool
+from drsr.offline.bench.comparators.tool_turns import ToolCall, tool_turn
 from drsr.offline.bench.comparators.transcript import transcript
 from drsr.offline.bench.summarisers.summariser import Ask, Summariser
 from drsr.request.history import read_history
@@ -39,7 +38,7 @@ _MEMORY = RecallTool(
 )
 
 
-class Acm:
+class Acm(PagedMethod):
     """Summaries by tool call, with an archive."""
 
     name = "acm"
@@ -47,21 +46,8 @@ class Acm:
     assumptions = (
         "Rules stand for the trained agent's tool calls: a summary is due after a quarter of the window.",
         "The calls themselves are not written into the conversation; their outcome stands at the end of the task.",
-        SCRIPTED_RECALL,
-        TOOL_TURNS,
-        KEEPS_UNFINISHED,
-        WHOLE_STEPS,
-        SCALED,
+        *PAGED,
     )
-    trained: Trained = "untrained"
-    asks = True
-    keeps = frozenset({Keep.PAIRS, Keep.TASK})
-
-    def __init__(self, counts: TokenCounts) -> None:
-        self._counts = counts
-
-    def begin(self) -> PageStore:
-        return PageStore()
 
     def rewrite(self, request: Request, state: PageStore, summariser: Summariser) -> Rewrite:
         history, ledger = read_history(request), Ledger()

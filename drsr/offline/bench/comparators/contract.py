@@ -4,7 +4,7 @@
     rewrite = comparator.rewrite(request, state, summariser)    # before each decision, in order
 
 A comparator always sees the whole recorded request, never its own earlier rewrite: what it did before is in `state`.
-`evaluation/checked.py` looks at what comes out.
+`replay/checked.py` looks at what comes out.
 """
 
 from __future__ import annotations
@@ -87,6 +87,16 @@ class Comparator(Protocol):
 
     def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
         """The request as this method would send it. `request` stays as it is; `state` may change."""
+
+
+class PlainMethod:
+    """The part of a comparator that trains nothing, asks nobody and remembers nothing."""
+
+    trained: Trained = "no"
+    asks = False
+
+    def begin(self) -> Any:
+        return None
 
 
 @runtime_checkable

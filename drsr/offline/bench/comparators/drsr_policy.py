@@ -9,7 +9,7 @@ import hashlib
 
 from drsr.decide.decision import decide
 from drsr.decide.representation import FeatureSource
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.policy.policy import Policy
 from drsr.request.contracts import SetScorer
@@ -21,12 +21,11 @@ ALONE = "Every request is decided on its own, as in the paper, not in a session.
 STORED = "Features come from the store: its time is without the language model's pass."
 
 
-class DrsrPolicy:
+class DrsrPolicy(PlainMethod):
     """Asks a policy. An ablation is a policy like any other, with a name of its own, and perhaps its own `source` of
     features."""
 
     trained: Trained = "here"
-    asks = False
     keeps = frozenset(Keep)
 
     def __init__(
@@ -53,9 +52,6 @@ class DrsrPolicy:
     def identity(self) -> str:
         """Two with one identity decide alike."""
         return " ".join(filter(None, [self.policy.identity, self._depends_on]))
-
-    def begin(self) -> None:
-        return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         outcome = decide(request, self.policy.frozen, source=self._source)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.langchain_messages import from_langchain, langchain_messages
 from drsr.offline.bench.comparators.peer_messages import running, tell
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
@@ -19,22 +19,17 @@ from drsr.request.request import Request
 TRIGGER = 100_000
 
 
-class LangChainClearToolUses:
+class LangChainClearToolUses(PlainMethod):
     """Asks the package."""
 
     name = "langchain_clear_tool_uses"
     title = "LangChain ClearToolUsesEdit"
     package = "langchain"
     assumptions = ("The package's defaults: the latest 3 results stay, arguments are not cleared.", SCALED)
-    trained: Trained = "no"
-    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
     def __init__(self, counts: TokenCounts) -> None:
         self._trigger = counts.share(TRIGGER)
-
-    def begin(self) -> None:
-        return None
 
     def load(self) -> Any:
         from langchain.agents.middleware.context_editing import ClearToolUsesEdit

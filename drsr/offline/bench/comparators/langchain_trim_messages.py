@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.langchain_messages import from_langchain, langchain_messages
 from drsr.offline.bench.comparators.peer_messages import running, tell
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
@@ -21,13 +21,11 @@ from drsr.request.request import Request
 MAX_TOKENS = 96_000
 
 
-class LangChainTrimMessages:
+class LangChainTrimMessages(PlainMethod):
     """Asks the package."""
 
     package = "langchain-core"
     assumptions = ("It may use three quarters of the window, counted by the package's rough count.", SCALED)
-    trained: Trained = "no"
-    asks = False
     keeps: frozenset[Keep] = frozenset()
 
     def __init__(self, counts: TokenCounts, *, as_advised: bool = False) -> None:
@@ -35,9 +33,6 @@ class LangChainTrimMessages:
         self._options: dict[str, Any] = {"include_system": True, "start_on": "human"} if as_advised else {}
         self.name = "langchain_trim_messages_advised" if as_advised else "langchain_trim_messages"
         self.title = f"LangChain trim_messages ({'as advised' if as_advised else 'defaults'})"
-
-    def begin(self) -> None:
-        return None
 
     def load(self) -> Any:
         from langchain_core.messages import trim_messages

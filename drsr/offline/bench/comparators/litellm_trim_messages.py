@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.peer_messages import Left, Told, carry_back, running, tell
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
@@ -29,7 +29,7 @@ class _Role(str):
     place: int
 
 
-class LiteLlmTrimMessages:
+class LiteLlmTrimMessages(PlainMethod):
     """Asks the package."""
 
     name = "litellm_trim_messages"
@@ -39,15 +39,10 @@ class LiteLlmTrimMessages:
         "It may use three quarters of the window, the package's default share, by the package's count.",
         SCALED,
     )
-    trained: Trained = "no"
-    asks = False
     keeps: frozenset[Keep] = frozenset()
 
     def __init__(self, counts: TokenCounts) -> None:
         self._max_tokens = counts.share(MAX_TOKENS)
-
-    def begin(self) -> None:
-        return None
 
     def load(self) -> Any:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or importing it asks the network for prices

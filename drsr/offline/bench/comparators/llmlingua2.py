@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.edits import steps_before_recent, with_texts
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
@@ -47,7 +47,7 @@ def surprisal(words: Sequence[TokenIds]) -> list[list[float]]:
     return [[-math.log(counts[int(token)] / total) for token in word] for word in words]
 
 
-class LlmLingua2:
+class LlmLingua2(PlainMethod):
     """Drops words."""
 
     name = "llmlingua2"
@@ -59,15 +59,11 @@ class LlmLingua2:
         SCALED,
     )
     trained: Trained = "stand-in"
-    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2, Keep.USER})
 
     def __init__(self, counts: TokenCounts, classifier: TokenClassifier = surprisal) -> None:
         self._counts = counts
         self._classifier = classifier
-
-    def begin(self) -> None:
-        return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         budget, tokens = self._counts.share(BUDGET), self._counts.request(request)

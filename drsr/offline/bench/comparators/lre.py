@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Event, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.lre_features import FEATURES, step_features, step_texts
 from drsr.offline.bench.comparators.token_counts import TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
@@ -58,7 +58,7 @@ class LreModel:
         }
 
 
-class Lre:
+class Lre(PlainMethod):
     """Keeps the Steps that are worth their tokens."""
 
     name = "lre"
@@ -70,15 +70,11 @@ class Lre:
         WHOLE_STEPS,
     )
     trained: Trained = "here"
-    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2})
 
     def __init__(self, model: LreModel, counts: TokenCounts) -> None:
         self.model = model
         self._counts = counts
-
-    def begin(self) -> None:
-        return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         history = read_history(request)

@@ -7,31 +7,26 @@ Assumptions. N = 10; results that hold an image or a file stay; nothing is repla
 
 from __future__ import annotations
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.edits import with_texts
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.parts import PartRef, Result
 from drsr.request.request import Request
 
 
-class ObservationMasking:
+class ObservationMasking(PlainMethod):
     """Keeps the last `outputs` tool outputs."""
 
     assumptions = (
         "Ten outputs stay.",
         "Results with an image or a file stay, and so does what is not longer than the line that would replace it.",
     )
-    trained: Trained = "no"
-    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
     def __init__(self, outputs: int = 10) -> None:
         self.outputs = outputs
         self.name = f"observation_masking_{outputs}"
         self.title = f"Observation masking (last {outputs})"
-
-    def begin(self) -> None:
-        return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         results = [

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.peer_messages import Left, Told, arguments, carry_back, running, tell
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.request import Request
 
 
-class OpenAiAgentsTrimmer:
+class OpenAiAgentsTrimmer(PlainMethod):
     """Asks the package."""
 
     name = "openai_agents_trimmer"
@@ -27,12 +27,7 @@ class OpenAiAgentsTrimmer:
         "The package's defaults: two recent turns of the user, outputs over 500 characters, 200 shown.",
         "Images and files in an output are told as a word for their kind.",
     )
-    trained: Trained = "no"
-    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
-
-    def begin(self) -> None:
-        return None
 
     def load(self) -> Any:
         from agents.extensions import ToolOutputTrimmer

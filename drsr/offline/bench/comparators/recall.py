@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from drsr.offline.bench.comparators.contract import Ledger
-from drsr.offline.bench.comparators.edits import cut, with_section
+from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, Ledger, Trained
+from drsr.offline.bench.comparators.edits import KEEPS_UNFINISHED, cut, with_section
 from drsr.offline.bench.comparators.identifiers import identifiers
-from drsr.offline.bench.comparators.token_counts import TokenCounts
-from drsr.offline.bench.comparators.tool_turns import ToolCall, tool_turn
+from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
+from drsr.offline.bench.comparators.tool_turns import TOOL_TURNS, ToolCall, tool_turn
 from drsr.offline.bench.comparators.transcript import conversation, transcript
 from drsr.offline.bench.summarisers.summariser import Ask, Summariser
 from drsr.request.history import History
@@ -25,6 +25,8 @@ SCRIPTED_RECALL = (
     "When the model would call for a stored page is not recorded; a rule stands for it: the newest turn names "
     "something that is in a page and nowhere in the visible context."
 )
+PAGED = (SCRIPTED_RECALL, TOOL_TURNS, KEEPS_UNFINISHED, WHOLE_STEPS, SCALED)
+"""The assumptions of every method that stores the past in pages."""
 
 
 class Page(NamedTuple):
@@ -43,6 +45,20 @@ class PageStore:
     pages: list[Page] = field(default_factory=list)
     recalled: dict[frozenset[str], str] = field(default_factory=dict)
     """Answers, by the names that were missing."""
+
+
+class PagedMethod:
+    """The part that methods with pages share. Their sources train a model; here an ordinary one takes its place."""
+
+    trained: Trained = "untrained"
+    asks = True
+    keeps = frozenset({Keep.PAIRS, Keep.TASK})
+
+    def __init__(self, counts: TokenCounts) -> None:
+        self._counts = counts
+
+    def begin(self) -> PageStore:
+        return PageStore()
 
 
 class RecallTool(NamedTuple):

@@ -11,11 +11,9 @@ agent's turn with that tool takes is counted (`tool_turns.py`). Paging is the me
 
 from __future__ import annotations
 
-from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, Ledger, Rewrite, Trained
-from drsr.offline.bench.comparators.edits import KEEPS_UNFINISHED, end_of_finished
-from drsr.offline.bench.comparators.recall import SCRIPTED_RECALL, Page, PageStore, RecallTool
-from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
-from drsr.offline.bench.comparators.tool_turns import TOOL_TURNS
+from drsr.offline.bench.comparators.contract import Ledger, Rewrite
+from drsr.offline.bench.comparators.edits import end_of_finished
+from drsr.offline.bench.comparators.recall import PAGED, Page, PagedMethod, PageStore, RecallTool
 from drsr.offline.bench.comparators.transcript import transcript
 from drsr.offline.bench.summarisers.summariser import Ask, Summariser
 from drsr.request.history import History, read_history
@@ -39,7 +37,7 @@ _RECALL = RecallTool(
 )
 
 
-class Sam:
+class Sam(PagedMethod):
     """Pages, cues and recalls."""
 
     name = "sam"
@@ -47,21 +45,8 @@ class Sam:
     assumptions = (
         "An ordinary summariser takes the place of the trained memory model; cues have at most 160 tokens.",
         "A page holds whole Steps, so one long Step may make a longer page.",
-        SCRIPTED_RECALL,
-        TOOL_TURNS,
-        KEEPS_UNFINISHED,
-        WHOLE_STEPS,
-        SCALED,
+        *PAGED,
     )
-    trained: Trained = "untrained"
-    asks = True
-    keeps = frozenset({Keep.PAIRS, Keep.TASK})
-
-    def __init__(self, counts: TokenCounts) -> None:
-        self._counts = counts
-
-    def begin(self) -> PageStore:
-        return PageStore()
 
     def rewrite(self, request: Request, state: PageStore, summariser: Summariser) -> Rewrite:
         history, ledger = read_history(request), Ledger()

@@ -6,19 +6,17 @@ such as a Step that is not complete yet, stays. Messages of the user that lie be
 
 from __future__ import annotations
 
-from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Event, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.edits import cut
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.history import read_history
 from drsr.request.request import Request
 
 
-class SlidingWindow:
+class SlidingWindow(PlainMethod):
     """Keeps the last `steps` Steps."""
 
     assumptions = ("The unit of the window is the complete Step, not the message or the token.", WHOLE_STEPS)
-    trained: Trained = "no"
-    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2})
 
     def __init__(self, steps: int) -> None:
@@ -27,9 +25,6 @@ class SlidingWindow:
         self.steps = steps
         self.name = f"sliding_window_{steps}"
         self.title = f"Sliding Window (K={steps})"
-
-    def begin(self) -> None:
-        return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         history = read_history(request)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.history import Block, BlockKind, History, Step, delete, read_history
 from drsr.request.parts import Reasoning, Text
@@ -29,7 +29,7 @@ _DECISIONS = re.compile(
 )
 
 
-class StructuralPruning:
+class StructuralPruning(PlainMethod):
     """Deletes transition narration."""
 
     name = "structural_pruning"
@@ -39,12 +39,7 @@ class StructuralPruning:
         "decision verb, whose Step also holds a tool exchange.",
         "The list of decision verbs is ours, and English.",
     )
-    trained: Trained = "no"
-    asks = False
     keeps = frozenset(Keep)
-
-    def begin(self) -> None:
-        return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         history = read_history(request)

@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.edits import with_texts
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.history import BlockKind, History, Step, read_history
@@ -29,7 +29,7 @@ _WORD = re.compile(r"[^\W_]{3,}")
 _ALWAYS = re.compile(r"error|exception|traceback|failed|warning", re.IGNORECASE)
 
 
-class SwePruner:
+class SwePruner(PlainMethod):
     """Leaves out lines."""
 
     name = "swe_pruner"
@@ -40,11 +40,7 @@ class SwePruner:
         "Outputs of fewer than 8 lines stay; the first and the last line and lines that speak of errors always stay.",
     )
     trained: Trained = "stand-in"
-    asks = False
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
-
-    def begin(self) -> None:
-        return None
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         history = read_history(request)
