@@ -6,6 +6,7 @@ And nothing phones home, also where tests are run without the Makefile, which sa
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ os.environ.update(QUIET)
 # Read when torch is first imported. The test processes share the cores as it is: two threads in each of them, and in
 # each process that they start, would spend their time waiting for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Dozens of processes import the same modules: what one has compiled is there for the next.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=True)
 # Whoever asks for more examples than usual wants to see new ones; a failure prints how to see it again.
