@@ -22,7 +22,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.light import seeded_light_policy
+from drsr.backbone.catalogue import identity_of, load_tokenizer, read_tokenizer_file
+from drsr.policy.light_representation import LightRepresentation
+from tests.seeded_policies import seeded_light_policy
 
 UNDECIDED = ("busy", "deadline_exceeded", "internal_failure", "too_large", "stopping")
 DECIDED_SHARE, CPU_MILLISECONDS, GROWTH = 0.95, 150.0, 1.1
@@ -73,7 +75,9 @@ def main() -> int:
     parser.add_argument("--backbone", default="smollm2-135m", help="whose tokens are counted")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        seeded_light_policy(options.backbone).save(Path(folder) / "policy")
+        name = options.backbone
+        read = LightRepresentation(read_tokenizer_file(name), name=name, identity=identity_of(name))
+        seeded_light_policy(read, load_tokenizer(name).window).save(Path(folder) / "policy")
         measured = asyncio.run(measure(Path(folder), options.agents, options.requests, options.seconds))
     print(shown(measured, options.agents))
     return 0 if measured.is_met else 1

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from drsr.errors import InputError
 from drsr.policy.policy import Decision
 from drsr.proxy.worker_pool import WorkerPool
-from drsr.receipts.receipt_file import append_line
+from drsr.receipts.receipt_file import ReceiptFile, append_line
 
 QUEUE = 1_000
 """Receipts that may wait for the disk. Further ones are dropped, and counted."""
@@ -25,14 +23,9 @@ class ReceiptWriter:
     """Every line is a receipt as `drsr explain` reads it, with a field `proxy` about what became of the request."""
 
     def __init__(self, path: Path, *, keep_text: bool, counted: Callable[[str], None] = lambda outcome: None) -> None:
-        """`counted` is told `written`, `failed` or `dropped` for each, from any thread. InputError where the file
-        cannot be written."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # For the owner alone, as every receipt is appended.
-            os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
-        except OSError as error:
-            raise InputError(f"receipts cannot be written: {error.strerror}", where=str(path)) from None
+        """`counted` is told `written`, `failed` or `dropped` for each, from any thread. ReceiptError where the
+        file cannot be written."""
+        ReceiptFile(path, keep_text=keep_text).check_writable()
         self._path = path
         self._keep_text = keep_text
         self._counted = counted
@@ -53,7 +46,11 @@ class ReceiptWriter:
 
     def _append(self, receipt: dict[str, Any]) -> None:
         try:
-            append_line(self._path, json.dumps(receipt, ensure_ascii=False, separators=(",", ":")).encode())
+            append_line(
+                self._path,
+                json.dumps(receipt, ensure_ascii=False, separators=(",", ":")).encode(),
+                private=self._keep_text,
+            )
         except Exception as error:  # its text could quote the request
             self._failed(receipt, "failed", type(error).__name__)
         else:

@@ -201,7 +201,7 @@ def test_receipts_that_cannot_be_written_are_noticed_before_deciding(
 def test_a_disk_that_becomes_full_does_not_lose_the_request(
     capsys: pytest.CaptureFixture[str], policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(receipt_file, "append_line", full)
