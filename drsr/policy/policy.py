@@ -89,7 +89,8 @@ class Decision:
     pruned: bool
     """Whether something is missing from `request` that the caller handed in."""
     reason: Reason | None
-    """Why nothing was removed, or in a session nothing more; None when this decision removed something."""
+    """Why nothing was removed; in a session that had removed something before, why nothing more was (`nothing_more`);
+    None when this decision removed something."""
     detail: str
     """One sentence more about the reason, without a word of the request: of what cannot be read or breaks the protocol
     it says where, of a failure the class and the place in drsr. `error` says more."""
@@ -116,6 +117,11 @@ class Decision:
     def messages(self) -> Any:
         """The list of messages to send."""
         return self.request.get("messages") if isinstance(self.request, dict) else self.request
+
+    @property
+    def nothing_more(self) -> Reason | None:
+        """In a session: why nothing was removed besides what had been before. None elsewhere."""
+        return self.reason if self.pruned else None
 
     @property
     def tokens_saved(self) -> int:

@@ -48,7 +48,8 @@ def build_receipt(decision: Decision) -> dict[str, Any]:
         },
         "model": None if decision.model is None else excerpt(decision.model, 100),
         "pruned": decision.pruned,
-        "reason": decision.reason,
+        "reason": None if decision.pruned else decision.reason,
+        "nothing_more": decision.nothing_more,
         "detail": decision.detail,
         "tokens": {
             "before": decision.tokens_before,
@@ -217,9 +218,10 @@ def _lines(body: Any) -> list[str]:
 
 
 def _in_short(record: dict[str, Any], tokens: dict[str, Any]) -> str:
-    why = f"{record['reason']}{': ' + record['detail'] if record['detail'] else ''}"
+    said = record.get("nothing_more") or record["reason"]  # one field for both in older receipts
+    why = f"{said}{': ' + record['detail'] if record['detail'] else ''}"
     if record["pruned"]:
-        more = f"; nothing more: {why}" if record["reason"] else ""
+        more = f"; nothing more: {why}" if said else ""
         return f"pruned: {tokens['before']:,} -> {tokens['after']:,} tokens, {tokens['saved']:,} saved{more}"
     counted = "" if tokens["before"] is None else f" ({tokens['before']:,} tokens)"
     return f"unchanged{counted}: {why}"

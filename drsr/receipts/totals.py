@@ -1,0 +1,163 @@
+"""What receipts add up to: decisions, tokens and money with and without pruning, by reason, model or day.
+
+A request counts as sent unless the proxy says that its upstream refused it: what failed saved nothing. Money is told
+where the model's price was known when it was decided. Where the upstream's own usage is on record, what was paid is
+reckoned from that; else it is what the session expected its input to cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from drsr.sessions.prices import MILLION
+from drsr.tables import table
+
+INELIGIBLE = frozenset(
+    {
+        *("unreadable_request", "invalid_protocol", "alignment_failure", "recent_exceeds_view"),
+        *("below_minimum", "too_few_candidates", "always_abstains"),
+    }
+)
+"""Reasons of requests that could not have been pruned, whatever a policy thinks of them."""
+
+PRUNED = "pruned"
+BY: dict[str, Callable[[dict[str, Any]], str]] = {
+    "reason": lambda record: PRUNED if _applied(record) else _why(record),
+    "model": lambda record: str(record.get("model") or "not said"),
+    "day": lambda record: str(record["time"])[:10],
+}
+
+
+@dataclass(slots=True)
+class Total:
+    """Sums over some receipts."""
+
+    decisions: int = 0
+    eligible: int = 0
+    """Of which something could have been removed."""
+    pruned: int = 0
+    """From which something was missing when they were sent."""
+    failed: int = 0
+    """Refused by the upstream: in no sum below."""
+    tokens_without: int = 0
+    """As they came, where they were counted."""
+    tokens_sent: int = 0
+    priced: int = 0
+    """Those whose money is known."""
+    money_without: float = 0.0
+    money_paid: float = 0.0
+
+    def add(self, record: dict[str, Any]) -> None:
+        applied = _applied(record)
+        self.decisions += 1
+        self.eligible += applied or (record["reason"] not in INELIGIBLE)
+        self.pruned += applied
+        if record.get("success") is False:
+            self.failed += 1
+            return
+        before, after = record["tokens"]["before"], record["tokens"]["after"]
+        self.tokens_without += before or 0
+        self.tokens_sent += (after if applied else before) or 0
+        money = _money(record, applied)
+        if money is not None:
+            self.priced += 1
+            self.money_paid += money[0]
+            self.money_without += money[1]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "tokens_saved": self.tokens_without - self.tokens_sent}
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """For people."""
+        saved = self.tokens_without - self.tokens_sent
+        money: tuple[Any, ...] = (None, None, None)
+        if self.priced:
+            money = (
+                self.money_without,
+                self.money_paid,
+                _share(self.money_without - self.money_paid, self.money_without),
+            )
+        tokens = (self.tokens_without, self.tokens_sent, saved, _share(saved, self.tokens_without))
+        return (self.decisions, self.eligible, self.pruned, self.failed, *tokens, *money)
+
+
+HEADERS = (
+    *("decisions", "eligible", "pruned", "failed", "tokens without", "sent", "saved", "share"),
+    *("money without", "paid", "less"),
+)
+COLUMNS = ("group", *(field.name for field in fields(Total)), "tokens_saved")
+"""Of the CSV form."""
+
+
+def add_up(records: Iterable[dict[str, Any]], by: str | None = None) -> dict[str, Total]:
+    """Sums by reason, model or day, in the order of their names; without, one for all."""
+    found: dict[str, Total] = {}
+    for record in records:
+        group = BY[by](record) if by else "all"
+        found.setdefault(group, Total()).add(record)
+    return dict(sorted(found.items()))
+
+
+def told(totals: dict[str, Total], by: str | None) -> str:
+    """The sums as a table, with what the money leaves out."""
+    if not totals:
+        return "no receipts"
+    lines = [table((by or "", *HEADERS), [(name, *total.row) for name, total in totals.items()])]
+    everything = sum(total.decisions - total.failed for total in totals.values())
+    priced = sum(total.priced for total in totals.values())
+    if priced < everything:
+        lines.append(
+            f"money is of {priced:,} of {everything:,} decisions: of the others the model's price is not known"
+        )
+    return "\n".join(lines)
+
+
+def listed(records: Iterable[dict[str, Any]]) -> str:
+    """One line per receipt."""
+    rows = [
+        (
+            record["id"],
+            str(record["time"])[:19],
+            str(record.get("model") or ""),
+            BY["reason"](record),
+            record["tokens"]["before"],
+            record["tokens"]["saved"] if _applied(record) else 0,
+        )
+        for record in records
+    ]
+    return table(("decision", "time", "model", "reason", "tokens", "saved"), rows)
+
+
+def _applied(record: dict[str, Any]) -> bool:
+    """Return whether something was missing from what was sent."""
+    proxy = record.get("proxy")
+    return bool(record["pruned"]) and (proxy is None or bool(proxy.get("applied")))
+
+
+def _why(record: dict[str, Any]) -> str:
+    proxy = record.get("proxy")
+    return str((proxy or {}).get("reason") or record["reason"])
+
+
+def _money(record: dict[str, Any], applied: bool) -> tuple[float, float] | None:
+    """What was paid, and what would have been without pruning; None where no price is known."""
+    session, usage = record.get("session"), record.get("usage")
+    if not session or not session.get("priced"):
+        return None
+    cost = session.get("cost") or {"sent": 0.0, "unpruned": 0.0}
+    saved = cost["unpruned"] - cost["sent"] if applied else 0.0
+    if usage:
+        prices = session["prices"]
+        paid = usage["input"] * prices["input"] + usage["cached"] * prices["cached_input"]
+        paid += usage["cache_creation"] * prices["cache_write"] + usage["output"] * prices["output"]
+        return paid / MILLION, paid / MILLION + saved
+    if session.get("cost") is None:
+        return None
+    return cost["unpruned"] - saved, cost["unpruned"]
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if whole else ""
