@@ -107,8 +107,9 @@ class Prices:
         left = tokens - saving
         keep = self._input_millionths(tokens, cached)
         delete = self._input_millionths(left, min(cached, first_changed))
-        # Later calls are longer: one that falls below the cache's minimum now will soon be above it again.
-        carried = saving * (self.cached_input if tokens >= self.cache_minimum else self.input)
+        if left < self.cache_minimum:  # the run is cached a call later than it would be
+            delete += left * max(self.cache_write - self.cached_input, 0)
+        carried = saving * self.cached_input  # later calls are longer, and mostly read from the cache
         return Weighed((delete - keep) / MILLION, remaining_calls * carried / MILLION)
 
     def to_json(self) -> dict[str, float | None]:

@@ -54,6 +54,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Script
         "OPENAI_API_KEY": "k",
         "ANTHROPIC_BASE_URL": here,
         "ANTHROPIC_API_KEY": "k",
+        "DRSR_PRICES": "3,3,3,15",  # a provider without a cache: else a run is not joined in its middle for so little
     }.items():
         monkeypatch.setenv(name, value)
     scripted_policy().save(tmp_path / "policies" / "2026.11.16")

@@ -19,7 +19,7 @@ from drsr.sessions.price_table import bundled_prices
 from drsr.sessions.prices import RELATIVE
 from tests.features.states import run_messages
 
-RUN = run_messages(30, words=60)
+RUN = run_messages(30, words=240)
 CALLS = [RUN[:end] for end, message in enumerate(RUN) if message["role"] == "assistant"]
 GPT = bundled_prices().models["gpt-5"]
 

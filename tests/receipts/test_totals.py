@@ -18,7 +18,7 @@ from drsr.receipts.receipt_file import ReceiptFile, append_line, read_receipts
 from drsr.receipts.totals import INELIGIBLE, add_up, listed, told
 from tests.features.states import run_messages
 
-RUN = run_messages(24, words=60)
+RUN = run_messages(24, words=240)
 CALLS = [RUN[:end] for end, message in enumerate(RUN) if message["role"] == "assistant"]
 
 
