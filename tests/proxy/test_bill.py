@@ -35,7 +35,7 @@ def test_by_the_upstreams_counts() -> None:
 def test_what_fails_saves_nothing(
     start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, tmp_path: Path, status: int
 ) -> None:
-    proxy = start_proxy(sessions=SessionSettings(PRICES), receipts=tmp_path / "receipts.jsonl")
+    proxy = start_proxy(sessions=SessionSettings(PRICES, 40), receipts=tmp_path / "receipts.jsonl")
     answer = http.post(f"{proxy.address}/v1/chat/completions", json=openai_body(model=f"status-{status}"))
     assert (answer.status_code, answer.headers["x-drsr-reason"]) == (status, "pruned")
     assert answer.headers["x-drsr-tokens-saved"] == "0"

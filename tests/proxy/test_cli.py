@@ -71,7 +71,7 @@ def test_it_serves_logs_and_ends(
     policy: Path, tmp_path: Path, upstream: ScriptedUpstream, upstream_url: str, http: httpx.Client, how: signal.Signals
 ) -> None:
     options = ["--upstream", upstream_url, "--policy", str(policy), "--json", "--receipts", "out/receipts.jsonl"]
-    with serving(tmp_path, *options, "--sessions", "--prices", "3,0.3,3.75,15") as running:
+    with serving(tmp_path, *options, "--sessions", "--prices", "3,0.3,3.75,15", "--expected-calls", "40") as running:
         said = json.loads(running.first_line)
         assert said["mode"] == "pruning"
         assert said["upstream"] == upstream_url

@@ -34,7 +34,7 @@ def test_a_conversation_keeps_the_models_state(
     start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
 ) -> None:
     policy = tiny_policy(tiny_backbone("llama"))
-    proxy = start_proxy(policy=policy, sessions=SessionSettings(PRICES))
+    proxy = start_proxy(policy=policy, sessions=SessionSettings(PRICES, 40))
     twin = policy.session(PRICES, 40)
     pruned = 0
     for body in growing("run", last=12):

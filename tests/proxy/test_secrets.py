@@ -41,7 +41,7 @@ def test_no_secret_and_no_text_is_written_down(
 
     caplog.set_level(logging.DEBUG, logger="drsr")
     receipts = tmp_path / "receipts.jsonl"
-    proxy = start_proxy(receipts=receipts, sessions=SessionSettings(Prices(3, 0.3, 3.75, 15)) if sessions else None)
+    proxy = start_proxy(receipts=receipts, sessions=SessionSettings(Prices(3, 0.3, 3.75, 15), 40) if sessions else None)
     url = proxy.address
     asked = 0
     for path, make in (("/v1/chat/completions", openai_body), ("/v1/messages", anthropic_body)):

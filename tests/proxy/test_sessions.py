@@ -66,7 +66,7 @@ def test_a_late_decision_leaves_no_trace_in_its_session(
 ) -> None:
     scorer = GatedScorer()
     policy = scripted_policy(scorer=scorer)
-    proxy: RunningProxy = start_proxy(policy=policy, workers=2, deadline=1.0, sessions=SessionSettings(PRICES))
+    proxy: RunningProxy = start_proxy(policy=policy, workers=2, deadline=1.0, sessions=SessionSettings(PRICES, 40))
     bodies = list(growing("run", last=12))
     url = f"{proxy.address}{PATHS['openai']}"
     late = http.post(url, json=bodies[8])
@@ -88,7 +88,7 @@ def test_a_late_decision_leaves_no_trace_in_its_session(
 def test_a_request_that_is_nested_too_deeply_goes_through(
     start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
 ) -> None:
-    proxy = start_proxy(sessions=SessionSettings(PRICES))
+    proxy = start_proxy(sessions=SessionSettings(PRICES, 40))
     for depth in (150, 300, 600, 900):
         nested = json.loads("[" * depth + "]" * depth)
         content = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "x", "n": nested}]}).encode()
