@@ -22,6 +22,7 @@ from drsr.offline.catalog.tables import (
     DecisionState,
     FrozenTrajectory,
     Source,
+    SourceFile,
     SplitGroup,
     Table,
     Trajectory,
@@ -29,6 +30,7 @@ from drsr.offline.catalog.tables import (
     Withdrawal,
 )
 from drsr.offline.ingest.corpus.task_names import all_task_names
+from drsr.offline.ingest.feeds.limits import load_limits
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -41,7 +43,7 @@ _STATES: Tables = (*_RUNS, DecisionState, Candidate)
 _LABELS: Tables = (Labeler, StateMeasurement, Label)
 
 READ_FROM: dict[str, Tables] = {
-    "trajectories": (*_RUNS, TrajectoryFile),
+    "trajectories": (*_RUNS, TrajectoryFile, SourceFile),
     "states": (*_STATES, FrozenTrajectory, TrajectoryFile),
     "labels": (*_STATES, *_LABELS, LabelExclusion),
     "features": (*_STATES, *_LABELS, FeatureView, FeatureFile, StateFeatures),
@@ -84,6 +86,8 @@ class Fingerprints:
         found = [[table.__tablename__, self._of[table.__tablename__]] for table in tables]
         if dataset == "splits.shares":
             found.append(["corpora", hashlib.sha256(orjson.dumps(all_task_names().stamp)).hexdigest()])
+        if dataset == "trajectories":
+            found.append(["limits of sources", repr(sorted(load_limits().items()))])
         return hashlib.sha256(orjson.dumps(found)).hexdigest()
 
 

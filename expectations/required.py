@@ -15,6 +15,7 @@ REQUIRED: dict[str, dict[str, str]] = {
         "a run is in one of the three splits": "expect_column_values_to_be_in_set",
         "content is named by its hash": "expect_column_values_to_match_regex",
         "the agent's messages are among the run's messages": "expect_column_pair_values_a_to_be_greater_than_b",
+        "deliveries are readable and sources have their runs": "expect_no_rows",
         "no near-duplicates across splits": "expect_no_rows",
     },
     "states": {

@@ -6,12 +6,14 @@ there. Nothing is published then. A run that finds nothing new says so, and ends
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from prefect import flow, task
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 
 from drsr.errors import InputError, ReleaseRefused
 from drsr.flows.expecting import judge_after, write_docs
@@ -29,6 +31,7 @@ from drsr.flows.stages.publish import publish
 from drsr.flows.stages.train import train
 from drsr.flows.summaries import leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
+from drsr.offline.ingest.feeds.limits import feeds, load_limits
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
 from drsr.offline.run import Done, in_order
@@ -37,7 +40,16 @@ from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
 NOTHING_NEW = "nothing new"
 
 
-@flow(name="nightly")
+def run_name() -> str:
+    """Name a flow run by what it reads and when: `nightly 2026-11-17 s3://runs`."""
+    places = flow_run.parameters.get("locations") or []
+    uris = [place["uri"] if isinstance(place, dict) else place.uri for place in places]
+    when = flow_run.scheduled_start_time or datetime.datetime.now(datetime.UTC)
+    more = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
+    return " ".join(["nightly", f"{when:%Y-%m-%d}", *uris[:1]]) + more
+
+
+@flow(name="nightly", flow_run_name=run_name)
 def nightly(
     locations: list[Location] | None = None,
     fan_out: FanOut = HERE,
@@ -52,7 +64,7 @@ def nightly(
 ) -> dict[str, Any]:
     """Refresh labels, features, scorer and policy.
 
-    `locations`: where recorded runs are, by default the sample corpus. `certified`: calibrate with a bound.
+    `locations`: where recorded runs are; without any, the night ends at once. `certified`: calibrate with a bound.
     `ablations`: evaluate every configuration, not the full scorer alone. `index`: the folder that pip installs from.
     `docs`: a folder for the pages that say what was expected of the data. `dvc`: record every stage with DVC, in the
     repository that is the working directory. `skip_training_below`: end after featurize unless so many states were
@@ -60,6 +72,7 @@ def nightly(
     """
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
+    load_limits()
     if dvc:
         require_repository(Path.cwd())
     refreshed, wishes = Refreshed(view, labeler, certified), Wishes(index, docs, dvc, ablations)
@@ -111,8 +124,14 @@ def nightly(
 
 @task(name="look-for-news", **BETWEEN_STAGES)
 def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
-    """Return how the last refresh ended if nothing waits and nothing has changed since; None if there is work."""
+    """Return how the last refresh ended if nothing waits and nothing has changed since; None if there is work.
+
+    A source that broke its limits is work: its rule is judged again, and fails, until it is settled.
+    """
     with opened() as place:
+        with place.catalog.reading() as connection:
+            if not all(feed.is_settled for feed in feeds(connection, load_limits())):
+                return None
         last = last_refresh(place.catalog, refreshed)
         if last is None or not wishes.are_met(last.outcome):
             return None

@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Checked before anything is started."""
     from drsr.flows.parameters import FanOut, Location
+    from drsr.flows.stages.ingest import SAMPLE
 
     try:
         locations = [Location(uri=uri, source=options.source) for uri in options.locations]
@@ -100,7 +101,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     is_repository = all(Path(name).exists() for name in (".dvc", "dvc.yaml"))
     passed_on = ("certified", "ablations", "index", "docs", "skip_training_below")
     same: dict[str, Any] = {name: getattr(options, name) for name in passed_on}
-    return {"locations": locations or None, "fan_out": fan_out, "dvc": is_repository, **same}
+    return {"locations": locations or [SAMPLE], "fan_out": fan_out, "dvc": is_repository, **same}
 
 
 def _load_stages() -> None:

@@ -49,6 +49,19 @@ SUITE = Suite(
             ),
         ),
         Part(
+            "unsettled_feeds",
+            "One row per source whose latest delivery is unreadable, or that has too few runs (limits: feeds.toml).",
+            ("source",),
+            (
+                Rule(
+                    "deliveries are readable and sources have their runs",
+                    ExpectNoRows(),
+                    "drsr status --quarantined says what is wrong with each item: mend the files, or put a limit for "
+                    "{source} into feeds.toml (docs/guides/nightly.md)",
+                ),
+            ),
+        ),
+        Part(
             "near_duplicates",
             "One row per pair of current trajectories of different splits whose texts have a Jaccard index of 0.8 or "
             "more.",
@@ -57,7 +70,8 @@ SUITE = Suite(
                 Rule(
                     "no near-duplicates across splits",
                     ExpectNoRows(),
-                    "take one of them out: drsr withdraw {first} --reason 'nearly the same as the other', or {second}; "
+                    "take one of each pair out: drsr withdraw --duplicates; or one: drsr withdraw {first} "
+                    "--reason 'nearly the same as the other', or {second}; "
                     "or give both runs the same task in the source's files, so that they stay on one side, and ingest "
                     "into a new catalog",
                     needs_text=True,

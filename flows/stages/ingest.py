@@ -7,7 +7,7 @@ from typing import Any
 from prefect import flow, task
 from prefect.logging import get_run_logger
 
-from drsr.errors import NothingThere
+from drsr.errors import InputError, NothingThere
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Location
 from drsr.flows.places import opened
@@ -16,7 +16,7 @@ from drsr.offline import samples
 from drsr.offline.ingest.stage import ingest as read_location
 
 SAMPLE = Location(uri=str(samples.CORPUS), source="sandbox")
-"""The bundled sample corpus."""
+"""The bundled sample corpus, which the demo reads. A deployment names its own."""
 
 
 @task(name="ingest-location", task_run_name="ingest {location.uri}", **RETRIES)
@@ -42,11 +42,16 @@ def ingest_location(location: Location, may_be_missing: bool = False) -> dict[st
 
 @flow(name="ingest", timeout_seconds=TIMEOUTS["ingest"])
 def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[str, Any]:
-    """Read every location, by default the sample corpus. What did not change is not read again.
+    """Read every location; there is no default. What did not change is not read again.
 
     `gaps`: some of the locations may be missing, but not all.
     """
-    places = locations or [SAMPLE]
+    places = locations or []
+    if not places:
+        raise InputError(
+            "no place to read recorded runs from is named",
+            hint="set `locations` of this deployment, in prefect.yaml or for one run: [{uri: s3://bucket/runs}]",
+        )
     done = [ingest_location(place, gaps) for place in places]
     found = [summary for summary in done if summary is not None]
     if not found:

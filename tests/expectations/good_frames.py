@@ -26,6 +26,7 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
                     "assistant_messages": [5, 3, 19],
                 }
             ),
+            "unsettled_feeds": pd.DataFrame(columns=["source", "share", "largest_share", "runs", "expected_runs"]),
             "near_duplicates": pd.DataFrame(columns=["first", "first_split", "second", "second_split", "jaccard"]),
         },
         "states": {

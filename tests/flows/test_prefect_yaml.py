@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from prefect import Flow
 
+from drsr.errors import InputError
+from drsr.flows import nightly as nightly_module
+from drsr.flows.stages.ingest import ingest
 from drsr.offline.stages import NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +47,32 @@ def test_a_deployment_runs_a_flow_of_its_name(name: str) -> None:
     }
     flow.validate_parameters(needed | given)
     assert bool(flow.timeout_seconds) is (name not in SEVERAL_STAGES)
+
+
+@pytest.mark.parametrize("name", ["nightly", "ingest"])
+def test_what_reads_runs_says_where_they_are(name: str) -> None:
+    assert DEPLOYMENTS[name]["parameters"]["locations"]
+
+
+def test_without_a_place_nothing_is_read() -> None:
+    """Deployed without one, a night would train on the sample corpus."""
+    with pytest.raises(InputError, match="no place to read recorded runs from"):
+        ingest.fn()
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([{"uri": "s3://runs"}, {"uri": "s3://more"}], "nightly 2026-11-17 s3://runs and 1 more"),
+        (None, "nightly 2026-11-17"),
+    ],
+)
+def test_a_flow_run_is_named_by_its_day_and_place(places: Any, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(
+        parameters={"locations": places}, scheduled_start_time=datetime.datetime(2026, 11, 17, 2, 15)
+    )
+    monkeypatch.setattr(nightly_module, "flow_run", runtime)
+    assert nightly_module.run_name() == expected
 
 
 SEVERAL_STAGES = {"nightly", "backfill"}

@@ -10,10 +10,12 @@ from drsr.command_line import Commands, add_command
 
 if TYPE_CHECKING:
     from drsr.offline.ingest.withdrawals import WithdrawnRun
+    from drsr.offline.store.place import Place
 
 _EXAMPLES = """\
 examples:
   drsr withdraw runs/a.json#7 --reason "the same session as runs/b.json#2"
+  drsr withdraw --duplicates
   drsr withdraw --list
   drsr withdraw --undo runs/a.json#7
 """
@@ -38,6 +40,12 @@ def add_commands(commands: Commands) -> None:
     which.add_argument(
         "--undo", metavar="SOURCE/ID", help="let a withdrawn run take part again; that it was withdrawn stays on record"
     )
+    which.add_argument(
+        "--duplicates",
+        action="store_true",
+        help="withdraw one of each two runs of different splits that say nearly the same: the one in train, else the "
+        "one in validation",
+    )
     parser.add_argument("--reason", metavar="TEXT", default="", help="the reason: required, and shown by every audit")
 
 
@@ -47,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
 
     with opened() as place:
         catalog = place.catalog
+        if options.duplicates:
+            return _duplicates(place, as_json=options.json)
         if options.list:
             with catalog.reading() as connection:
                 _list(withdrawn_runs(connection), taken_back_runs(connection), as_json=options.json)
@@ -65,6 +75,24 @@ def run(options: argparse.Namespace) -> int:
         print(f"{found.name} ({found.split}, {found.states} states) takes part in nothing from now on")
         print("  a policy without it: drsr run, or drsr train, drsr calibrate, drsr publish")
         print(f"  to take it back: drsr withdraw --undo {found.name}")
+    return 0
+
+
+def _duplicates(place: Place, *, as_json: bool) -> int:
+    """Withdraw what the rule against near-duplicates would name, all at once."""
+    from drsr.offline.ingest.near_duplicates import leaked_pairs
+    from drsr.offline.ingest.withdrawals import withdraw, without_duplicates
+    from drsr.offline.store.kept import kept_here
+
+    chosen = without_duplicates(leaked_pairs(place.catalog, place.artifacts, kept=kept_here()))
+    with place.catalog.writing() as connection:
+        found = [withdraw(connection, name, reason) for name, reason in chosen.items()]
+    if as_json:
+        print(json.dumps([run.to_json() for run in found]))
+    elif not found:
+        print("no two runs of different splits say nearly the same")
+    for run in [] if as_json else found:
+        print(f"{run.name} ({run.split}) takes part in nothing from now on: {run.reason}")
     return 0
 
 

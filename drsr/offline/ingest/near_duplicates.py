@@ -205,9 +205,9 @@ def _strings_in(value: Any) -> Iterator[str]:
         for item in value:
             yield from _strings_in(item)
     elif isinstance(value, dict):
-        for name, item in value.items():
+        for name in sorted(value):  # as they are stored, so that a run reads the same before and after
             if name not in _NOT_TEXT:
-                yield from _strings_in(item)
+                yield from _strings_in(value[name])
 
 
 _EMPTY = MinHash(num_perm=_BANDS * _ROWS_PER_BAND, seed=1, hashfunc=int)

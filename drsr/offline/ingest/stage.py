@@ -29,6 +29,7 @@ from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import records
 from drsr.offline.ingest.corpus.choice import RunFacts
 from drsr.offline.ingest.corpus.task_names import TaskNames
+from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_of
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
@@ -37,6 +38,7 @@ from drsr.offline.ingest.splits import Split, assign_split, group_key
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from drsr.offline.ingest.versions import ReadTrajectory
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.kept import kept_here
 from drsr.offline.store.locations import SourceFile, open_location, redact
 
 FILES_PER_LOOK_UP = 1_000
@@ -147,13 +149,15 @@ def ingest(
     with catalog.writing() as connection:
         run_id = runs.start_run(connection, "ingest", redact(uri), drsr.__version__)
     lost = LostArtifacts(catalog, artifacts)
+    neighbours = Neighbours(catalog, artifacts, kept_here())
     with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
         for files in chain([first], chunks):
             changed = _changed(catalog, files, readers, lost)
             recorder.summary.files += len(files)
             recorder.summary.unchanged_files += len(files) - len(changed)
             for file, read in changed:
-                _read(file, read, as_format, recorder, lost, _looked_at(admit or _as_read, look))
+                intake = _Intake(read, recorder, lost, neighbours, _looked_at(admit or _as_read, look))
+                _read(file, intake, as_format)
     lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
     summary.seconds = time.monotonic() - started
@@ -234,23 +238,32 @@ def _changed(
     return changed
 
 
-def _read(
-    file: SourceFile, read: ReadFile, reader: Reader | None, recorder: Recorder, lost: LostArtifacts, admit: Admit
-) -> None:
+class _Intake(NamedTuple):
+    """A file that is read, and who is told of its runs."""
+
+    read: ReadFile
+    recorder: Recorder
+    lost: LostArtifacts
+    neighbours: Neighbours
+    admit: Admit
+
+
+def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
+    read = intake.read
     if not _has_settled(file):
         read.stamp = None
-    recorder.begin(read)
+    intake.recorder.begin(read)
     try:
         for item in sources.read(file, reader=reader):
             if isinstance(item, Quarantined):
                 read.quarantine(item)
-            elif (admitted := admit(read.source, item)) is not None:
-                _take(admitted, read, recorder, lost)
+            elif (admitted := intake.admit(read.source, item)) is not None:
+                _take(admitted, intake)
     except InputError as error:
         # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
         read.quarantine(Quarantined(read.location, "unreadable", f"{error.what}; it will be tried again"))
         read.stamp = None
-    recorder.end()
+    intake.recorder.end()
 
 
 def _has_settled(file: SourceFile) -> bool:
@@ -258,9 +271,9 @@ def _has_settled(file: SourceFile) -> bool:
     return file.changed is None or time.time() - file.changed >= RACY_SECONDS
 
 
-def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArtifacts) -> None:
+def _take(admitted: Admitted, intake: _Intake) -> None:
     """Hand a trajectory to the recorder. No two of one file have the same external id."""
-    trajectory = admitted.trajectory
+    read, recorder, trajectory = intake.read, intake.recorder, admitted.trajectory
     external_id = storable(trajectory.external_id)
     try:
         artifact = Artifact.of(trajectory.to_json())
@@ -282,9 +295,21 @@ def _take(admitted: Admitted, read: ReadFile, recorder: Recorder, lost: LostArti
     recorder.summary.without_task += task is None or only_session
     recorder.summary.only_session += only_session
     split = admitted.split or assign_split(group)
+    if admitted.group is None and (task is None or only_session):
+        group, split = _beside_its_like(intake.neighbours, trajectory, group, split)
     content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
-    lost.offer(artifact)
+    intake.lost.offer(artifact)
     recorder.add(content, artifact.data)
+
+
+def _beside_its_like(neighbours: Neighbours, trajectory: Trajectory, group: str, split: Split) -> tuple[str, Split]:
+    """Return group and split of a run without a named task. Runs of one session keep their own group in any case."""
+    sketch = sketch_of(trajectory)
+    near = neighbours.nearest(sketch)
+    if near is not None:
+        group, split = group if trajectory.task is not None else near.group_key, near.split
+    neighbours.add(sketch, Neighbour(group, split))
+    return group, split
 
 
 def sizes(trajectory: Trajectory) -> dict[str, int]:

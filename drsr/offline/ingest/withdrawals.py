@@ -9,6 +9,7 @@ between was made without it.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select, update
@@ -16,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select, update
 from drsr.errors import InputError
 from drsr.offline.catalog.statements import insert_all, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory, Withdrawal
+from drsr.offline.ingest.near_duplicates import LeakedPair
 
 
 class WithdrawnRun(NamedTuple):
@@ -76,6 +78,19 @@ def withdrawn_runs(connection: Connection) -> list[WithdrawnRun]:
 def taken_back_runs(connection: Connection) -> list[WithdrawnRun]:
     """One for every time that a run was withdrawn and taken back, by name; it may be withdrawn again now."""
     return _runs(connection, ~_IN_FORCE)
+
+
+def without_duplicates(pairs: Sequence[LeakedPair]) -> dict[str, str]:
+    """Choose one run of each pair, with the reason: what is trained on goes before what is judged by."""
+    order = ("train", "validation", "test")
+    chosen: dict[str, str] = {}
+    for pair in pairs:
+        if pair.first in chosen or pair.second in chosen:
+            continue
+        sides = sorted([(pair.first_split, pair.first), (pair.second_split, pair.second)], key=lambda side: side[1])
+        (_, out), (split, stays) = sorted(sides, key=lambda side: order.index(side[0]))
+        chosen[out] = f"nearly the same as {stays} of {split} (Jaccard index {pair.jaccard:.2f})"
+    return chosen
 
 
 _IN_FORCE = Withdrawal.taken_back_at.is_(None)

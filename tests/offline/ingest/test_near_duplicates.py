@@ -113,7 +113,12 @@ def test_the_text_of_a_trajectory_is_what_was_said_and_done() -> None:
         {"role": "tool", "tool_call_id": "call_1", "content": "a.txt"},
     ]
     trajectory = Trajectory("run", "openai", {"messages": messages}, "openai_chat/1")
-    assert text_of(trajectory).split("\n") == ["the task", "shell", '{"command": "ls"}', "a.txt"]
+    assert text_of(trajectory).split("\n") == [
+        "the task",
+        '{"command": "ls"}',
+        "shell",
+        "a.txt",
+    ]  # keys as they are stored
 
 
 def test_shingles_are_sorted_and_distinct() -> None:

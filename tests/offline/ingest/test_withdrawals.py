@@ -17,11 +17,12 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.freeze.records import count_current
 from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest.near_duplicates import leaked_pairs
 from drsr.offline.ingest.stage import ingest
-from drsr.offline.ingest.withdrawals import take_back, taken_back_runs, withdraw, withdrawn_runs
+from drsr.offline.ingest.withdrawals import take_back, taken_back_runs, withdraw, withdrawn_runs, without_duplicates
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import Caps
-from tests.offline.chat_files import chat, write_json
+from tests.offline.chat_files import chat, task_in_split, write_json
 
 NAME = "runs/a.json#run-1"
 
@@ -162,3 +163,16 @@ def test_the_command(
     assert found["taken_back"][0]["taken_back_at"] >= shown["withdrawn_at"]
     with pytest.raises(SystemExit):
         main(["withdraw"])
+
+
+def test_one_of_each_pair_of_duplicates_goes(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+    messages = chat(1, steps=6)["messages"]
+    for split in ("train", "validation", "test"):
+        write_json(tmp_path / "copies" / f"{split}.json", {"messages": messages, "task": task_in_split(split)})
+    ingest(catalog, artifacts, str(tmp_path / "copies"))
+    chosen = without_duplicates(leaked_pairs(catalog, artifacts))
+    assert set(chosen) == {"copies/train.json#0", "copies/validation.json#0"}
+    with catalog.writing() as connection:
+        for name, reason in chosen.items():
+            withdraw(connection, name, reason)
+    assert leaked_pairs(catalog, artifacts) == []

@@ -1,0 +1,100 @@
+"""Runs whose task nobody names stay on the side of the run that they nearly equal.
+
+    text -> its head and its tail -> shingles -> the 64 smallest hashes -> runs that share one of the 8 smallest
+         -> estimated Jaccard index of at least 0.8: the nearest one's group, or at least its split
+
+A copy of a run under another name would otherwise fall into any split, and the rule against near-duplicates across
+splits would end every night until somebody withdraws it. A task that is named is trusted, and is left where it is. The
+rule has the last word: it compares whole texts, and all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from sqlalchemy import select
+
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
+from drsr.offline.ingest.near_duplicates import THRESHOLD, Shingles, jaccard, shingles, text_of
+from drsr.offline.ingest.splits import Split
+from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import Kept, bytes_named, readings
+
+_KEPT, _LOOKED_UP = 64, 8
+"""Hashes of a run that are held, and of these the ones that runs are found by."""
+_CHARACTERS = 16_000
+"""Of the head and of the tail of a long text: a form that all runs begin with does not make them alike."""
+_MOST_COMPARED = 16
+
+
+class Neighbour(NamedTuple):
+    """Where a run that is nearly the same stands."""
+
+    group_key: str
+    split: Split
+
+
+class Neighbours:
+    """The runs of a catalog and those read since. The catalog is read when the first run is looked up."""
+
+    def __init__(self, catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> None:
+        self._catalog = catalog
+        self._artifacts = artifacts
+        self._kept = kept
+        self._runs: list[tuple[Shingles, Neighbour]] | None = None
+        self._found_by: dict[int, list[int]] = {}
+
+    def nearest(self, sketch: Shingles) -> Neighbour | None:
+        """Return where the most similar run stands; None where none is nearly the same."""
+        runs = self._read() if self._runs is None else self._runs
+        votes = Counter(row for value in sketch[:_LOOKED_UP].tolist() for row in self._found_by.get(value, ()))
+        likeness = [(_likeness(sketch, runs[row][0]), -row) for row, _ in votes.most_common(_MOST_COMPARED)]
+        best, row = max(likeness, default=(0.0, 0))
+        return runs[-row][1] if best >= THRESHOLD else None
+
+    def add(self, sketch: Shingles, place: Neighbour) -> None:
+        """Let later runs find this one."""
+        runs = self._read() if self._runs is None else self._runs
+        for value in sketch[:_LOOKED_UP].tolist():
+            self._found_by.setdefault(value, []).append(len(runs))
+        runs.append((sketch, place))
+
+    def _read(self) -> list[tuple[Shingles, Neighbour]]:
+        self._runs = []
+        columns = (TrajectoryRow.blob, TrajectoryRow.group_key, TrajectoryRow.split)
+        query = select(*columns).where(TrajectoryRow.is_current(), TrajectoryRow.has_text()).order_by(TrajectoryRow.id)
+        with self._catalog.reading() as connection:
+            rows = connection.execute(query).all()
+        lost = self._artifacts.missing(row.blob for row in rows)
+        blobs = {bytes_named(row.blob): row.blob for row in rows if row.blob not in lost}
+        read = readings(self._artifacts, self._kept, "sketch of a run's text", blobs, lambda _, data: _stored(data))
+        for row in rows:
+            if row.blob not in lost:
+                sketch = np.frombuffer(read[bytes_named(row.blob)], dtype="<u8").astype(np.uint64)
+                self.add(sketch, Neighbour(row.group_key, row.split))
+        return self._runs
+
+
+def sketch_of(trajectory: Trajectory) -> Shingles:
+    """The smallest hashes of a run's text, in order."""
+    text = text_of(trajectory)
+    if len(text) > 2 * _CHARACTERS:
+        text = f"{text[:_CHARACTERS]}\n{text[-_CHARACTERS:]}"
+    return shingles(text)[:_KEPT]  # sorted and distinct
+
+
+def _stored(data: bytes) -> bytes:
+    return sketch_of(Trajectory.from_json(data)).astype("<u8").tobytes()
+
+
+def _likeness(first: Shingles, second: Shingles) -> float:
+    """Estimate the Jaccard index of two texts, exactly where both are short."""
+    if len(first) < _KEPT and len(second) < _KEPT:
+        return jaccard(first, second)
+    smallest = np.union1d(first, second)[:_KEPT]
+    common = np.intersect1d(np.intersect1d(smallest, first), second)
+    return len(common) / len(smallest) if len(smallest) else 0.0

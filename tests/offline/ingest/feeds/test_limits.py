@@ -1,0 +1,72 @@
+"""A feed that turns unreadable is not quiet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drsr.errors import SettingsError
+from drsr.expectations.judging import judge
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.ingest import stage
+from drsr.offline.ingest.feeds.limits import Limits, feeds, load_limits
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.store.artifacts import ArtifactStore
+from tests.offline.chat_files import chat, write_json, write_text
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "RACY_SECONDS", 0.0)
+
+
+def broken_rules(catalog: Catalog, artifacts: ArtifactStore) -> list[str]:
+    return [found.check for found in judge(catalog, artifacts, ("trajectories",)) if not found.passed]
+
+
+def test_a_delivery_of_which_nothing_can_be_read_breaks_a_rule_until_it_is_mended(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
+) -> None:
+    folder = tmp_path / "agents"
+    for number in range(3):
+        write_json(folder / f"good{number}.json", chat(number))
+    for number in range(30):
+        write_text(folder / f"{number}.json", "{}")
+    for _ in range(2):  # also on a night that finds nothing new
+        ingest(catalog, artifacts, str(folder))
+        assert broken_rules(catalog, artifacts) == ["trajectories: deliveries are readable and sources have their runs"]
+    for number in range(30):
+        write_json(folder / f"{number}.json", chat(100 + number))
+    ingest(catalog, artifacts, str(folder))
+    assert broken_rules(catalog, artifacts) == []
+
+
+def test_a_few_strange_files_are_no_alarm_unless_the_source_has_a_limit(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
+) -> None:
+    write_text(tmp_path / "agents" / "README.md", "about these runs")
+    ingest(catalog, artifacts, str(tmp_path / "agents"))
+    with catalog.reading() as connection:
+        assert [feed.is_settled for feed in feeds(connection, {})] == [True]
+        assert [feed.is_settled for feed in feeds(connection, {"agents": Limits(0.1)})] == [False]
+        assert [feed.is_settled for feed in feeds(connection, {"agents": Limits(1.0, runs=1)})] == [False]
+        assert [feed.source for feed in feeds(connection, {"agents": Limits(1.0), "absent": Limits(runs=1)})] == [
+            "agents",
+            "absent",
+        ]
+
+
+def test_the_file_of_limits(tmp_path: Path) -> None:
+    path = tmp_path / "feeds.toml"
+    assert load_limits(path) == {}
+    write_text(path, "[agents]\nquarantined = 0.1\nruns = 7\n")
+    assert load_limits(path) == {"agents": Limits(0.1, 7)}
+
+
+@pytest.mark.parametrize(
+    "text", ["[a]\nshare = 1", "a = 1", "[a]\nquarantined = 2", "[a]\nruns = 0.5", "[a]\nruns = -1", "["]
+)
+def test_a_mistake_in_it_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError):
+        load_limits(write_text(tmp_path / "feeds.toml", text))

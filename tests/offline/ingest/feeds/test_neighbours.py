@@ -1,0 +1,75 @@
+"""Copies without a task's name stay on one side of the split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.tables import Trajectory
+from drsr.offline.ingest import stage
+from drsr.offline.ingest.feeds.neighbours import sketch_of
+from drsr.offline.ingest.near_duplicates import leaked_pairs
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.ingest.trajectories import Trajectory as Recorded
+from drsr.offline.store.artifacts import ArtifactStore
+from tests.offline.chat_files import chat, write_json
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "RACY_SECONDS", 0.0)
+
+
+def nameless(seed: int, **more: Any) -> dict[str, Any]:
+    return {"messages": chat(seed, steps=6)["messages"]} | more
+
+
+def places(catalog: Catalog) -> set[tuple[str, str]]:
+    with catalog.reading() as connection:
+        return set(connection.execute(select(Trajectory.group_key, Trajectory.split)).tuples())
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_copies_and_near_copies_are_one_group(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, at_once: bool
+) -> None:
+    for number in range(12):
+        run = nameless(1)
+        run["messages"][1]["content"] += f" copy {number}"
+        write_json(tmp_path / "runs" / f"{number:02d}.json", run)
+        if not at_once:
+            ingest(catalog, artifacts, str(tmp_path / "runs"))
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    assert len(places(catalog)) == 1, places(catalog)
+    ((group, _),) = places(catalog)
+    assert group.startswith("trajectory:runs/00.json")
+    assert leaked_pairs(catalog, artifacts) == []
+
+
+def test_other_runs_are_groups_of_their_own(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+    for seed in range(8):
+        write_json(tmp_path / "runs" / f"{seed}.json", nameless(seed))
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    assert len(places(catalog)) == 8
+
+
+def test_a_named_task_is_left_where_it_is(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+    for number in range(3):
+        write_json(tmp_path / "runs" / f"{number}.json", nameless(1, task=f"t{number}"))
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    assert {group for group, _ in places(catalog)} == {"task:t0", "task:t1", "task:t2"}
+
+
+def test_a_long_form_at_the_beginning_does_not_make_runs_alike() -> None:
+    form = " ".join(f"rule{number}" for number in range(6_000))
+
+    def run(seed: int) -> Recorded:
+        own = " ".join(f"w{seed}x{number}" for number in range(6_000))
+        return Recorded("r", "openai", {"messages": [{"role": "user", "content": f"{form} {own}"}]}, "x/1")
+
+    first, second = sketch_of(run(1)), sketch_of(run(2))
+    assert 0 < len(set(first) & set(second)) < 0.6 * len(first)
