@@ -32,6 +32,8 @@ class Location(_Parameters):
     """Name of the origin; by default the first folder below the location."""
     format: str | None = None
     """By default every file's format is detected."""
+    redact: Name | None = None
+    """A file of rules that says what is replaced before anything is stored, as for `drsr ingest --redact`."""
     day: datetime.date | None = None
     """Of a place that holds the runs of one day, and has the day in its URI: other days have files of the same name."""
 

@@ -86,9 +86,9 @@ def test_only_the_first_few_are_named() -> None:
 
 def test_a_rule_that_a_suite_lost_is_a_failure() -> None:
     suite = SUITES["trajectories"]
-    trajectories, pairs = suite.parts
+    trajectories, *others = suite.parts
     kept = tuple(rule for rule in trajectories.rules if rule.name != "a run is current once")
-    findings = evaluate(suite._replace(parts=(trajectories._replace(rules=kept), pairs)), good()["trajectories"])
+    findings = evaluate(suite._replace(parts=(trajectories._replace(rules=kept), *others)), good()["trajectories"])
     (broken,) = [finding for finding in findings if not finding.passed]
     assert broken.rule == "a run is current once"
     assert "was not evaluated" in broken.detail
@@ -96,18 +96,18 @@ def test_a_rule_that_a_suite_lost_is_a_failure() -> None:
 
 def test_a_whole_part_that_is_lost_is_a_failure() -> None:
     suite = SUITES["trajectories"]
-    findings = evaluate(suite._replace(parts=suite.parts[:1]), good()["trajectories"])
+    findings = evaluate(suite._replace(parts=suite.parts[:-1]), good()["trajectories"])
     assert [finding.rule for finding in findings if not finding.passed] == ["no near-duplicates across splits"]
 
 
 def test_a_rule_of_another_type_is_a_failure() -> None:
     suite = SUITES["trajectories"]
-    trajectories, pairs = suite.parts
+    trajectories, *others = suite.parts
     weaker = tuple(
         rule._replace(expectation=gxe.ExpectColumnToExist(column="split")) if "three splits" in rule.name else rule
         for rule in trajectories.rules
     )
-    findings = evaluate(suite._replace(parts=(trajectories._replace(rules=weaker), pairs)), good()["trajectories"])
+    findings = evaluate(suite._replace(parts=(trajectories._replace(rules=weaker), *others)), good()["trajectories"])
     (broken,) = [finding for finding in findings if not finding.passed]
     assert broken.detail == "was evaluated as expect_column_to_exist, required is expect_column_values_to_be_in_set"
 

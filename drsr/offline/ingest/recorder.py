@@ -43,6 +43,8 @@ class IngestSummary:
     """Runs read now whose task nobody names: each is a group of its own."""
     only_session: int = 0
     """Of these, runs that say which session they belong to: the runs of a session are one group."""
+    redacted: dict[str, int] = field(default_factory=dict)
+    """Placeholders that were put in, by rule."""
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from drsr.offline.ingest import records
 from drsr.offline.ingest.corpus.choice import RunFacts
 from drsr.offline.ingest.corpus.task_names import TaskNames
 from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_of
+from drsr.offline.ingest.feeds.redaction import Redaction
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
@@ -37,9 +38,11 @@ from drsr.offline.ingest.records import ReadFile
 from drsr.offline.ingest.splits import Split, assign_split, group_key
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from drsr.offline.ingest.versions import ReadTrajectory
+from drsr.offline.ingest.withdrawals import erased_names
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
 from drsr.offline.store.kept import kept_here
-from drsr.offline.store.locations import SourceFile, open_location, redact
+from drsr.offline.store.locations import SourceFile, open_location
+from drsr.redaction import redact as without_credentials
 
 FILES_PER_LOOK_UP = 1_000
 """Files whose stamps are looked up in one query."""
@@ -73,6 +76,11 @@ Look = Callable[[str, Trajectory, str | None], None]
 
 def _as_read(source: str, trajectory: Trajectory) -> Admitted:
     return Admitted(trajectory)
+
+
+def _redacted(admit: Admit, redact: Redaction) -> Admit:
+    """Let `admit` see every run as it will be stored."""
+    return lambda source, trajectory: admit(source, redact(trajectory))
 
 
 def _looked_at(admit: Admit, look: Look | None) -> Admit:
@@ -125,6 +133,7 @@ def ingest(
     admit: Admit | None = None,
     admitted_by: str = "",
     look: Look | None = None,
+    redact: Redaction | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
     """Read everything at a location that is new or changed.
@@ -133,21 +142,27 @@ def ingest(
     `reader` names the format; by default it is detected. `day` tells apart locations of one source
     that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or takes
     them under another task, domain or split; `admitted_by` names its tables, so that files are read again when these
-    change. `look` is shown what was understood.
+    change. `look` is shown what was understood. `redact` replaces what must not be stored.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
     if source is not None and not source.strip():
         raise InputError("the name of the source is empty", hint="leave --source out, or give it a name")
     if day is not None and source is None:
-        raise InputError("the runs of a day need the name of their source", where=redact(uri), hint="say --source NAME")
+        raise InputError(
+            "the runs of a day need the name of their source", where=without_credentials(uri), hint="say --source NAME"
+        )
     started = time.monotonic()
     as_format = None if reader is None else sources.reader_named(reader)
     readers = _readers_stamp(as_format) + (f"/{admitted_by}" if admitted_by else "")
+    taking = admit or _as_read
+    if redact is not None:
+        readers, taking = f"{readers}/{redact.stamp}", _redacted(taking, redact)
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
     with catalog.writing() as connection:
-        run_id = runs.start_run(connection, "ingest", redact(uri), drsr.__version__)
+        run_id = runs.start_run(connection, "ingest", without_credentials(uri), drsr.__version__)
+        erased = erased_names(connection)
     lost = LostArtifacts(catalog, artifacts)
     neighbours = Neighbours(catalog, artifacts, kept_here())
     with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
@@ -156,10 +171,11 @@ def ingest(
             recorder.summary.files += len(files)
             recorder.summary.unchanged_files += len(files) - len(changed)
             for file, read in changed:
-                intake = _Intake(read, recorder, lost, neighbours, _looked_at(admit or _as_read, look))
+                intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
                 _read(file, intake, as_format)
     lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
+    summary.redacted = {} if redact is None else dict(redact.counts)
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
         runs.finish_run(connection, run_id, summary.to_json() | ({} if day is None else {"day": day}))
@@ -246,6 +262,8 @@ class _Intake(NamedTuple):
     lost: LostArtifacts
     neighbours: Neighbours
     admit: Admit
+    erased: frozenset[str]
+    """Names of runs that must not come back."""
 
 
 def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
@@ -275,6 +293,8 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     """Hand a trajectory to the recorder. No two of one file have the same external id."""
     read, recorder, trajectory = intake.read, intake.recorder, admitted.trajectory
     external_id = storable(trajectory.external_id)
+    if f"{read.source}/{external_id}" in intake.erased:
+        return
     try:
         artifact = Artifact.of(trajectory.to_json())
     except TypeError as error:

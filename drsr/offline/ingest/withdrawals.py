@@ -19,6 +19,9 @@ from drsr.offline.catalog.statements import insert_all, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory, Withdrawal
 from drsr.offline.ingest.near_duplicates import LeakedPair
 
+ERASED = "erased: "
+"""How the reason of a run begins that was erased (`offline/erase.py`). It is not taken back, and not taken in again."""
+
 
 class WithdrawnRun(NamedTuple):
     """A run that is taken out, or was for some time."""
@@ -38,12 +41,19 @@ class WithdrawnRun(NamedTuple):
         return self._asdict() | {name: at and at.isoformat(timespec="seconds") for name, at in moments.items()}
 
 
-def withdraw(connection: Connection, name: str, reason: str) -> WithdrawnRun:
-    """Take a run out, in the caller's write transaction. InputError for one that is not there, or out already."""
+def withdraw(connection: Connection, name: str, reason: str, *, again: bool = False) -> WithdrawnRun:
+    """Take a run out, in the caller's write transaction. InputError for one that is not there, or out already.
+
+    `again`: one that is out already gets this reason.
+    """
     source_id, external_id = _find(connection, name)
     if not reason.strip():
         raise InputError("a run is not withdrawn without a reason", where=name, hint="--reason TEXT")
     already = _in_force(connection, name)
+    if already is not None and again:
+        mine = (Withdrawal.source_id == source_id, Withdrawal.external_id == external_id)
+        connection.execute(update(Withdrawal).where(*mine, _IN_FORCE).values(reason=storable_text(reason.strip())))
+        return already._replace(reason=reason.strip())
     if already is not None:
         raise InputError(
             f"is withdrawn already: {already.reason}",
@@ -63,11 +73,18 @@ def take_back(connection: Connection, name: str) -> WithdrawnRun:
     found = _in_force(connection, name)
     if found is None:
         raise InputError("is not withdrawn", where=name, hint="drsr withdraw --list shows which runs are")
+    if found.reason.startswith(ERASED):
+        raise InputError("was erased, and is gone", where=name, hint="give it another name, and ingest it again")
     source_id, external_id = _find(connection, name)
     mine = (Withdrawal.source_id == source_id, Withdrawal.external_id == external_id)
     now = datetime.datetime.now(datetime.UTC)
     connection.execute(update(Withdrawal).where(*mine, _IN_FORCE).values(taken_back_at=now))
     return found._replace(taken_back_at=now)
+
+
+def erased_names(connection: Connection) -> frozenset[str]:
+    """The names of the runs that were erased: whatever holds them, they are not taken in again."""
+    return frozenset(run.name for run in withdrawn_runs(connection) if run.reason.startswith(ERASED))
 
 
 def withdrawn_runs(connection: Connection) -> list[WithdrawnRun]:

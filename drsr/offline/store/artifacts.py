@@ -150,6 +150,30 @@ class ArtifactStore:
         found = self._found(set(names.values())) if names else set()
         return {key for key, name in names.items() if name not in found}
 
+    def stored(self) -> list[str]:
+        """Return the names of all files, whether any key names them or not."""
+        with self._reaching():
+            self._filesystem.invalidate_cache()
+            try:
+                found = [str(path).rpartition("/")[2] for path in self._filesystem.find(self._root)]
+            except FileNotFoundError:  # nothing was ever stored here
+                return []
+        return sorted(name for name in found if _KEY.fullmatch(name))
+
+    def unpacked(self, name: str) -> bytes:
+        """Return the content of a file, of all its objects; as it lies where it is damaged."""
+        stored = self._read(_Place(name, name, 0, None)) or b""
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True) as stream:
+                return stream.read()
+        except zstandard.ZstdError:
+            return stored
+
+    def delete(self, name: str) -> None:
+        """Delete a file for good. Only an erasure does that."""
+        with self._reaching():
+            self._filesystem.rm_file(self._path(name))
+
     def _found(self, names: set[str]) -> set[str]:
         if self.local_root is not None:
             return {name for name in names if os.path.exists(self._path(name))}

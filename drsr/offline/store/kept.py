@@ -67,6 +67,14 @@ class Kept:
                 connection.execute("DELETE FROM kept WHERE question = ?", (question,))
             connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)", rows)
 
+    def forget(self, hashes: Sequence[str]) -> None:
+        """Forget what was kept of bytes with these hashes, by whatever code."""
+        if not self._path.exists():
+            return
+        with self._opened() as connection, connection:
+            rows = [(f"{content}%",) for content in hashes]
+            connection.executemany("DELETE FROM kept WHERE content LIKE ?", rows)
+
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         connection = sqlite3.connect(self._path, timeout=_LOCK_SECONDS)

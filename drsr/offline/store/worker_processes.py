@@ -1,13 +1,16 @@
 """A stage in several processes: one single-threaded process per core is faster than threads.
 
 The processes share nothing but the catalog. One that dies is no loss: the others take its trajectory over. It is told,
-all the same: with a limit, each does no more than its share of it.
+all the same: with a limit, each does no more than its share of it. All of them end with the process that started them,
+however that ends: each watches a pipe whose other end only that process holds.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -66,7 +69,9 @@ def work_together(work: Work[Order], orders: Sequence[Order], report: Report) ->
         return work(orders[0], report)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([work.__module__, "drsr.offline.label.stage", "transformers"])
-    started = [_start(context, work, order) for order in orders]
+    watched, held = context.Pipe(duplex=False)
+    started = [_start(context, work, order, watched) for order in orders]
+    watched.close()
     latest: dict[int, dict[str, Any]] = {}
     failures: dict[int, _Failure] = {}
     done: set[int] = set()
@@ -93,6 +98,7 @@ def work_together(work: Work[Order], orders: Sequence[Order], report: Report) ->
     finally:
         for process, _ in started:
             process.join()
+        held.close()
     if failures:
         raise _failed(failures, len(orders)) from _cause(failures)
     lost = [
@@ -105,15 +111,25 @@ def work_together(work: Work[Order], orders: Sequence[Order], report: Report) ->
     return _added(latest) | ({"lost_workers": len(lost), "endings": lost} if lost else {})
 
 
-def _start(context: ForkServerContext, work: Work[Order], order: Order) -> tuple[ForkServerProcess, Pipe]:
+def _start(
+    context: ForkServerContext, work: Work[Order], order: Order, watched: Pipe
+) -> tuple[ForkServerProcess, Pipe]:
     receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_process, args=(work, order, sending))
+    process = context.Process(target=_process, args=(work, order, sending, watched))
     process.start()
     sending.close()
     return process, receiving
 
 
-def _process(work: Work[Order], order: Order, pipe: Pipe) -> None:
+def _end_with_starter(watched: Pipe) -> None:
+    """Wait until whoever started this process is gone, and end it at once: what it recorded is recorded."""
+    with suppress(EOFError, OSError):
+        watched.recv()  # nothing is ever sent
+    os._exit(1)
+
+
+def _process(work: Work[Order], order: Order, pipe: Pipe, watched: Pipe) -> None:
+    threading.Thread(target=_end_with_starter, args=(watched,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal interrupts all of us; the one who started us answers
     try:
         pipe.send(("done", work(order, lambda so_far: pipe.send(("so far", so_far)))))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +102,29 @@ def test_an_interrupt_ends_the_workers(tmp_path: Path, capfd: pytest.CaptureFixt
         with pytest.raises(ProcessLookupError):
             os.kill(int(place.read_text()), 0)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path, how: signal.Signals) -> None:
+    """However it ends: they are no orphans that measure on for minutes."""
+    places = [tmp_path / "1", tmp_path / "2"]
+    orders = [f"sleep {place}" for place in places]
+    code = f"from tests.offline.store.test_worker_processes import together; together(*{orders!r})"
+    starter = subprocess.Popen([sys.executable, "-c", f"if __name__ == '__main__': {code}"])
+    try:
+        _until(lambda: all(place.exists() and place.read_text() for place in places), 120)
+        starter.send_signal(how)
+        starter.wait(30)
+        _until(lambda: not any(Path(f"/proc/{place.read_text()}").exists() for place in places), 20)
+    finally:
+        starter.kill()
+        for place in places:
+            with suppress(ProcessLookupError, FileNotFoundError, ValueError):
+                os.kill(int(place.read_text()), signal.SIGKILL)
+
+
+def _until(is_so: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -48,6 +48,12 @@ def add_commands(commands: Commands) -> None:
         help="name tasks and groups by the table corpora/NAME/tasks.csv (docs/guides/name-your-tasks.md)",
     )
     parser.add_argument(
+        "--redact",
+        metavar="FILE",
+        help="replace e-mail addresses, keys, card numbers and patterns of your own by placeholders before anything is "
+        "stored, as this TOML file says (docs/guides/nightly.md)",
+    )
+    parser.add_argument(
         "--show",
         type=_how_many,
         metavar="N",
@@ -73,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
+    from drsr.offline.ingest.feeds.redaction import load_redaction
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
     from drsr.offline.store.place import opened
@@ -86,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
         uri = str(folder)
     elif uri is None:
         uri, source = str(samples.CORPUS), source or "sandbox"
+    redaction = None if options.redact is None else load_redaction(options.redact)
     samples_of = Samples(1 if options.show is None else options.show)
     with opened(create=True) as place, progress("ingest", "files") as report:
         summary = ingest(
@@ -98,6 +106,7 @@ def run(options: argparse.Namespace) -> int:
             admit=admission and admission[0],
             admitted_by=admission[1] if admission else "",
             look=samples_of,
+            redact=redaction,
             progress=lambda so_far: report(so_far.files, None),
         )
     if options.json:
@@ -117,6 +126,8 @@ def run(options: argparse.Namespace) -> int:
         runs = "1 run" if summary.without_task == 1 else f"{summary.without_task:,} runs"
         known = f" ({summary.only_session:,} with only a session's id)" if summary.only_session else ""
         print(f"  {runs} without a task{known}: each is a group of its own (docs/guides/name-your-tasks.md)")
+    for rule, count in sorted(summary.redacted.items()):
+        print(f"  redacted: {count:,} {rule}")
     for reason, count in sorted(summary.quarantined.items()):
         print(f"  quarantined: {count:,} {reason}")
     if summary.quarantined:

@@ -1,0 +1,243 @@
+"""Erase a run: its text, states, labels and features go for good, and a tombstone with hash and reason stays.
+
+    drsr withdraw   the run is left out of everything from now on, and kept: what was made of it can be traced
+    drsr erase      the run is gone, also from what was kept to save time; policies made of it are named
+
+The tombstone is the run's rows without their text and without anything made of them, and a withdrawal that cannot be
+taken back. An erased run is not taken in again when its file is read again. The store's files hold many runs each: they
+are written anew without it, and the old ones deleted, so the store must belong to this catalog alone. Killed half-way,
+it is run again. Exported parts and what DVC keeps of them hold no text; they are made anew by the next export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, delete, func, select, update
+
+from drsr.errors import InputError
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
+from drsr.offline.catalog.label_tables import Interaction, Label, LabelExclusion, StateMeasurement
+from drsr.offline.catalog.release_tables import PolicyRelease
+from drsr.offline.catalog.tables import (
+    Candidate,
+    DecisionState,
+    FrozenTrajectory,
+    Source,
+    Trajectory,
+    TrajectoryFile,
+    TrajectoryReward,
+)
+from drsr.offline.featurize.files import FORMAT, FeatureBlock, read_file, write_file
+from drsr.offline.featurize.views import get_view
+from drsr.offline.ingest.near_duplicates import text_of
+from drsr.offline.ingest.trajectories import Trajectory as Recorded
+from drsr.offline.ingest.withdrawals import ERASED, withdraw, withdrawn_runs
+from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.kept import Kept
+
+AT_ONCE = 500
+"""Runs that are erased in one transaction."""
+FEATURES = FORMAT.encode()
+"""Stands in every file of features."""
+
+
+class Erased(NamedTuple):
+    """What an erasure did."""
+
+    runs: tuple[str, ...]
+    """`source/external id` of each."""
+    states: int
+    labels: int
+    files: int
+    """Files of the store that were written anew or deleted."""
+    policies: tuple[str, ...]
+    """Versions of released policies that were made with one of them."""
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+class _Doomed(NamedTuple):
+    """A version of a run that goes."""
+
+    id: int
+    name: str
+    content_hash: str
+    blob: str
+
+
+def find_runs(
+    connection: Connection, *, run: str | None = None, source: str | None = None, task: str | None = None
+) -> list[str]:
+    """Return the names of the runs that are meant; InputError where there is none. One of the three is given."""
+    name = Source.name.concat("/").concat(Trajectory.external_id)
+    query = select(name).select_from(Trajectory).join(Source, Source.id == Trajectory.source_id)
+    query = query.distinct().order_by(name)
+    if run is not None:
+        query = query.where(name.in_([run]))
+    elif source is not None:
+        query = query.where(Source.name == source)
+    else:
+        query = query.where(Trajectory.task == task)
+    found = list(connection.execute(query).scalars())
+    if not found:
+        raise InputError("no run is meant by that", where=run or source or task, hint="drsr status lists the sources")
+    return found
+
+
+def erase(
+    catalog: Catalog, artifacts: ArtifactStore, names: Sequence[str], reason: str, kept: Kept | None = None
+) -> Erased:
+    """Erase runs, all of their versions. Nothing is read of them afterwards, by any stage."""
+    if not reason.strip():
+        raise InputError("a run is not erased without a reason", hint="--reason TEXT")
+    with catalog.reading() as connection:
+        doomed = versions_of(connection, names)
+        policies = _policies(connection, artifacts, doomed)
+    texts = _texts(artifacts, doomed)
+    features = _features_without(catalog, artifacts, doomed)
+    packs = _packs_without(catalog, artifacts, doomed)
+    with catalog.writing() as connection:
+        known = {run.name: run.reason for run in withdrawn_runs(connection)}
+        states, labels = _forget(connection, doomed)
+        for file_id, (blob, count, rows) in features.items():
+            if blob is None:
+                connection.execute(delete(FeatureFile).where(FeatureFile.id == file_id))
+            else:
+                values = {"blob": blob, "states": count, "rows": rows}
+                connection.execute(update(FeatureFile).where(FeatureFile.id == file_id).values(values))
+        for row_id, key in packs.items():
+            connection.execute(update(Trajectory).where(Trajectory.id == row_id).values(blob=key))
+        for version in doomed:
+            mine = update(Trajectory).where(Trajectory.id == version.id)
+            connection.execute(mine.values(blob=version.content_hash))  # where nothing lies
+        for name in names:
+            if not known.get(name, "").startswith(ERASED):
+                withdraw(connection, name, f"{ERASED}{reason.strip()}", again=True)
+    if kept is not None:
+        kept.forget([version.content_hash for version in doomed])
+    return Erased(tuple(names), states, labels, _delete_unnamed(catalog, artifacts, texts), policies)
+
+
+def sentences(artifacts: ArtifactStore, doomed: Sequence[_Doomed], most: int = 10) -> list[str]:
+    """Return the longest texts of some runs: whether they are gone is looked for afterwards."""
+    said = {text for data in _texts(artifacts, doomed) for text in text_of(Recorded.from_json(data)).split("\n")}
+    return sorted(said, key=lambda text: (-len(text), text))[:most]
+
+
+def holding(artifacts: ArtifactStore, texts: Sequence[str]) -> list[str]:
+    """Return the stored files that hold one of some texts. Every file of the store is unpacked and searched, whether
+    the catalog names it or not."""
+    wanted = [word for text in texts for word in (text.encode(), orjson.dumps(text)[1:-1]) if text]
+    return [name for name in artifacts.stored() if any(word in artifacts.unpacked(name) for word in wanted)]
+
+
+def _texts(artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> list[bytes]:
+    """The stored bytes of some runs, as far as they are there."""
+    gone = artifacts.missing(version.blob for version in doomed)
+    return [artifacts.get(version.blob) for version in doomed if version.blob not in gone]
+
+
+def versions_of(connection: Connection, names: Sequence[str]) -> list[_Doomed]:
+    name = Source.name.concat("/").concat(Trajectory.external_id)
+    columns = (Trajectory.id, name, Trajectory.content_hash, Trajectory.blob)
+    query = select(*columns).join_from(Trajectory, Source, Source.id == Trajectory.source_id)
+    query = query.where(name.in_(list(names)))
+    return [_Doomed(*row) for row in connection.execute(query.order_by(Trajectory.id))]
+
+
+def _policies(connection: Connection, artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> tuple[str, ...]:
+    """The released policies that rest on a state of these runs."""
+    ids = [version.id for version in doomed]
+    query = select(DecisionState.state_key).where(DecisionState.trajectory_id.in_(ids))
+    keys = set(connection.execute(query).scalars())
+    releases = connection.execute(select(PolicyRelease.version, PolicyRelease.states).order_by(PolicyRelease.id)).all()
+    return tuple(version for version, states in releases if keys & set(orjson.loads(artifacts.get(states))))
+
+
+def _features_without(
+    catalog: Catalog, artifacts: ArtifactStore, doomed: Sequence[_Doomed]
+) -> dict[int, tuple[str | None, int, int]]:
+    """Write the feature files that hold states of these runs anew; by file: key, states and rows, None where empty."""
+    ids = [version.id for version in doomed]
+    with catalog.reading() as connection:
+        query = (
+            select(FeatureFile.id, FeatureFile.blob, FeatureView.name, FeatureView.version, DecisionState.state_key)
+            .join(StateFeatures, StateFeatures.file_id == FeatureFile.id)
+            .join(FeatureView, FeatureView.id == FeatureFile.view_id)
+            .join(DecisionState, DecisionState.id == StateFeatures.state_id)
+            .where(DecisionState.trajectory_id.in_(ids))
+        )
+        rows = connection.execute(query).all()
+        views = {(row.name, row.version): get_view(connection, row.name, row.version) for row in rows}
+    gone: dict[tuple[int, str, str, int], set[str]] = {}
+    for row in rows:
+        gone.setdefault((row.id, row.blob, row.name, row.version), set()).add(row.state_key)
+    written: dict[int, tuple[str | None, int, int]] = {}
+    for (file_id, blob, name, version), keys in gone.items():
+        view = views[name, version]
+        stored = read_file(artifacts, view, blob)
+        places: dict[str, list[int]] = {}
+        for place, key in enumerate(stored.state_keys):
+            places.setdefault(key, []).append(place)
+        blocks = [
+            FeatureBlock(key, stored.prefix_hashes[at[0]], view.identity.layout_hash, stored.matrix[at])
+            for key, at in places.items()
+            if key not in keys
+        ]
+        new = write_file(artifacts, view, blocks) if blocks else None
+        written[file_id] = (new, len(blocks), sum(len(block.matrix) for block in blocks))
+    return written
+
+
+def _packs_without(catalog: Catalog, artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> dict[int, str]:
+    """Write the packs that hold these runs anew; returns the new key of every other run in them, by row."""
+    going = {version.id for version in doomed}
+    hashes = {version.content_hash for version in doomed}
+    packs = sorted({version.blob.partition("@")[2].partition(":")[0] for version in doomed} - {""})
+    moved: dict[int, str] = {}
+    for pack in packs:
+        with catalog.reading() as connection:
+            query = select(Trajectory.id, Trajectory.blob).where(func.substr(Trajectory.blob, 66, 64) == pack)
+            others = [(row_id, blob) for row_id, blob in connection.execute(query).tuples() if row_id not in going]
+        staying = [(row_id, blob) for row_id, blob in others if blob.partition("@")[0] not in hashes]
+        keys = artifacts.put_pack(Artifact(blob.partition("@")[0], artifacts.get(blob)) for _, blob in staying)
+        moved |= {row_id: keys[blob.partition("@")[0]] for row_id, blob in staying}
+    return moved
+
+
+def _forget(connection: Connection, doomed: Sequence[_Doomed]) -> tuple[int, int]:
+    """Delete all that was made of these versions; returns how many states and labels went."""
+    ids = [version.id for version in doomed]
+    query = select(DecisionState.id).where(DecisionState.trajectory_id.in_(ids))
+    states = list(connection.execute(query).scalars())
+    labels = 0
+    for table in (Interaction, Label, LabelExclusion, StateMeasurement, StateFeatures, Candidate):
+        gone = connection.execute(delete(table).where(table.state_id.in_(states)))
+        labels += gone.rowcount if table is Label else 0
+    connection.execute(delete(DecisionState).where(DecisionState.id.in_(states)))
+    for of_run in (FrozenTrajectory, TrajectoryReward, TrajectoryFile):
+        connection.execute(delete(of_run).where(of_run.trajectory_id.in_(ids)))
+    return len(states), labels
+
+
+def _delete_unnamed(catalog: Catalog, artifacts: ArtifactStore, texts: Sequence[bytes]) -> int:
+    """Delete the stored files that hold these bytes, and files of features that no row names any more."""
+    named: set[str] = set()
+    with catalog.reading() as connection:
+        has_text = select(Trajectory.blob).where(Trajectory.has_text())
+        for query in (has_text, select(FeatureFile.blob)):
+            named.update(key.partition("@")[2].partition(":")[0] or key for key in connection.execute(query).scalars())
+    deleted = 0
+    for name in artifacts.stored():
+        if name in named:
+            continue
+        data = artifacts.unpacked(name)
+        if data.startswith(b"PAR1") and FEATURES in data or any(text in data for text in texts):
+            artifacts.delete(name)
+            deleted += 1
+    return deleted
