@@ -100,12 +100,12 @@ def by_hand(pipeline: Pipeline, statement: str, *values: Any) -> None:
 
 
 def go_on(pipeline: Pipeline, file: Path, **changes: Any) -> None:
-    """The run of a file, by default with one more message, as its newer version."""
+    """The run of a file with one more message, and with what else changes, as its newer version."""
     ((before,),) = ask(pipeline, "SELECT min(location) FROM source_file")
     moved = (before.partition("/runs/")[0], str(pipeline.folder))
     by_hand(pipeline, "UPDATE source_file SET location = replace(location, ?, ?)", *moved)
     run = json.loads(file.read_text())
-    more = changes or {"messages": [*run["messages"], {"role": "user", "content": "And now?"}]}
+    more = {"messages": [*run["messages"], {"role": "user", "content": "And now?"}]} | changes
     write_json(file, run | more, long_ago=False)
     ingest(pipeline.catalog, pipeline.artifacts, str(file.parent), source="runs")
 

@@ -46,7 +46,7 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, _ = printed(capsys, "--json")
     shown = json.loads(out)
     assert (code, shown["published"], shown["is_new"], shown["version"]) == (0, True, False, "1.0")
-    assert [gate["passed"] for gate in shown["gates"]] == [True] * 12
+    assert [gate["passed"] for gate in shown["gates"]] == [True] * 15
     code, out, _ = printed(capsys, "--calibration", pipeline.calibration.calibration_key[:8])
     assert code == 0
     assert "nothing to publish: this calibration was published before as drsr-policy 1.0" in out
