@@ -46,5 +46,6 @@ class Workspace(NamedTuple):
         print(done.stdout, end="", flush=True)
         if done.returncode == 0:
             output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(done.stdout)
+            # Kept for others, to whom the place of this checkout says nothing.
+            output.write_text(done.stdout.replace(f"{Path.cwd()}/", ""))
         return done.returncode
