@@ -22,6 +22,7 @@ from tests.offline.audit.published import (
     trained_again,
 )
 from tests.offline.chat_files import chat, task_in_split, write_json, write_text
+from tests.offline.ingest.test_same_run import exported
 from tests.offline.small_pipeline import Pipeline
 
 
@@ -129,6 +130,34 @@ def test_a_corpus_ingested_without_its_table(
     ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
     caught = failures(audited(release, [splits.CHECK]))
     assert caught["splits hold"] == "the same task is in train as more/0.json#run and in test as more/1.json#run"
+
+
+def test_copies_without_a_task_are_beside_their_like_and_a_stranger_is_not(
+    release: PublishedPipeline, tmp_path: Path
+) -> None:
+    """Ingesting files a copy without a task's name under the group of the run that it nearly equals."""
+    pipeline = release.pipeline
+    for number in range(4):
+        run = {"messages": chat(90, steps=6)["messages"]}
+        run["messages"][1]["content"] += f" copy {number}"
+        write_json(tmp_path / "more" / f"{number}.json", run)
+    write_json(tmp_path / "more" / "stranger.json", {"messages": chat(91, steps=6)["messages"]})
+    ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
+    query = "SELECT DISTINCT group_key, split FROM trajectory WHERE external_id LIKE '_.json%' AND source_id = ({})"
+    ((group, split),) = ask(pipeline, query.format("SELECT id FROM source WHERE name = 'more'"))
+    assert failures(audited(release, [splits.CHECK])) == {}
+    statement = "UPDATE trajectory SET group_key = ?, split = ? WHERE external_id LIKE 'stranger%'"
+    by_hand(pipeline, statement, group, split)
+    assert failures(audited(release, [splits.CHECK]))["splits hold"].startswith("trajectory more/stranger.json")
+
+
+def test_a_fork_is_beside_the_run_that_it_parted_from(release: PublishedPipeline, tmp_path: Path) -> None:
+    pipeline = release.pipeline
+    write_text(tmp_path / "more" / "a.jsonl", exported(2))
+    write_text(tmp_path / "more" / "b.jsonl", exported(2, other=" otherwise"))
+    ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
+    assert ask(pipeline, "SELECT count(*) FROM trajectory WHERE external_id LIKE 'same~%'") == [(1,)]
+    assert failures(audited(release, [splits.CHECK])) == {}
 
 
 def test_a_test_label_in_calibration(release: PublishedPipeline, tmp_path: Path) -> None:

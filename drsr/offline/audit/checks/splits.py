@@ -15,7 +15,7 @@ from drsr.offline.catalog.statements import among, storable
 from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest.corpus.task_names import NamedTask, all_task_names
-from drsr.offline.ingest.near_duplicates import folded_sketch, look_alikes, text_of
+from drsr.offline.ingest.near_duplicates import Shingles, folded_sketch, look_alikes, text_of
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.publish.subject import Subject
@@ -131,7 +131,7 @@ def _look_alikes(runs: list[Placed]) -> list[str]:
     """Pairs of runs across splits that say much the same in other numbers, letters or lengths. Reported, not judged:
     runs of one environment share what it prints."""
     splits = {run.name: run.split for run in runs}
-    sketches = {run.name: np.frombuffer(bytes.fromhex(run.sketch), "<u8").astype(np.uint64) for run in runs}
+    sketches = {run.name: _shingles(run) for run in runs}
     return [
         f"{pair.first} ({splits[pair.first]}) and {pair.second} ({splits[pair.second]}) share {pair.jaccard:.0%}"
         for pair in look_alikes(splits, sketches)
@@ -139,27 +139,55 @@ def _look_alikes(runs: list[Placed]) -> list[str]:
 
 
 def _misfiled(versions: list[Placed]) -> list[str]:
-    """Runs whose group or split is not the one that their own bytes give, nor the one that a corpus gives them.
+    """Runs whose group or split is not the one that their own bytes give, nor the one that a corpus gives them, nor
+    that of a run beside which ingesting puts them: the run that a fork parted from, or one that is nearly the same.
 
     A run stays in the group of its first version: its later ones may name another task.
     """
     first: dict[str, Placed] = {}
+    by_split: dict[str, list[Placed]] = {}
     for version in versions:
         first[version.name] = min(version, first.get(version.name, version), key=lambda found: found.version)
+        by_split.setdefault(version.split, []).append(version)
     problems = []
     for run in versions:
         own = first[run.name]
         placed = own.named.split if own.named is not None and run.group == own.named_group else None
         belongs = assign_split(run.group)
-        if run.group not in (own.own_group, own.named_group):
+        is_own_group = run.group in (own.own_group, own.named_group)
+        if (is_own_group and run.split in (belongs, placed)) or _is_beside_its_like(run, own, by_split[run.split]):
+            continue
+        if not is_own_group:
             whose = "its own bytes" if own.version == run.version else f"the bytes of its version {own.version}"
             problems.append(f"trajectory {run.name} is filed as {run.group!r}; {whose} say {own.own_group!r}")
-        elif run.split not in (belongs, placed):
+        else:
             corpus = "" if placed is None else f", and its corpus to {placed}"
             problems.append(
                 f"trajectory {run.name} is in {run.split}; the hash of its group assigns it to {belongs}{corpus}"
             )
     return problems
+
+
+def _is_beside_its_like(run: Placed, own: Placed, beside: list[Placed]) -> bool:
+    """Return whether a run shares its split, and its group unless that is its own, with the one it belongs to."""
+    parted_from, is_fork, _ = run.name.rpartition("~")
+    for other in beside:
+        if other.name == run.name or (run.group != own.own_group and other.group != run.group):
+            continue
+        if (is_fork and other.name == parted_from) or _nearly_the_same(run, other):
+            return True
+    return False
+
+
+_NEARLY = 0.6
+"""Ingesting asks for 0.8, which it estimates from a few hashes of a text's head and tail."""
+
+
+def _nearly_the_same(run: Placed, other: Placed) -> bool:
+    if run.text and run.text == other.text:
+        return True
+    one, two = set(_shingles(run).tolist()), set(_shingles(other).tolist())
+    return bool(one | two) and len(one & two) / len(one | two) >= _NEARLY
 
 
 def _on_both_sides(runs: list[Placed]) -> list[str]:
@@ -177,13 +205,18 @@ def _on_both_sides(runs: list[Placed]) -> list[str]:
     return problems
 
 
+def _shingles(run: Placed) -> Shingles:
+    return np.frombuffer(bytes.fromhex(run.sketch), "<u8").astype(np.uint64)
+
+
 CHECK = Check(
     "splits hold",
     Severity.CRITICAL,
     "Is any run, or any task, both in what the scorer learned from and in what it was judged by?",
     "Every stored trajectory is read. Its group (the task where it names one) and the split that the salted hash of "
     "the group gives are computed from its own bytes and compared with the catalog's columns; another group or split "
-    "is accepted only where corpora/NAME/tasks.csv of this installation gives it to the run; no group and no text "
+    "is accepted only where corpora/NAME/tasks.csv of this installation gives it to the run, or where it is that of "
+    "a run that is nearly the same, or that it parted from; no group and no text "
     "of a run, instructions left out, may be in two splits; none of the policy's states may be of the test split. "
     "Texts that are nearly the same are found by the expectation on near-duplicates; those that share much once case "
     "is folded and numbers are masked, or of which one holds the other, are named here for people to judge.",
