@@ -100,8 +100,8 @@ def test_a_policy_decides_alike_offline_and_online(tiny_folder: Folder) -> None:
     policy: Policy = tiny_policy(backbone)
     for end in (14, 16, 18):
         messages = run_messages(9)[:end]
-        online = policy.prune(messages)
-        with_deadline = policy.prune(messages, deadline_ms=600_000)
+        online = policy.prune(messages, session=None)
+        with_deadline = policy.prune(messages, session=None, deadline_ms=600_000)
         assert online.outcome is not None
         assert online.outcome.evidence.features is not None
         offline = candidate_features(backbone, state_of(messages, backbone.tokenizer))

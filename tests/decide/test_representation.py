@@ -69,11 +69,11 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_weights_are_read_with_the_first_eligible_request(folder: Path, loads: list[str]) -> None:
     policy = load_policy(folder)
-    assert policy.prune(run_messages(3)).reason is Reason.TOO_FEW_CANDIDATES
+    assert policy.prune(run_messages(3), session=None).reason is Reason.TOO_FEW_CANDIDATES
     assert policy.prune(request=7).reason is Reason.UNREADABLE_REQUEST
     assert loads == []
-    assert policy.prune(run_messages(7)).pruned
-    assert policy.prune(run_messages(8)).pruned
+    assert policy.prune(run_messages(7), session=None).pruned
+    assert policy.prune(run_messages(8), session=None).pruned
     assert len(loads) == 1
 
 
@@ -92,7 +92,7 @@ def test_a_device_that_is_lost_later_is_named(folder: Path, monkeypatch: pytest.
 
     policy = load_policy(folder)
     monkeypatch.setattr("drsr.decide.representation.load_backbone", lost)
-    decision = policy.prune(run_messages(7))
+    decision = policy.prune(run_messages(7), session=None)
     assert decision.reason is Reason.INTERNAL_FAILURE
     assert "the device 'cuda' cannot be used: it is gone" in decision.detail
 
@@ -113,7 +113,7 @@ def test_a_loaded_policy_decides_like_the_one_it_was_saved_from(folder: Path, mo
     assert isinstance(backbone, FrozenLM)
     policies = [tiny_policy(backbone), load_policy(folder), load_policy(folder, backbone=backbone)]
     policies.append(load_policy(folder, backbone=f"path:{model}"))
-    receipts = [policy.prune(run_messages(7)).receipt for policy in policies]
+    receipts = [policy.prune(run_messages(7), session=None).receipt for policy in policies]
     assert all(receipt["sets"] == receipts[0]["sets"] for receipt in receipts)
     assert len({receipt["hashes"]["after"] for receipt in receipts}) == 1
 
@@ -178,7 +178,7 @@ def test_a_model_that_breaks_later_is_a_reason_and_not_a_crash(folder: Path, mon
         raise OSError("the disk with /secret/path is gone")
 
     monkeypatch.setattr("drsr.decide.representation.load_backbone", gone)
-    decision = policy.prune(run_messages(7))
+    decision = policy.prune(run_messages(7), session=None)
     assert decision.reason is Reason.INTERNAL_FAILURE
     assert decision.detail.startswith("OSError in drsr.decide.representation")
     assert "secret" not in decision.detail
