@@ -41,7 +41,7 @@ def test_it_arrives_as_the_policy_says(
             return
         answer = http.post(f"{proxy.address}{PATHS[protocol]}", content=content, headers={"x-example": "1"})
         got = upstream.latest().body
-        decision = policy.prune(request=body, format=protocol) if isinstance(body, dict) else None
+        decision = policy.prune(request=body, format=protocol, session=None) if isinstance(body, dict) else None
         reason = "unreadable_request" if decision is None else "pruned" if decision.pruned else str(decision.reason)
         assert answer.headers["x-drsr-reason"] == reason
         if decision is not None and decision.pruned:

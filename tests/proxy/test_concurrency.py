@@ -25,7 +25,7 @@ REQUESTS = 200
 def expected(policy: Policy, number: int) -> Any:
     """What the upstream must get for a request."""
     body = body_of(number)
-    return policy.prune(request=body, format="openai" if number % 2 == 0 else "anthropic").request
+    return policy.prune(request=body, format="openai" if number % 2 == 0 else "anthropic", session=None).request
 
 
 def body_of(number: int) -> dict[str, Any]:
