@@ -28,6 +28,8 @@ _SIZES = (8, 16, 32)
 _ALWAYS = ("a", "1", " ", "\n", "_", "-", ".", "/", "a-")
 MADE_LATER = "drsr/offline/sandbox/agent.py"
 """Its patterns are those of our own scripted agents."""
+GIVEN = {"drsr/offline/ingest/feeds/redaction.py": "pattern"}
+"""By file the name under which it compiles what a user's own settings say: that is theirs to keep quick."""
 SLOW = {
     "drsr/offline/bench/comparators/identifiers.py",
     "drsr/offline/bench/summarisers/scripted.py",
@@ -64,6 +66,8 @@ def _in_file(path: Path) -> Iterator[Found]:
         assert isinstance(node.func, ast.Attribute)
         called = node.func.attr
         if called not in {*_USES, "compile"}:
+            continue
+        if GIVEN.get(name) == ast.unparse(node.args[0]):
             continue
         place = f"{name}:{node.lineno}"
         uses = frozenset({called}) if called != "compile" else bound.get(id(node)) or _uses(tree, names.get(id(node)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from drsr.policy.scripted import scripted_policy
@@ -34,6 +34,7 @@ def test_it_arrives_as_the_policy_says(
 
     @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(requests)
+    @example({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Say hello."}]})
     def holds(body: Any) -> None:
         try:
             content = json.dumps(body, allow_nan=False).encode()

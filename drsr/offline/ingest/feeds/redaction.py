@@ -24,9 +24,9 @@ from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.ingest.trajectories import Trajectory
 
 BUILT_IN = {
-    "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+",
-    "key": r"\b(?:sk|pk|rk|ghp|gho|ghs|glpat|xox[abps]|hf)[-_][A-Za-z0-9_-]{16,200}|\bAKIA[0-9A-Z]{16}\b",
-    "card": r"\b\d(?:[ -]?\d){12,18}\b",
+    "email": re.compile(r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"),
+    "key": re.compile(r"\b(?:sk|pk|rk|ghp|gho|ghs|glpat|xox[abps]|hf)[-_][A-Za-z0-9_-]{16,200}|\bAKIA[0-9A-Z]{16}\b"),
+    "card": re.compile(r"\b\d(?:[ -]?\d){12,18}\b"),
 }
 _STRUCTURE = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "call_id", "name"})
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -83,8 +83,8 @@ def load_redaction(path: str | Path) -> Redaction:
     unknown = [name for name in chosen if name not in BUILT_IN]
     if unknown:
         raise SettingsError(f"no rule is called {unknown[0]!r}", where=str(path), hint=f"one of {', '.join(BUILT_IN)}")
-    patterns = {name: BUILT_IN[name] for name in chosen} | own
-    return Redaction({name: _compiled(name, pattern, str(path)) for name, pattern in patterns.items()})
+    compiled = {name: _compiled(name, pattern, str(path)) for name, pattern in own.items()}
+    return Redaction({name: BUILT_IN[name] for name in chosen} | compiled)
 
 
 def _compiled(name: str, pattern: Any, where: str) -> re.Pattern[str]:
