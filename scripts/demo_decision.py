@@ -30,7 +30,7 @@ from drsr.request.rendering import render_output
 from drsr.request.view import caps_for
 
 REQUEST = Path("var", "demo", "request.json")
-TRIES = 30
+TRIES = 100
 """Requests that the policy is asked about, at most, until it prunes one."""
 LONGEST = 160
 """Characters of a removed Block that are shown."""
@@ -52,6 +52,7 @@ def main() -> int:
     shown = next((found for found in decisions(policy, states) if found.decision.pruned), None)
     if shown is None:
         print(f"The policy leaves each of {TRIES} sandbox requests as it is: no deletion is safe enough for it.")
+        print("The golden requests above, which `drsr policy verify` decided, are of kinds that it prunes.")
         return 0
     REQUEST.parent.mkdir(parents=True, exist_ok=True)
     REQUEST.write_text(json.dumps(shown.decision.original, indent=1))
@@ -62,12 +63,12 @@ def main() -> int:
 
 
 def sandbox_states(tokenizer: Any, window: int) -> Iterator[tuple[str, FrozenState]]:
-    """The last decision of every run of the sample corpus, in an order that mixes the kinds of work."""
+    """The decisions of every run of the sample corpus, each run's last ones first, in an order that mixes the kinds of
+    work."""
     runs = [run for run in read_runs(str(samples.CORPUS)) if isinstance(run, Trajectory)]
     for run in sorted(runs, key=lambda run: hashlib.sha256(run.external_id.encode()).digest()):
-        frozen = freeze_trajectory(run, tokenizer, caps_for(window))
-        if frozen.states:
-            yield run.external_id.rpartition("#")[2], frozen.states[-1]
+        for state in reversed(freeze_trajectory(run, tokenizer, caps_for(window)).states):
+            yield run.external_id.rpartition("#")[2], state
 
 
 def decisions(policy: Policy, states: Iterator[tuple[str, FrozenState]]) -> Iterator[Shown]:
