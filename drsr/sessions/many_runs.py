@@ -76,25 +76,20 @@ class Sessions:
         """Like `PruningSession.prune`, with the session of the run that the request belongs to."""
         model = model or model_of(request)
         trail = _trail(request, format, model)
-        if not trail:
+        conversation = None
+        if trail:
+            with self._lock:
+                conversation = self._conversations.of(trail)
+                session = conversation.trial()
+        else:
             session = self.policy.session()  # of no run: it is decided on its own and forgotten
             session.joins_cached = False
-            return session.prune(
-                request=request,
-                format=format,
-                model=model,
-                protect=protect,
-                deadline_ms=deadline_ms,
-                minimums=minimums,
-            )
-        with self._lock:
-            conversation = self._conversations.of(trail)
-            session = conversation.trial()
         decision = session.prune(
             request=request, format=format, model=model, protect=protect, deadline_ms=deadline_ms, minimums=minimums
         )
-        with self._lock:
-            conversation.session = session
+        if conversation is not None:
+            with self._lock:
+                conversation.session = session
         return decision
 
     def read_ahead(

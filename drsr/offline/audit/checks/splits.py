@@ -171,23 +171,20 @@ def _misfiled(versions: list[Placed]) -> list[str]:
 def _is_beside_its_like(run: Placed, own: Placed, beside: list[Placed]) -> bool:
     """Return whether a run shares its split, and its group unless that is its own, with the one it belongs to."""
     parted_from, is_fork, _ = run.name.rpartition("~")
+    here = set(_shingles(run).tolist())
     for other in beside:
         if other.name == run.name or (run.group != own.own_group and other.group != run.group):
             continue
-        if (is_fork and other.name == parted_from) or _nearly_the_same(run, other):
+        if (is_fork and other.name == parted_from) or (run.text and run.text == other.text):
+            return True
+        there = set(_shingles(other).tolist())
+        if here and len(here & there) / len(here | there) >= _NEARLY:
             return True
     return False
 
 
 _NEARLY = 0.6
 """Ingesting asks for 0.8, which it estimates from a few hashes of a text's head and tail."""
-
-
-def _nearly_the_same(run: Placed, other: Placed) -> bool:
-    if run.text and run.text == other.text:
-        return True
-    one, two = set(_shingles(run).tolist()), set(_shingles(other).tolist())
-    return bool(one | two) and len(one & two) / len(one | two) >= _NEARLY
 
 
 def _on_both_sides(runs: list[Placed]) -> list[str]:
