@@ -70,7 +70,7 @@ def measured_steps(
             if measured is None:
                 measured = MeasuredRun(row.name, states, _measure(catalog, artifacts, tools, row))
                 file.append([measured.to_json()])
-            found += [step._replace(task=row.task_name) for step in measured.steps]
+            found += [step._replace(task=row.group) for step in measured.steps]
             done += len(states)
     return found
 

@@ -41,7 +41,8 @@ class RunRow(NamedTuple):
     split: Split
     source: str
     external_id: str
-    task: str | None
+    group: str
+    """What no split divides: the task, or what several tasks are about. Runs of one group say nothing about others."""
     domain: str | None
     states: Mapping[int, str]
     """Keys of its labelled states, by their row numbers."""
@@ -49,11 +50,6 @@ class RunRow(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.source}/{self.external_id}"
-
-    @property
-    def task_name(self) -> str:
-        """The task's identity, or the run itself where the source knows none."""
-        return f"{self.source}/{self.task or self.external_id}"
 
     @property
     def domain_name(self) -> str:
@@ -108,10 +104,10 @@ def spread(rows: Sequence[RunRow]) -> list[RunRow]:
     tasks: dict[str, dict[str, int]] = {}
     places: list[tuple[int, int, RunRow]] = []
     for row in sorted(rows, key=lambda row: (row.source, row.external_id)):
-        trial = trials.setdefault(row.task_name, 0)
-        trials[row.task_name] += 1
+        trial = trials.setdefault(row.group, 0)
+        trials[row.group] += 1
         known = tasks.setdefault(row.domain_name, {})
-        places.append((trial, known.setdefault(row.task_name, len(known)), row))
+        places.append((trial, known.setdefault(row.group, len(known)), row))
     return [row for _, _, row in sorted(places, key=lambda place: place[:2])]
 
 
@@ -122,7 +118,7 @@ def runs_of(
     mine = and_(StateMeasurement.state_id == DecisionState.id, StateMeasurement.labeler_id == labeler_id)
     columns = (
         *(Trajectory.id, Trajectory.blob, Trajectory.split, Source.name),
-        *(Trajectory.external_id, Trajectory.task, Trajectory.domain),
+        *(Trajectory.external_id, Trajectory.group_key, Trajectory.domain),
     )
     query = (
         select(*columns, DecisionState.id, DecisionState.state_key)
@@ -182,4 +178,4 @@ def load_runs(
         item = TrajectoryItem(row.id, row.blob, row.split, "")
         states = load_states(catalog, artifacts, item, tools.backbone.tokenizer, tools.caps, tools.freezing)
         labelled = [state for state in states if state.id in row.states]
-        yield RecordedRun(row.name, row.task_name, row.domain_name, labelled)
+        yield RecordedRun(row.name, row.group, row.domain_name, labelled)

@@ -39,7 +39,7 @@ class RecordedRun(NamedTuple):
     name: str
     """Source and external id."""
     task: str
-    """What tasks are weighed by: the task's identity, or the run itself where the source knows none."""
+    """What tasks are weighed by: the group that no split divides."""
     domain: str
     states: Sequence[StateRow]
     """Those that are replayed, in order of their decisions. The latest request holds all earlier ones."""

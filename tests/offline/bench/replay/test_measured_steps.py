@@ -17,8 +17,8 @@ from drsr.offline.label.records import LabelerIdentity
 STEP = StepHarm("key", 0.25, 0.5, (0.5, -0.125))
 
 
-def run(name: str, task: str | None) -> RunRow:
-    return RunRow(0, "", "test", "s", name, task, None, {1: f"key of {name}"})
+def run(name: str, group: str) -> RunRow:
+    return RunRow(0, "", "test", "s", name, group, None, {1: f"key of {name}"})
 
 
 def test_a_run_is_what_was_written() -> None:
@@ -31,7 +31,7 @@ def test_a_run_is_what_was_written() -> None:
 
 def test_steps_get_the_task_of_their_run_measured_or_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools: Any = MagicMock(identity=LabelerIdentity("double", "id", "float32", "chatml/1", "rule", 64))
-    rows = [run("a", "one"), run("b", "one"), run("c", None)]
+    rows = [run("a", "one"), run("b", "one"), run("c", "two")]
 
     def found() -> list[StepHarm]:
         nothing: Any = MagicMock()
@@ -39,6 +39,6 @@ def test_steps_get_the_task_of_their_run_measured_or_read(tmp_path: Path, monkey
 
     monkeypatch.setattr(module, "_measure", lambda catalog, artifacts, tools, row: (STEP,))
     first = found()
-    assert [step.task for step in first] == ["s/one", "s/one", "s/c"]
+    assert [step.task for step in first] == ["one", "one", "two"]
     monkeypatch.delattr(module, "_measure")  # what was measured is kept
     assert found() == first
