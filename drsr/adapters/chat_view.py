@@ -1,13 +1,16 @@
 """A framework's own history told as OpenAI chat messages, one after another.
 
 What cannot be told stays where it is: content that is no text becomes a part that drsr never deletes. Some reasoning
-must not be parted from what it led to: a signed thinking block, a `reasoning` item of the Responses API, whose absence
-(or whose presence without the rest of its turn) providers refuse. A turn with such *sealed* reasoning goes as a whole
-or not at all: it is told without the reasoning where it is a single Block, and is pinned where it is several.
+must not be parted from what it led to: a signed thinking block, a `reasoning` item of the Responses API. Providers
+refuse a part whose sealed reasoning is missing, and sealed reasoning that is not directly followed by what followed it.
+So a turn is told without such *sealed* reasoning, which goes with the last of what it led to; and the part that
+directly follows it is pinned as long as other parts depend on that reasoning.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 Content = list[dict[str, Any]]
@@ -19,8 +22,8 @@ class ChatView:
 
     def __init__(self, system: Content | None = None) -> None:
         self.messages: list[dict[str, Any]] = []
-        self.pinned: set[int] = set()
-        """Messages of which nothing may go."""
+        self.pinned: set[tuple[int, int]] = set()
+        """Blocks that may not go, each by its message and its component (`drsr.request.history.Block`)."""
         if system:
             self.say("system", system)
 
@@ -34,13 +37,16 @@ class ChatView:
         calls: list[dict[str, Any]],
         *,
         reasoning: str = "",
-        sealed: bool = False,
+        sealed: Sequence[int | None] = (),
         pinned: bool = False,
     ) -> int:
-        """One turn of the assistant: what it says, its calls as `call` makes them, what it thought in the clear."""
+        """One turn of the assistant: what it says, its calls as `call` makes them, what it thought in the clear.
+
+        `sealed` is the order of a turn with sealed reasoning: None for each reasoning, else a part's component (0 for
+        text, 1 for the first call and so on). `pinned` keeps the whole turn.
+        """
         content = [part for part in content if part.get("text") != ""]
-        blocks = bool(content) + len(calls)
-        if sealed and blocks == 0:
+        if None in sealed and not content and not calls:
             content = [opaque("reasoning")]
         message: dict[str, Any] = {"role": "assistant", "content": _plain(content)}
         if reasoning:
@@ -48,8 +54,12 @@ class ChatView:
         if calls:
             message["tool_calls"] = calls
         index = self._add(message)
-        if pinned or (sealed and (blocks > 1 or reasoning)):
-            self.pinned.add(index)
+        if pinned or (reasoning and None in sealed):
+            self.pinned.update((index, component) for component in range(len(calls) + 1))
+        for _, led in led_to(sealed):
+            first = sealed[led[0]]
+            if first is not None and any(sealed[place] != first for place in led):
+                self.pinned.add((index, first))
         return index
 
     def result(self, call_id: str, content: Content) -> int:
@@ -59,6 +69,19 @@ class ChatView:
     def _add(self, message: dict[str, Any]) -> int:
         self.messages.append(message)
         return len(self.messages) - 1
+
+
+def led_to(sealed: Sequence[int | None]) -> list[tuple[list[int], list[int]]]:
+    """For each sealed reasoning of a turn, neighbours together: its places in the turn, and those of what it led to."""
+    runs = groupby(range(len(sealed)), lambda place: sealed[place] is None)
+    listed = [(reasons, list(places)) for reasons, places in runs]
+    return [(places, led) for (reasons, places), (_, led) in zip(listed, listed[1:], strict=False) if reasons]
+
+
+def reasons_first(sealed: Sequence[int | None]) -> bool:
+    """Return whether all sealed reasoning of a turn comes before everything else in it, so that it stays with what is
+    left of the turn and goes only with all of it."""
+    return None not in sealed[sealed.count(None) :]
 
 
 def text(content: str) -> dict[str, Any]:

@@ -6,10 +6,27 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from drsr.policy.policy import Decision
-from drsr.request.history import removal
+from drsr.request.history import Block, Protect, removal
 from drsr.request.parts import Place
+from drsr.request.request import Request
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+Pins = frozenset[tuple[int, int]]
+"""Blocks, each by the index of its message and its component."""
+
+
+def pinning(pins: Pins, also: Protect | None) -> Protect | None:
+    """Pins these Blocks, and what `also` pins."""
+    if not pins:
+        return also
+
+    def protect(block: Block, request: Request) -> bool:
+        pinned = (block.parts[0].message, block.component) in pins
+        return pinned or (also is not None and also(block, request))
+
+    return protect
 
 
 class Gone(NamedTuple):
@@ -52,8 +69,8 @@ class Form(Protocol[T_co]):
     def format(self) -> Literal["openai", "anthropic"]: ...
 
     @property
-    def pinned(self) -> frozenset[int]:
-        """Messages of which nothing may go, although they look as if it could."""
+    def pinned(self) -> Pins:
+        """Blocks that may not go, although they look as if they could."""
 
     def without(self, removed: Removed) -> T_co:
         """The framework's objects without what is removed. Those that were read stay as they are."""

@@ -1,7 +1,8 @@
 """Items of OpenAI's Responses form: what the Agents SDK keeps, and what `responses.create(input=[...])` takes.
 
 A model's turn is several items: reasoning, messages, calls. They belong together until an output or another speaker
-follows. Items go whole, and those that stay are the caller's own objects.
+follows. Items go whole, and those that stay are the caller's own objects. A reasoning item leads to the items behind
+it, up to the next one, and goes with the last of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
+from drsr.adapters.chat_view import ChatView, Content, call, led_to, opaque, text
 from drsr.adapters.forms import Removed
 from drsr.adapters.wire_form import Body, as_json
 from drsr.errors import RequestError
@@ -35,7 +36,17 @@ class _Turn:
     """All of them."""
     content: Content = field(default_factory=list)
     requested: list[dict[str, Any]] = field(default_factory=list)
-    sealed: bool = False
+    order: list[int | None] = field(default_factory=list)
+    """For each item its component, None for reasoning: see `ChatView.answer`."""
+
+    def left_behind(self, gone: set[int]) -> set[int]:
+        """The reasoning items that led to nothing but what is gone."""
+        return {
+            self.whole[place]
+            for reasoning, led in led_to(self.order)
+            if all(self.whole[place] in gone for place in led)
+            for place in reasoning
+        }
 
 
 class ItemsForm:
@@ -62,6 +73,7 @@ class ItemsForm:
             told, less = self._told[index], removed.of(index)
             gone.update(told.messages if less.text else [])
             gone.update(told.calls[place] for place in less.calls)
+            gone |= told.left_behind(gone)
         return [item for index, item in enumerate(self._items) if index not in gone]
 
     def _tell(self, item: Any, index: int) -> None:
@@ -76,24 +88,27 @@ class ItemsForm:
             return
         turn = self._turn
         turn.whole.append(index)
+        component: int | None = 0
         if kind == "message":
             turn.messages.append(index)
             turn.content += _content(item.get("content"))
         elif kind == "reasoning":
-            turn.sealed = True
+            component = None
         elif kind in HOSTED:
             turn.content.append(opaque(kind))
         elif kind.endswith("_call") and isinstance(item.get("call_id"), str):
             turn.calls.append(index)
+            component = len(turn.calls)
             turn.requested.append(call(item["call_id"], str(item.get("name", kind)), _arguments(item)))
         else:
             raise RequestError(f"a {kind}, which cannot be told as a chat message", where=f"item {index}")
+        turn.order.append(component)
 
     def _flush(self) -> None:
         """The turn so far is over."""
         turn, self._turn = self._turn, _Turn()
         if turn.whole:
-            self._told[self._view.answer(turn.content, turn.requested, sealed=turn.sealed)] = turn
+            self._told[self._view.answer(turn.content, turn.requested, sealed=turn.order)] = turn
 
 
 class ResponsesBody:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Literal, Unpack
 
-from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
+from drsr.adapters.chat_view import ChatView, Content, call, opaque, reasons_first, text
 from drsr.adapters.forms import Gone, Removed
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
 from drsr.errors import MissingExtra, RequestError
@@ -94,12 +94,12 @@ def _tell(view: ChatView, message: BaseMessage) -> None:
 
 def _tell_turn(view: ChatView, message: AIMessage) -> None:
     blocks = [message.content] if isinstance(message.content, str) else message.content
-    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
     extra = message.additional_kwargs
     said = _content([block for block in blocks if isinstance(block, str) or block.get("type") not in _CALLS + _SEALED])
     reasoning = extra.get("reasoning_content")
     invalid = message.invalid_tool_calls
     ids = [one["id"] for one in message.tool_calls]
+    order = _order(message, blocks, ids)
     view.answer(
         said + ([text(extra["refusal"])] if extra.get("refusal") else []),
         [
@@ -107,9 +107,22 @@ def _tell_turn(view: ChatView, message: AIMessage) -> None:
             *(call(one["id"] or "", one["name"] or "", one["args"] or "") for one in invalid),
         ],
         reasoning=reasoning if isinstance(reasoning, str) else "",
-        sealed=any(kind in _SEALED for kind in kinds) or bool(extra.get("reasoning")),
-        pinned=bool(invalid or extra.get("function_call") or None in ids or len(set(ids)) < len(ids)),
+        sealed=order,
+        pinned=bool(invalid or extra.get("function_call") or None in ids or len(set(ids)) < len(ids))
+        or not reasons_first(order),
     )
+
+
+def _order(message: AIMessage, blocks: list[Any], ids: list[str | None]) -> list[int | None]:
+    """The components of a turn in their order, None for sealed reasoning. Calls that no block repeats come last."""
+    order: list[int | None] = [None] if message.additional_kwargs.get("reasoning") else []
+    for block in blocks:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind in _CALLS:
+            order += [1 + ids.index(_call_id(block))] if _call_id(block) in ids else []
+        else:
+            order.append(None if kind in _SEALED else 0)
+    return order + [1 + place for place in range(len(ids)) if 1 + place not in order]
 
 
 def _less(message: AIMessage, gone: Gone) -> AIMessage:
@@ -120,7 +133,8 @@ def _less(message: AIMessage, gone: Gone) -> AIMessage:
         "additional_kwargs": _less_extra(message.additional_kwargs, gone, ids),
     }
     if isinstance(message.content, list):
-        kept = [block for block in message.content if isinstance(block, dict) and block.get("type") in _CALLS]
+        stay = _CALLS + _SEALED
+        kept = [block for block in message.content if isinstance(block, dict) and block.get("type") in stay]
         blocks = kept if gone.text else message.content
         update["content"] = [block for block in blocks if isinstance(block, str) or _call_id(block) not in ids]
     elif gone.text:

@@ -9,11 +9,11 @@ from typing import Any, NoReturn, TypedDict, TypeVar
 
 from drsr.adapters.bypass import bypassed
 from drsr.adapters.chat_view import joined
-from drsr.adapters.forms import Form, removed_by
+from drsr.adapters.forms import Form, pinning, removed_by
 from drsr.decide.decision import Reason
 from drsr.errors import NotCarriedOver
 from drsr.policy.policy import Decision, Policy, deadline_after
-from drsr.request.history import Block, Protect
+from drsr.request.history import Protect
 from drsr.request.protection import with_tool_rules
 from drsr.request.request import Request
 from drsr.sessions.many_runs import Sessions
@@ -97,7 +97,7 @@ class Pruner:
         seen = native
         try:
             form = read(native)
-            model, protect = model or model_of(native), self._protect(form.pinned)
+            model, protect = model or model_of(native), pinning(form.pinned, self.protect)
             prune = partial(self.policy.prune, session=None) if isinstance(self.policy, Policy) else self.policy.prune
             decision = prune(
                 request=form.request,
@@ -129,15 +129,6 @@ class Pruner:
         except Exception as error:  # no thread to be had
             self._tell(self._passed_through(error))
             return native
-
-    def _protect(self, pinned: frozenset[int]) -> Protect | None:
-        if not pinned:
-            return self.protect
-
-        def protect(block: Block, request: Request) -> bool:
-            return block.parts[0].message in pinned or (self.protect is not None and self.protect(block, request))
-
-        return protect
 
     def _passed_through(self, error: Exception) -> Decision:
         """The decision to leave everything as it is, with the reason, in the policy's receipts like any other."""

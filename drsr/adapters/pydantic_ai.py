@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Unpack
 
-from drsr.adapters.chat_view import ChatView, Content, call, opaque, text
+from drsr.adapters.chat_view import ChatView, Content, call, opaque, reasons_first, text
 from drsr.adapters.forms import Removed
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
 from drsr.errors import MissingExtra
@@ -135,24 +135,30 @@ class HistoryForm:
 
     def _tell_response(self, response: ModelResponse, index: int) -> None:
         told, said, calls, thoughts = _Told(), list[dict[str, Any]](), list[dict[str, Any]](), list[str]()
-        sealed = pinned = False
+        order: list[int | None] = []
+        pinned = False
         for n, part in enumerate(response.parts):
             at = _PartAt(index, n)
             told.whole.append(at)
             if isinstance(part, TextPart):
                 said.append(text(part.content))
                 told.text.append(at)
+                order.append(0)
             elif isinstance(part, ToolCallPart):
                 calls.append(call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
                 told.calls.append(at)
+                order.append(len(calls))
                 pinned |= part.tool_kind is not None  # the framework learns from these which tools there are
             elif isinstance(part, ThinkingPart) and not (part.id or part.signature or part.provider_details):
                 thoughts.append(part.content)
                 told.reasoning.append(at)
+            elif isinstance(part, ThinkingPart):
+                order.append(None)
             else:
-                sealed |= isinstance(part, ThinkingPart)
-                said += [] if isinstance(part, ThinkingPart) else [opaque(part.part_kind)]
-        self._told[self._view.answer(said, calls, reasoning="\n\n".join(thoughts), sealed=sealed, pinned=pinned)] = told
+                said.append(opaque(part.part_kind))
+                order.append(0)
+        pinned |= not reasons_first(order)
+        self._told[self._view.answer(said, calls, reasoning="\n\n".join(thoughts), sealed=order, pinned=pinned)] = told
 
 
 def _is_result(part: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from drsr.adapters.forms import Removed
+from drsr.adapters.forms import Pins, Removed
 
 Body = Mapping[str, Any]
 
@@ -20,7 +20,7 @@ class WireForm:
 
     body: Body
     format: Literal["openai", "anthropic"]
-    pinned: frozenset[int] = frozenset()
+    pinned: Pins = frozenset()
 
     @property
     def request(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures
 from drsr.request.contracts import TokenIds
 from drsr.request.history import History, Rewrite
-from drsr.request.parts import Message, Part, PartRef, Reasoning, says_something
+from drsr.request.parts import Message, Part, PartRef, is_reasoning, says_something
 from drsr.request.protocol import Violation, new_violations, pair_calls
 from drsr.request.request import Request
 from drsr.request.tokens_read import why_not_the_end_of
@@ -222,7 +222,7 @@ def _deletable(history: History) -> set[tuple[int, int]]:
         if not says_something(part)
     }
     for block in (block for step in history.older for block in step.blocks if not block.pinned):
-        refs |= {ref for ref in block.parts if not block.opaque or isinstance(_part(history, ref), Reasoning)}
+        refs |= {ref for ref in block.parts if not block.opaque or is_reasoning(_part(history, ref))}
     return refs
 
 
@@ -252,7 +252,7 @@ def _is_what_is_gone(state: DecisionState, found: DeletionSet, gone: dict[int, C
         return False
     for index in gone:
         parts = state.history.request.messages[index].parts
-        along = [n for n, part in enumerate(parts) if isinstance(part, Reasoning) or not says_something(part)]
+        along = [n for n, part in enumerate(parts) if is_reasoning(part) or not says_something(part)]
         if gone[index] - members[index] - Counter(_said(state.history.request.messages[index], along)):
             return False
     return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from drsr.request.parts import Call, Message, Opaque, Part, PartRef, Reasoning, Result, says_something
+from drsr.request.parts import Call, Message, Opaque, Part, PartRef, Result, is_reasoning, says_something
 from drsr.request.protocol import Pairing, pair_calls
 from drsr.request.request import Request
 
@@ -157,16 +157,19 @@ def rewrite(request: Request, removed: Removal) -> Rewrite:
 
 def _carries(part: Part) -> bool:
     """Return whether a message may consist of this part alone. Reasoning may not: providers refuse such a message."""
-    return says_something(part) and not isinstance(part, Reasoning)
+    return says_something(part) and not is_reasoning(part)
 
 
 def _add_reasoning_left_behind(message: Message, removed: set[int]) -> None:
     """Reasoning at the end of what is left led to something that is gone, and providers refuse it there: it goes."""
     for number in range(len(message.parts) - 1, -1, -1):
+        part = message.parts[number]
         if number in removed:
             continue
-        if not isinstance(message.parts[number], Reasoning):
+        if not is_reasoning(part):
             return
+        if isinstance(part, Opaque) and len(part.place) == 1:
+            continue  # a field of the message, which stands behind nothing
         removed.add(number)
 
 
@@ -210,7 +213,7 @@ def _step(request: Request, step: int, index: int, pairing: Pairing, protect: Pr
 
 
 def _reasons(message: Message, block: Block) -> bool:
-    return any(isinstance(message.parts[ref.part], Reasoning) for ref in block.parts)
+    return any(is_reasoning(message.parts[ref.part]) for ref in block.parts)
 
 
 def _pinned(block: Block) -> Block:

@@ -105,6 +105,15 @@ class Message:
             object.__setattr__(self, name, value)
 
 
+SEALED = frozenset({"redacted_thinking", "thinking_blocks", "reasoning_details"})
+"""Kinds of opaque content that are reasoning, encrypted or signed: an Anthropic block, and fields of chat messages."""
+
+
+def is_reasoning(part: Part) -> bool:
+    """Return whether this is reasoning, readable or sealed: it goes with what it led to."""
+    return isinstance(part, Reasoning) or (isinstance(part, Opaque) and part.kind in SEALED)
+
+
 def says_something(part: Part) -> bool:
     """False only for text or reasoning without a character."""
     return bool(part.text) if isinstance(part, (Text, Reasoning)) else True

@@ -36,7 +36,7 @@ def check_carried(native: T, read: Callable[[T], Form[T]]) -> Decision:
     assert violations(read_request({"messages": told}, protocol="openai")) == []
     assert decision.outcome is not None
     pinned = read(native).pinned
-    assert not [block for block in decision.outcome.removed if block.parts[0].message in pinned]
+    assert not [block for block in decision.outcome.removed if (block.parts[0].message, block.component) in pinned]
     return decision
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from openai.types.responses import ResponseInputParam
+from pydantic import TypeAdapter
+
 from tests.conversations import Conversation
 
 
@@ -40,11 +43,31 @@ def run_items(run: Conversation, *, reasoning: bool = False) -> list[Any]:
     return items
 
 
-def check_items(items: list[Any]) -> None:
-    """Calls and outputs pair, and no reasoning is parted from what it led to, as the Responses API demands."""
+_SDK: TypeAdapter[ResponseInputParam] = TypeAdapter(ResponseInputParam)
+
+
+def check_items(items: list[Any], original: list[Any]) -> None:
+    """What is left of a request is one as the SDK types it, and keeps the rules of the Responses API: calls and outputs
+    pair, a reasoning item is directly followed by what followed it, and what it led to has it in front."""
+    _SDK.validate_python(items)
+    assert [item for item in original if item in items] == items
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     outputs = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
     assert sorted(calls) == sorted(outputs)
-    for before, item in zip([*items[1:], {}], items, strict=True):
+    for item, follows in zip(items, [*items[1:], None], strict=True):
         if item.get("type") == "reasoning":
-            assert before.get("type") in ("function_call", "message")
+            assert follows == original[original.index(item) + 1]
+        if led_by(original, item):
+            assert led_by(items, item) == led_by(original, item)
+
+
+def led_by(items: list[Any], item: Any) -> Any:
+    """The reasoning item that led to this one: the nearest before it in the same turn."""
+    if item.get("type") not in ("function_call", "message"):
+        return None
+    for before in reversed(items[: items.index(item)]):
+        if before.get("type") == "reasoning":
+            return before
+        if before.get("type") == "function_call_output" or before.get("role") == "user":
+            return None
+    return None

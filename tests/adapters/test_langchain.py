@@ -138,8 +138,8 @@ def test_a_tool_that_cannot_be_described_passes_everything_through(caplog: pytes
     assert "secret" not in caplog.text
 
 
-def test_reasoning_that_is_sealed_goes_with_its_turn_or_not_at_all() -> None:
-    """Signed thinking before one call goes with it; before text and a call nothing goes."""
+def test_reasoning_that_is_sealed_goes_with_its_call_or_stays_with_the_text() -> None:
+    """Signed thinking before one call goes with it; before text and a call it stays with the text."""
 
     def thinks(message: AnyMessage, *, text: bool) -> AnyMessage:
         if not isinstance(message, AIMessage):
@@ -161,8 +161,12 @@ def test_reasoning_that_is_sealed_goes_with_its_turn_or_not_at_all() -> None:
     assert decisions[0].pruned
     assert len(model.shown[0]) < len(history) + 1
     agent.invoke({"messages": [thinks(message, text=True) for message in history]})
-    assert len(model.shown[1]) == len(history) + 1
-    assert decisions[1].reason is Reason.TOO_FEW_CANDIDATES
+    assert decisions[1].pruned
+    said = [message.content for message in model.shown[1] if isinstance(message, AIMessage)]
+    kinds = [[block["type"] for block in content if isinstance(block, dict)] for content in said]
+    assert len(kinds) == len([message for message in history if isinstance(message, AIMessage)])
+    assert ["thinking", "text"] in kinds
+    assert all(found in (["thinking", "text"], ["thinking", "text", "tool_use"]) for found in kinds)
 
 
 def test_a_session_in_the_place_of_the_policy() -> None:

@@ -139,7 +139,7 @@ def test_the_proxys_hook_reads_items_and_leaves_the_rest() -> None:
     hook = PruningHook(scripted_policy())
     items = run_items(RUN)
     sent = hooked(hook, {"model": "m", "input": items}, "aresponses")
-    check_items(sent["input"])
+    check_items(sent["input"], items)
     assert len(sent["input"]) < len(items)
     for call_type in ("embedding", "call_mcp_tool", "moderation"):
         data = {"messages": MESSAGES}

@@ -14,13 +14,17 @@ from hypothesis import event, given, settings
 
 from drsr.adapters import bypass
 from drsr.adapters.chat_view import joined
+from drsr.adapters.forms import Removed
 from drsr.adapters.items_form import ItemsForm
 from drsr.adapters.openai_agents import PruneInput
+from drsr.adapters.pruner import Pruner
 from drsr.decide.decision import Reason
 from drsr.policy.policy import Decision
 from drsr.policy.scripted import scripted_policy
+from drsr.request.history import read_history, removal
+from drsr.request.request import read_request
 from drsr.sessions.prices import Prices
-from tests.adapters.carried import check_carried, spelled
+from tests.adapters.carried import POLICY, check_carried, spelled
 from tests.adapters.items import check_items, run_items
 from tests.adapters.long_run import RUN, check_sent
 from tests.conversations import Conversation, conversations
@@ -61,7 +65,7 @@ def test_the_model_sees_a_pruned_view_and_the_run_keeps_everything() -> None:
     assert result.to_input_list()[: len(ITEMS)] == before
     assert model.last_call is not None
     sent = model.last_call.input
-    check_items(sent)
+    check_items(sent, ITEMS)
     check_sent(told(ITEMS), told(sent))
     (decision,) = decisions
     assert joined(told(sent)) == joined(decision.messages)
@@ -89,7 +93,7 @@ def test_a_stored_session_keeps_everything_while_the_agent_works_on() -> None:
     assert stored[-2]["output"] == "contents of a"
     assert len(model.calls) == 2
     for call, new in zip(model.calls, (1, 3), strict=True):
-        check_items(call.input)
+        check_items(call.input, call.input)
         check_sent(told(stored[: len(ITEMS) + new]), told(call.input))
 
 
@@ -114,16 +118,88 @@ def test_streaming_bypass_and_shadow() -> None:
 
 @pytest.mark.parametrize("said", [False, True])
 def test_a_reasoning_item_and_its_call_belong_together(said: bool) -> None:
-    """A turn of reasoning and one call goes whole; one with a message or several calls too stays whole."""
+    """A reasoning item goes with its only call, and stays with the message or the first of several calls."""
     turns = tuple(turn._replace(text="I look." if said else "") for turn in RUN.turns)
     items = run_items(RUN._replace(turns=turns), reasoning=True)
-    decision = check_carried(items, READ)
-    assert decision.pruned is not said
+    assert check_carried(items, READ).pruned
     seen = PruneInput(scripted_policy()).pruner.view(items, READ)
-    check_items(seen)
+    check_items(seen, items)
+    assert len(calls_in(seen)) < len(calls_in(items))
     kept = [item["id"] for item in seen if item.get("type") == "reasoning"]
     assert "rs_6" in kept  # the turn with two calls
-    assert (len(kept) < len(RUN.turns)) is not said
+    assert (len(kept) == len(RUN.turns)) is said
+
+
+def test_with_reasoning_items_as_much_is_pruned_as_without() -> None:
+    """Call by call of a run whose every turn thinks, speaks and calls."""
+    turns = tuple(turn._replace(text="I look.", exchanges=turn.exchanges[:1]) for turn in RUN.turns)
+    run, pruner = RUN._replace(turns=turns), PruneInput(scripted_policy(), sessions=False).pruner
+    pruned = {
+        reasoning: [
+            len(calls_in(pruner.view(items, READ))) < len(calls_in(items))
+            for items in (run_items(run._replace(turns=turns[:count]), reasoning=reasoning) for count in range(12))
+        ]
+        for reasoning in (False, True)
+    }
+    assert pruned[True] == pruned[False]
+    assert any(pruned[True])
+
+
+R: dict[str, Any] = {"type": "reasoning", "id": "rs_a", "summary": [], "encrypted_content": "x"}
+S = {**R, "id": "rs_b"}
+MESSAGE = {
+    "type": "message",
+    "id": "msg_a",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
+}
+CALLS = [{"type": "function_call", "call_id": name, "name": "read_file", "arguments": "{}"} for name in ("a", "b")]
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+
+
+@pytest.mark.parametrize(
+    ("turn", "pinned", "gone"),
+    [
+        ([R, CALLS[0]], set(), {"a": [R, CALLS[0]]}),
+        ([R, MESSAGE, CALLS[0]], {0}, {"a": [CALLS[0]]}),
+        ([R, CALLS[0], MESSAGE], {1}, {}),
+        ([R, CALLS[0], CALLS[1]], {1}, {"b": [CALLS[1]]}),
+        ([R, MESSAGE, S, CALLS[0]], set(), {"a": [S, CALLS[0]]}),
+        ([R, S, CALLS[0]], set(), {"a": [R, S, CALLS[0]]}),
+        ([MESSAGE, R, CALLS[0]], set(), {"a": [R, CALLS[0]]}),
+        ([R, SEARCH, CALLS[0]], {0}, {"a": [CALLS[0]]}),
+        ([R, CALLS[0], S, CALLS[1]], set(), {"a": [R, CALLS[0]], "b": [S, CALLS[1]]}),
+    ],
+)
+def test_a_reasoning_item_goes_with_the_last_of_what_it_led_to(
+    turn: list[Any], pinned: set[int], gone: dict[str, list[Any]]
+) -> None:
+    outputs = [
+        {"type": "function_call_output", "call_id": one["call_id"], "output": f"found in {one['call_id']}"}
+        for one in turn
+        if one["type"] == "function_call"
+    ]
+    items = [ITEMS[0], *turn, *outputs, {"role": "user", "content": "And now?"}]
+    form = READ(items)
+    assert {component for _, component in form.pinned} == pinned
+    history = read_history(read_request({"messages": form.request["messages"]}, protocol="openai"))
+    ids = [one["call_id"] for one in turn if one["type"] == "function_call"]
+    for call_id, removed in gone.items():
+        block = next(block for block in history.steps[0].blocks if block.component == 1 + ids.index(call_id))
+        away = removal(history, [block])
+        places = {
+            index: frozenset(history.request.messages[index].parts[part].place for part in parts)
+            for index, parts in away.parts.items()
+        }
+        left = form.without(Removed(away.vanished, places, {}))
+        check_items(left, items)
+        output = next(one for one in outputs if one["call_id"] == call_id)
+        assert [item for item in items if item not in left] == [*removed, output]
+
+
+def calls_in(items: list[Any]) -> list[Any]:
+    return [item for item in items if item.get("type") == "function_call"]
 
 
 @pytest.mark.parametrize(
@@ -213,5 +289,8 @@ def test_any_run_is_carried_over_exactly(run: Conversation) -> None:
     assert [spelled(message) for message in told(items)] == [spelled(message) for message in expected]
     decision = check_carried(items, READ)
     event(f"pruned: {decision.pruned}, reason: {decision.reason}")
-    sealed = check_carried(run_items(run, reasoning=True), READ)
+    items = run_items(run, reasoning=True)
+    sealed = check_carried(items, READ)
+    if len({str(item) for item in items}) == len(items):  # no two items alike: then it is plain which are missing
+        check_items(Pruner(POLICY, sessions=False).view(items, READ), items)
     event(f"with reasoning: {sealed.pruned}")

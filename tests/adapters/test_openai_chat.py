@@ -221,7 +221,7 @@ def test_responses_are_pruned_too() -> None:
     assert answer.output_text == "done"
     assert items == before
     sent = upstream.bodies[-1]["input"]
-    check_items(sent)
+    check_items(sent, plain)
     assert len(sent) < len(plain)
     assert [item for item in sent if item not in plain] == []
     assert upstream.bodies[-1]["instructions"] == RUN.system

@@ -14,6 +14,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
@@ -147,30 +148,28 @@ def test_no_failure_of_ours_reaches_the_agent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thought", "said", "prunable"),
+    ("thought", "said"),
     [
-        (ThinkingPart("hm", signature="s"), False, True),
-        (ThinkingPart("", id="rs_1", provider_name="openai"), False, True),
-        (ThinkingPart("hm", signature="s"), True, False),
-        (ThinkingPart("hm"), True, True),
+        (ThinkingPart("hm", signature="s"), False),
+        (ThinkingPart("", id="rs_1", provider_name="openai"), False),
+        (ThinkingPart("hm", signature="s"), True),
+        (ThinkingPart("hm"), True),
     ],
 )
-def test_reasoning_that_is_sealed_goes_with_its_turn_or_not_at_all(
-    thought: ThinkingPart, said: bool, prunable: bool
-) -> None:
+def test_reasoning_that_is_sealed_goes_with_its_call_or_stays_with_the_text(thought: ThinkingPart, said: bool) -> None:
     turns = tuple(turn._replace(exchanges=turn.exchanges[:1], text="I look." if said else "") for turn in RUN.turns)
     history: list[ModelMessage] = [
         ModelResponse([thought, *message.parts]) if isinstance(message, ModelResponse) else message
         for message in pydantic_history(RUN._replace(turns=turns))
     ]
     decision = check_carried(history, partial(HistoryForm, PARAMETERS))
-    assert decision.pruned is prunable
+    assert decision.pruned
     seen = PruneHistory(scripted_policy()).pruner.view(history, partial(HistoryForm, PARAMETERS))
     sealed = thought.signature or thought.id
     for message in seen:
         if isinstance(message, ModelResponse) and sealed:
             assert isinstance(message.parts[0], ThinkingPart)
-            assert isinstance(message.parts[-1], ToolCallPart)
+            assert isinstance(message.parts[1], TextPart if said else ToolCallPart)
 
 
 def test_files_and_the_frameworks_own_parts_stay() -> None:

@@ -38,12 +38,10 @@ def test_items_are_pruned_and_stay_valid(
     assert answer.status_code == 200
     sent = upstream.latest().json()
     assert {**sent, "input": None} == {**body, "input": None}
-    check_items(sent["input"])
-    assert [item for item in body["input"] if item in sent["input"]] == sent["input"]
-    if not reasoning:
-        assert answer.headers["x-drsr-reason"] == "pruned"
-        assert int(answer.headers["x-drsr-tokens-saved"]) > 0
-        assert len(sent["input"]) < len(body["input"])
+    check_items(sent["input"], body["input"])
+    assert answer.headers["x-drsr-reason"] == "pruned"
+    assert int(answer.headers["x-drsr-tokens-saved"]) > 0
+    assert len(sent["input"]) < len(body["input"])
     assert eventually(lambda: proxy.count("used", "input") == 1)
     assert proxy.count("requests", "responses", "200") == 1
 
@@ -85,7 +83,7 @@ def test_in_a_session_what_was_removed_stays_removed(
         body = responses_body(input=whole[: 1 + 3 * steps])
         http.post(f"{proxy.address}{PATH}", json=body)
         sent = upstream.latest().json()["input"]
-        check_items(sent)
+        check_items(sent, body["input"])
         assert not any(item in sent for item in gone)
         gone = [item for item in body["input"] if item not in sent]
     assert gone

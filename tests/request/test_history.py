@@ -242,6 +242,29 @@ def test_anthropic_thinking_and_text_go_together() -> None:
     assert without(messages, "0.0", protocol="anthropic") == [USER, uses("a"), returns("a")]
 
 
+REDACTED = {"type": "redacted_thinking", "data": "AA=="}
+
+
+def test_sealed_reasoning_never_stays_alone() -> None:
+    """Nor at the end of a message. Anthropic refuses both."""
+    for state in ([REDACTED], [THINKING, REDACTED], [REDACTED, THINKING]):
+        messages = [USER, uses("a", state=state), returns("a"), SAYS]
+        assert without(messages, "0.1", protocol="anthropic") == [USER, SAYS]
+    two = [USER, uses("a", "b", state=[REDACTED]), returns("a", "b"), SAYS]
+    assert without(two, "0.2", protocol="anthropic") == [USER, uses("a", state=[REDACTED]), returns("a"), SAYS]
+    said = [USER, uses("a", state=[*texts("x"), REDACTED]), returns("a"), SAYS]
+    assert without(said, "0.1", protocol="anthropic") == [USER, uses(state=texts("x")), SAYS]
+
+
+@pytest.mark.parametrize("field", ["thinking_blocks", "reasoning_details"])
+def test_sealed_reasoning_in_a_field_goes_with_the_only_call_and_stays_with_text(field: str) -> None:
+    sealed = {field: [{"type": "thinking", "thinking": "hm", "signature": "s"}]}
+    assert without([USER, {**asks("a"), **sealed}, answers("a"), SAYS], "0.1") == [USER, SAYS]
+    said = {"role": "assistant", "content": "x", **sealed}
+    messages = [USER, {**asks("a"), **said}, answers("a"), SAYS]
+    assert without(messages, "0.1") == [USER, said, SAYS]
+
+
 def test_repeated_ids_are_deleted_with_their_own_results() -> None:
     messages = [USER, asks("a", "a"), answers("a", "1"), answers("a", "2"), asks("a"), answers("a", "3")]
     assert without(messages, "0.1") == [USER, asks("a"), answers("a", "2"), asks("a"), answers("a", "3")]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from drsr.adapters.forms import removed_by
+from drsr.adapters.forms import Pins, pinning, removed_by
 from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import same_messages
 from drsr.errors import NotCarriedOver
 from drsr.policy.policy import Decision
 from drsr.proxy.http.endpoints import Endpoint
-from drsr.request.history import Block, Protect
-from drsr.request.request import Request
+from drsr.request.history import Protect
 
 
 class Asked(NamedTuple):
@@ -21,20 +20,14 @@ class Asked(NamedTuple):
     request: dict[str, Any]
     """With `messages`, whatever the body calls them."""
     format: Literal["auto", "openai", "anthropic"]
-    pinned: frozenset[int]
-    """Messages of which nothing may go, although they look as if it could."""
+    pinned: Pins
+    """Blocks that may not go, although they look as if they could."""
     carried: Callable[[Decision], Any]
     """The body without what a decision removes."""
 
     def protect(self, also: Protect | None) -> Protect | None:
-        """Pins these messages, and what `also` pins."""
-        if not self.pinned:
-            return also
-
-        def protect(block: Block, request: Request) -> bool:
-            return block.parts[0].message in self.pinned or (also is not None and also(block, request))
-
-        return protect
+        """Pins these Blocks, and what `also` pins."""
+        return pinning(self.pinned, also)
 
 
 def asked_about(body: dict[str, Any], endpoint: Endpoint) -> Asked:
