@@ -5,13 +5,16 @@ And nothing phones home, also where tests are run without the Makefile, which sa
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.longest_first import longest_first
 from tests.real_browser import Browser, find_browser
 
 QUIET = {
@@ -34,6 +37,26 @@ settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=T
 # Whoever asks for more examples than usual wants to see new ones; a failure prints how to see it again.
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("fresh" if "DRSR_FUZZ_EXAMPLES" in os.environ else "fixed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what is imported here out of every later search for garbage: millions of objects that never become any."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes > 1:
+        items[:] = [
+            items[number] for number in longest_first([item.nodeid.partition("::")[0] for item in items], processes)
+        ]
 
 
 @pytest.fixture

@@ -399,7 +399,6 @@ _WITHOUT_TEXT = (PolicyError, BackboneError, FeatureError, ScorerError, LayoutMi
 """Errors whose text we write ourselves, from names and numbers."""
 
 _Run = tuple[Outcome, Mapping[str, Any] | None]
-_Taken = tuple[Request, History]
 
 
 def load_policy(

@@ -9,10 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import secrets
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,31 +75,6 @@ def _taken_apart(scorer: FrozenScorer) -> tuple[dict[str, Any], _Tensors]:
 
 def _head(kind: str, scorer: TreeScorer | LinearScorer) -> dict[str, Any]:
     return {"kind": kind, "layout_columns": scorer.layout_columns, "retained_context": scorer.retained_context}
-
-
-def save_scorer(path: Path, scorer: FrozenScorer) -> str:
-    """Write the file, whole or not at all; returns its SHA-256."""
-    data = scorer_bytes(scorer)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return hashlib.sha256(data).hexdigest()
-
-
-def load_scorer(path: Path, layout_hash: str, sha256: str | None = None) -> FrozenScorer:
-    """Read a scorer for features of this layout; `sha256` is the file's expected hash, where somebody recorded it."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ScorerCorrupt(f"cannot be read: {error.strerror}", where=str(path)) from None
-    found = hashlib.sha256(data).hexdigest()
-    if sha256 is not None and found != sha256:
-        raise ScorerCorrupt(f"has SHA-256 {found}, expected {sha256}", where=str(path), hint="restore it from a copy")
-    return read_scorer(data, layout_hash, where=str(path))
 
 
 def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> FrozenScorer:

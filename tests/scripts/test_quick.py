@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from scripts.quick import ROOT, Minute, changed_files, concerned, imports_of_tests, module_name, starts_processes
 
-IMPORTS = imports_of_tests(ROOT)
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """Read once, when the first test asks and not while tests are collected."""
+    return imports_of_tests(ROOT)
 
 
 @pytest.mark.parametrize(
@@ -26,24 +31,24 @@ def test_a_file_has_the_name_it_is_imported_by(path: str, name: str) -> None:
 
 
 def test_the_mirror_of_a_change_comes_first_and_its_importers_follow() -> None:
-    found = concerned(["drsr/decide/selection.py"], IMPORTS)
+    found = concerned(["drsr/decide/selection.py"], imports())
     assert found[0] == "tests/decide/test_selection.py"
-    importers = [test for test, names in IMPORTS.items() if "drsr.decide.selection" in names and "/test_" in test]
+    importers = [test for test, names in imports().items() if "drsr.decide.selection" in names and "/test_" in test]
     assert set(importers) <= set(found)
 
 
 def test_a_changed_test_is_run_itself() -> None:
-    assert concerned(["tests/test_tables.py"], IMPORTS)[0] == "tests/test_tables.py"
+    assert concerned(["tests/test_tables.py"], imports())[0] == "tests/test_tables.py"
 
 
 def test_a_file_that_nothing_tests_concerns_nothing() -> None:
-    assert concerned(["scripts/nowhere.py"], IMPORTS) == []
+    assert concerned(["scripts/nowhere.py"], imports()) == []
 
 
 def test_a_change_in_a_file_of_the_tests_reaches_the_tests_that_use_it() -> None:
-    found = concerned(["tests/messages.py"], IMPORTS)
+    found = concerned(["tests/messages.py"], imports())
     assert "tests/messages.py" not in found
-    assert {test for test, names in IMPORTS.items() if "tests.messages" in names and "/test_" in test} <= set(found)
+    assert {test for test, names in imports().items() if "tests.messages" in names and "/test_" in test} <= set(found)
 
 
 def test_servers_are_found_through_the_files_that_a_imports_of_tests() -> None:

@@ -41,13 +41,6 @@ def operating_curve(table: SearchTable, max_cardinality: int, uncertainty_coeffi
     return OperatingCurve(*(column[order] for column in columns))
 
 
-def without_abstention(table: SearchTable, max_cardinality: int) -> OperatingPoint:
-    """No risk gate: in every state the largest structurally valid set, as at a threshold that every score passes."""
-    rows = np.flatnonzero(_of(table, max_cardinality, float(table.uncertainty_coefficient.min())))
-    last = int(rows[np.argmax(table.risk_threshold[rows])])
-    return operating_point(table, last)._replace(risk_threshold=float("inf"))
-
-
 def uncertainty_sensitivity(table: SearchTable, params: CalibrateParams) -> list[Sensitivity]:
     """Return the best result for each K and beta."""
     preferred = table.preference()

@@ -52,12 +52,6 @@ class PairCounts(NamedTuple):
         """Accuracy over all pairs; NaN without one."""
         return _ratio(self.credit.sum(), self.pairs.sum())
 
-    @property
-    def mean_of_trajectories(self) -> float:
-        """Mean accuracy of the trajectories that have a pair; NaN without one."""
-        some = self.pairs > 0
-        return _ratio((self.credit[some] / self.pairs[some]).sum(), some.sum())
-
 
 def count_pairs(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints, meaningful_gap: float) -> PairCounts:
     """Count the pairs of rows of one group whose harms differ by `meaningful_gap` or more."""

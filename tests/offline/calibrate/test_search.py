@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drsr.decide.selection import SelectionRule, select
 from drsr.errors import SplitRefused
-from drsr.offline.calibrate.operating_curve import operating_curve, uncertainty_sensitivity, without_abstention
+from drsr.offline.calibrate.operating_curve import operating_curve, uncertainty_sensitivity
 from drsr.offline.calibrate.search import UNIT, SearchTable, calibrate, choose, incomplete_states, search
 from drsr.offline.params import CalibrateParams
 from drsr.offline.train.examples import TrainingFrame
@@ -187,8 +187,3 @@ def test_the_operating_curve_and_the_sensitivity_come_from_the_table() -> None:
         (k, beta) for k in (2, 3) for beta in (0.0, 0.25, 0.5, 1.0, 2.0)
     ]
     assert max(row.best.mean_removal for row in rows if row.best) == found.chosen.mean_removal  # type: ignore[union-attr]
-    open_gate = without_abstention(found.table, 3)
-    outcome = Outcome(scored, SelectionRule(3, 0.2, math.inf), 0.0)
-    assert (open_gate.selected, open_gate.risk_threshold) == (outcome.selected, math.inf)
-    assert open_gate.unsafe_rate == outcome.unsafe / outcome.selected
-    assert open_gate.mean_removal >= found.chosen.mean_removal  # type: ignore[union-attr]

@@ -73,16 +73,6 @@ class TaskNames:
         """Return a row that gives a task of a source its name across sources: for runs whose text is not here."""
         return next((row for row in self._rows.values() if (row.source, row.task) == (source, task)), None)
 
-    def group_of(self, source: str, external_id: str, task: str | None) -> str:
-        """Return the group key of a run: by its row, else by what its reader found."""
-        row = self.find(source, external_id, task)
-        return group_key(source, external_id, task if row is None else row.group)
-
-    def split_of(self, source: str, external_id: str, task: str | None) -> Split | None:
-        """Return where the corpus places a run's group; None: wherever its hash does."""
-        row = self.find(source, external_id, task)
-        return None if row is None else row.split
-
 
 def load_task_names(corpus: str) -> TaskNames:
     """Load the table of a corpus. Raises InputError where there is none, or where it is not sound."""

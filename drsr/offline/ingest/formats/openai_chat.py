@@ -10,7 +10,7 @@ from typing import Any
 
 from drsr.offline.ingest.formats import text_actions, wire_form
 from drsr.offline.ingest.formats.anthropic_form import BLOCK_TYPES
-from drsr.offline.ingest.formats.chat_form import Chat, text_of
+from drsr.offline.ingest.formats.chat_form import Chat
 from drsr.offline.ingest.formats.chat_lookalikes import is_lookalike
 from drsr.offline.ingest.formats.reader import Reader, Run, as_dict, as_list, dig, each, identity, malformed, score
 from drsr.offline.ingest.formats.records import Record
@@ -160,11 +160,6 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
 def first_identity(fields: Json, keys: tuple[str, ...]) -> str | None:
     """The first of these keys that holds an id."""
     return next((found for key in keys if key in fields and (found := identity(fields[key]))), None)
-
-
-def opening_text(messages: list[Json]) -> str:
-    """The text of the first message, which tells conversations apart."""
-    return text_of(messages[0].get("content")) if messages else ""
 
 
 READERS = (

@@ -33,7 +33,7 @@ from drsr.offline.bench.analyses.reconstruction import reconstruction, with_pair
 from drsr.offline.bench.analyses.risk_scores import beta_sensitivity, gate_curve, score_distributions
 from drsr.offline.calibrate.operating_curve import operating_curve, uncertainty_sensitivity
 from drsr.offline.calibrate.search import calibrate
-from drsr.offline.label.harm import interactions, pair_interactions
+from drsr.offline.label.harm import interactions
 from drsr.offline.train.ablations import MISMATCH_SEED, mismatch_states, with_features
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.metrics import Bootstrap
@@ -127,7 +127,7 @@ def test_residuals_are_those_of_the_label_stage(frame: ExampleFrame) -> None:
 
 
 def _pairs(frame: ExampleFrame, state: int) -> list[float]:
-    return list(pair_interactions(harms_of(frame, state)).values())
+    return [value for mask, value in interactions(harms_of(frame, state)).items() if mask.bit_count() == 2]
 
 
 def test_domains_are_parts_of_the_whole(frame: ExampleFrame) -> None:

@@ -31,11 +31,8 @@ def test_a_runs_own_row_goes_before_that_of_its_task(tmp_path: Path, monkeypatch
     table(tmp_path, "shop,17,shop/17,customer/ada,\nshop,run-b,shop/18,customer/bob,test\n")
     names = load_task_names("small")
     assert names.find("shop", "run-a", "17") == ("shop", "17", "shop/17", "customer/ada", None)
-    assert names.group_of("shop", "run-b", "17") == "task:customer/bob"
-    assert names.split_of("shop", "run-b", "17") == "test"
-    assert names.split_of("shop", "run-a", "17") is None
+    assert names.find("shop", "run-b", "17") == ("shop", "run-b", "shop/18", "customer/bob", "test")
     assert names.find("elsewhere", "run-a", "17") is None
-    assert names.group_of("elsewhere", "run-a", None) == "trajectory:elsewhere/run-a"
 
 
 @pytest.mark.parametrize(
@@ -69,8 +66,10 @@ def test_all_tables_count_together(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     table(tmp_path, "shop,17,shop/17,a,\n", "one")
     table(tmp_path, "desk,17,desk/17,b,\n", "two")
     names = all_task_names()
-    assert names.group_of("shop", "x", "17") == "task:a"
-    assert names.group_of("desk", "x", "17") == "task:b"
+    assert [names.find(source, "x", "17") for source in ("shop", "desk")] == [
+        ("shop", "17", "shop/17", "a", None),
+        ("desk", "17", "desk/17", "b", None),
+    ]
     assert len(names) == 2 + len(load_task_names("public")), "the tables of this repository are there from anywhere"
 
 
@@ -95,16 +94,17 @@ def test_names_are_recorded_and_bytes_stay_as_read(catalog: Catalog, artifacts: 
 
 def test_the_public_tables_hold_what_was_measured() -> None:
     names = load_task_names("public")
-    customer = names.group_of("tau2-adaptive-airline", "x", "0")
-    assert (
-        customer
-        == names.group_of("tau2-bench-airline-retail", "x", "tau2/airline/0")
-        == "task:tau/customer/emma_kim_9957"
-    )
+    for source, task, group in (
+        ("tau2-adaptive-airline", "0", "tau/customer/emma_kim_9957"),
+        ("tau2-bench-airline-retail", "tau2/airline/0", "tau/customer/emma_kim_9957"),
+        ("docent-inspect-ctf", "inspect_evals/luce_intercode_ctf/59", "intercode/ctf/59"),
+    ):
+        row = names.find(source, "x", task)
+        assert row is not None
+        assert row.group == group
     instance = names.find("mini-swe-agent-gemini3", "x", "django__django-10097")
     assert instance is not None
     assert instance[2:4] == ("swebench/django__django-10097", "django__django-10097")
-    assert names.group_of("docent-inspect-ctf", "x", "inspect_evals/luce_intercode_ctf/59") == "task:intercode/ctf/59"
 
 
 def test_the_public_table_is_what_the_runs_give() -> None:
