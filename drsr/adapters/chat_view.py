@@ -55,7 +55,8 @@ class ChatView:
             message["tool_calls"] = calls
         index = self._add(message)
         if pinned or (reasoning and None in sealed):
-            self.pinned.update((index, component) for component in range(len(calls) + 1))
+            most = max(len(calls), 1)  # a text may be an action, which is decided about as a call
+            self.pinned.update((index, component) for component in range(most + 1))
         for _, led in led_to(sealed):
             first = sealed[led[0]]
             if first is not None and any(sealed[place] != first for place in led):

@@ -60,6 +60,7 @@ from drsr.request.protection import with_tool_rules
 from drsr.request.protocol import violations
 from drsr.request.rendering import render
 from drsr.request.request import Request, read_request
+from drsr.request.text_actions import with_text_actions
 from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import scorer_bytes
 from drsr.sessions.price_table import PriceTable, bundled_prices, model_of
@@ -277,7 +278,7 @@ class Policy:
         if numbers.light is not None or numbers.always_abstains:
             return False
         try:
-            found = taken(read_request(body, protocol=None if format == "auto" else format))
+            found = taken(_read(body, format))
             if found is None:
                 return False
             request, history = found
@@ -350,7 +351,7 @@ class Policy:
         error: Exception | None = None
         reason: Reason | None
         try:
-            read = read_request(body, protocol=None if format == "auto" else format)
+            read = _read(body, format)
             reading = 1000 * (time.perf_counter() - start)
             outcome, session = run(read)
             outcome = replace(outcome, milliseconds={"read": reading, **outcome.milliseconds})
@@ -468,6 +469,10 @@ def _representation(
         device=device or "cpu",
         dtype=dtype or numbers.backbone.dtype,
     )
+
+
+def _read(body: Any, format: Format) -> Request:
+    return with_text_actions(read_request(body, protocol=None if format == "auto" else format))
 
 
 def request_body(messages: Any, request: Any, tools: Any, system: Any) -> Any:

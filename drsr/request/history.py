@@ -185,7 +185,7 @@ def _step(request: Request, step: int, index: int, pairing: Pairing, protect: Pr
     message = request.messages[index]
     blocks: list[Block] = []
     state = [number for number, part in enumerate(message.parts) if not isinstance(part, Call)]
-    if any(says_something(message.parts[number]) for number in state):
+    if not message.text_action and any(says_something(message.parts[number]) for number in state):
         refs = tuple(PartRef(index, number) for number in state)
         opaque = any(isinstance(message.parts[number], Opaque) for number in state)
         blocks.append(Block(step, 0, BlockKind.ASSISTANT_STATE, refs, opaque))
@@ -202,7 +202,8 @@ def _step(request: Request, step: int, index: int, pairing: Pairing, protect: Pr
         last_message = max(last_message, answer.message)
         result = request.messages[answer.message].parts[answer.part]
         opaque = isinstance(result, Result) and result.opaque
-        blocks.append(Block(step, component, BlockKind.TOOL_EXCHANGE, (call, answer), opaque))
+        thought = [PartRef(index, other) for other in state] if message.text_action else []
+        blocks.append(Block(step, component, BlockKind.TOOL_EXCHANGE, (call, *thought, answer), opaque))
     if protect is not None:
         pinned = [protect(block, request) for block in blocks]
         # Reasoning goes with the call it led to; to keep it, its calls are kept too.

@@ -86,6 +86,8 @@ class Message:
     """The message as it came. Writing back an untouched message is the identity."""
     demonstration: bool = False
     """True for an example of another task that was put before the real one."""
+    text_action: bool = False
+    """True for an action in plain text, which goes whole: with its thought, and with the observation behind it."""
     # Looked up once: every rewrite that a decision considers is validated, and shares most of its messages.
     calls: tuple[tuple[int, str], ...] = field(init=False, repr=False, compare=False)
     """Which of its parts are calls, and their ids."""
