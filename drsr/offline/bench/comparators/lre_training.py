@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from sqlalchemy import select
 
-from drsr.errors import OneClassOnly
+from drsr.errors import AlignmentError, OneClassOnly
 from drsr.offline.bench.comparators.lre import LreModel
-from drsr.offline.bench.comparators.lre_features import label_steps
+from drsr.offline.bench.comparators.lre_features import LabelledSteps, label_steps
 from drsr.offline.bench.comparators.token_counts import TokenCounts
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Source
@@ -39,8 +39,7 @@ def fit_lre(requests: Iterable[Request], counts: TokenCounts, *, strength: float
     """An L2 logistic regression over standardised features. `strength` is the inverse of the penalty's weight."""
     from sklearn.linear_model import LogisticRegression
 
-    runs = [label_steps(read_history(request), counts) for request in requests]
-    runs = [run for run in runs if len(run.matters)]
+    runs = [run for request in requests if (run := _labelled(request, counts)) is not None and len(run.matters)]
     features = np.concatenate([run.features for run in runs]) if runs else np.empty((0, 0))
     matters = np.concatenate([run.matters for run in runs]) if runs else np.empty(0, dtype=bool)
     if not matters.any() or matters.all():
@@ -61,3 +60,11 @@ def fit_lre(requests: Iterable[Request], counts: TokenCounts, *, strength: float
         steps=len(matters),
         share_that_matters=float(matters.mean()),
     )
+
+
+def _labelled(request: Request, counts: TokenCounts) -> LabelledSteps | None:
+    """None for a run that the tokenizer cannot represent: freezing leaves it out too."""
+    try:
+        return label_steps(read_history(request), counts)
+    except AlignmentError:
+        return None

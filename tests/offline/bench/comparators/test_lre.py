@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from drsr.backbone.scripted import ScriptedTokenizer
-from drsr.errors import OneClassOnly
+from drsr.errors import AlignmentError, OneClassOnly
 from drsr.offline import samples
 from drsr.offline.bench.comparators.identifiers import identifiers
 from drsr.offline.bench.comparators.lre import Lre, worth_their_tokens
@@ -21,6 +22,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.ingest.splits import assign_split
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.contracts import TokenIds
 from drsr.request.history import read_history
 from drsr.request.request import Request, read_request
 from tests.messages import USER, answers, asks
@@ -122,6 +124,20 @@ def test_one_kind_of_step_only_is_refused() -> None:
         fit_lre([read_request([USER, *exchange("a", "nothing here")])], COUNTS)
     with pytest.raises(OneClassOnly):
         fit_lre([], COUNTS)
+
+
+def test_a_run_without_tokens_is_left_out(runs: list[Request]) -> None:
+    """The tokenizer has no piece for something in it: freezing leaves such a run out as well."""
+
+    class RefusingTokenizer(ScriptedTokenizer):
+        def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
+            if any("\x13" in text for text in texts):
+                raise AlignmentError("no piece for the byte 0x13")
+            return super().encode_contents(texts)
+
+    unreadable = read_request([USER, *exchange("a", "order #W12 \x13"), *exchange("b", "order #W12")])
+    counts = TokenCounts(RefusingTokenizer())
+    assert fit_lre([*runs, unreadable], counts) == fit_lre(runs, counts)
 
 
 def test_steps_are_kept_verbatim_and_in_order(runs: list[Request]) -> None:

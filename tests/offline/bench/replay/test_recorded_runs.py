@@ -57,9 +57,7 @@ runs = st.lists(
 
 
 @given(runs, st.randoms(use_true_random=False))
-def test_any_beginning_is_as_even_as_it_can_be(
-    values: list[tuple[int, str, str | None]], random: Random
-) -> None:
+def test_any_beginning_is_as_even_as_it_can_be(values: list[tuple[int, str, str | None]], random: Random) -> None:
     """No task has a second run before every task has a first, and so on; the order they came in does not matter."""
     rows = [run(f"r{name}", task, domain) for name, task, domain in values]
     found = spread(rows)
