@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drsr.decide.numbers import PolicyNumbers
+from drsr.offline.publish.deployment import advice_of
 from drsr.offline.publish.lineage import Link, Traced
 from drsr.offline.train.metrics import Metric
 from drsr.policy.generated import requirement
@@ -13,11 +14,21 @@ from drsr.policy.golden import TOLERANCE, GoldenRequest
 from drsr.policy.location import package_name, project_name
 
 
-def model_card(numbers: PolicyNumbers, traced: Traced, links: Sequence[Link], golden: Sequence[GoldenRequest]) -> str:
-    """The whole card."""
+def model_card(
+    numbers: PolicyNumbers,
+    traced: Traced,
+    links: Sequence[Link],
+    golden: Sequence[GoldenRequest],
+    *,
+    advises: bool = True,
+) -> str:
+    """The whole card. Its first line says whether to deploy the policy; `advises=False` gives the card that was written
+    before cards said so."""
+    title = f"# {project_name(numbers)} {numbers.version}"
+    advice = advice_of(numbers, traced)
     return "\n".join(
         [
-            f"# {project_name(numbers)} {numbers.version}",
+            *([f"{title}: {advice.verdict}", "", advice.why] if advises else [title]),
             "",
             "Decides, before each call of an agent's language model, which old history Blocks can be deleted from the "
             "request, or abstains.",

@@ -220,7 +220,9 @@ def test_the_model_card_says_what_the_numbers_say(pipeline: Pipeline) -> None:
     record, path, _, _ = published(pipeline, version="1.0")
     card = read_found(str(path)).others["MODEL_CARD.md"].decode()
     calibration = pipeline.calibration
-    assert card.startswith("# drsr-policy 1.0\n")
+    title, why = card.split("\n")[:3:2]
+    assert title.removeprefix("# drsr-policy 1.0: ") in ("deploy it", "try it in shadow mode first")
+    assert f"It removes {calibration.mean_removal:.1%} of a request on average" in why
     for text in (
         repr(calibration.risk_threshold),
         calibration.explanation,

@@ -31,6 +31,20 @@ def test_another_card(release: PublishedPipeline) -> None:
     assert " of MODEL_CARD.md is not what the policy's numbers give" in caught
 
 
+def test_another_verdict_in_its_first_line_is_caught_and_a_card_of_before_is_not(release: PublishedPipeline) -> None:
+    card = f"{PACKAGE}MODEL_CARD.md"
+    first, *_ = read_wheel(release.wheel.read_bytes(), "")[card].split(b"\n")
+    title = first.split(b": ")[0]
+    rewritten(release, card, first, title + b": deploy it everywhere")
+    caught = failures(audited(release, [chain.CHECK]))["hash chain to the trajectories"]
+    assert "line 1 of MODEL_CARD.md is not what the policy's numbers give" in caught
+    said, *_ = read_wheel(release.wheel.read_bytes(), "")[card].split(b"\n\nDecides, before")
+    rewritten(release, card, said, title)
+    caught = failures(audited(release, [chain.CHECK]))["hash chain to the trajectories"]
+    assert "the wheel has SHA-256" in caught
+    assert "MODEL_CARD.md" not in caught
+
+
 def test_code_in_the_wheel(release: PublishedPipeline) -> None:
     rewritten(release, f"{PACKAGE}__init__.py", b"from typing", b"import os\nfrom typing")
     audit = audited(release)
