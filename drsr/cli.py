@@ -137,7 +137,7 @@ def _add_inspect(commands: Commands) -> None:
         commands,
         "inspect",
         _inspect,
-        help="what DRSR sees in one request: Steps, Blocks, candidates, deletion sets",
+        help="show what DRSR sees in a request: Steps, Blocks, candidates, deletion sets",
         description="Shows prefix, Steps, Blocks with their tokens, Recent2, candidates and every deletion set with "
         "its saving, or why the request is not eligible. Example: drsr inspect request.json --json",
     )

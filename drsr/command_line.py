@@ -40,3 +40,16 @@ def require_positive(options: argparse.Namespace, *names: str) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise SettingsError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+
+
+def states_or_all(least: int) -> Callable[[str], int | None]:
+    """Return the type of an option that takes a number of states, or `all`, which is None."""
+
+    def parse(text: str) -> int | None:
+        if text == "all":
+            return None
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is neither a number of states nor all")
+        return int(text)
+
+    return parse

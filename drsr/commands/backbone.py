@@ -22,7 +22,7 @@ examples:
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register `backbone` and its sub-commands; each sets `run`, which takes the arguments and gives the exit code."""
-    backbone = subparsers.add_parser("backbone", help="the language models that DRSR reads with")
+    backbone = subparsers.add_parser("backbone", help="fetch and list the language models that DRSR reads with")
     actions = backbone.add_subparsers(metavar="ACTION", required=True)
 
     get = actions.add_parser(

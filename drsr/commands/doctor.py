@@ -20,7 +20,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "doctor",
         run,
-        help="time decisions on this machine, and say what suits and what is broken",
+        help="time decisions on this machine, and report what suits it and what is broken",
         description="Looks at device, memory, cache folder, policy and language model, and times a decision at three "
         "request lengths. Exit code 1: pruning cannot work here.",
         examples=_EXAMPLES,

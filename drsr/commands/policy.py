@@ -27,7 +27,7 @@ _WHERE = "a policy's folder, its wheel, or an installed package (default: the in
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "policy",
-        help="what a policy is, that it still gives its golden decisions, what changed",
+        help="list, show, verify and compare policies",
         description="Looks into a frozen policy. Every file is checked against its hash first, and none is run.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -25,9 +25,9 @@ def add_commands(commands: Commands) -> None:
         commands,
         "receipts",
         run_receipts,
-        help="what decisions saved, in tokens and money, by reason, model or day",
+        help="add up what decisions saved, in tokens and money, by reason, model or day",
         description="Adds up a file of receipts: tokens and money with and without pruning. What an upstream refused "
-        "saved nothing. Money is told of models whose price was known.",
+        "saved nothing. Money is shown for models whose price is known.",
         examples=_EXAMPLES,
     )
     _add_file(totals)
@@ -35,13 +35,13 @@ def add_commands(commands: Commands) -> None:
     totals.add_argument("--last", type=int, metavar="N", help="only the latest N; without --by one line for each")
     totals.add_argument("--csv", action="store_true", help="print CSV")
     helps = {
-        "explain": "every set that a decision considered, and why it was not chosen",
-        "diff": "what a decision removed from its request",
-        "restore": "the request as it was before a decision",
+        "explain": "show every set that a decision considered, and why it was not chosen",
+        "diff": "show what a decision removed from its request",
+        "restore": "print the request as it was before a decision",
     }
     runs = {"explain": run_explain, "diff": run_diff, "restore": run_restore}
     for name, text in helps.items():
-        parser = add_command(commands, name, runs[name], help=text, description=f"From a file of receipts: {text}.")
+        parser = add_command(commands, name, runs[name], help=text, description=f"From a file of receipts, {text}.")
         parser.add_argument("id", metavar="ID", help="the decision's id, or its beginning")
         _add_file(parser)
 

@@ -57,7 +57,7 @@ def add_commands(commands: Commands) -> None:
 
     parser = commands.add_parser(
         "wrap",
-        help="run a program with a proxy of its own, and say what that saved",
+        help="run a program behind its own proxy, and report what that saved",
         usage="drsr wrap [options] COMMAND ...",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

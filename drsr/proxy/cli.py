@@ -35,7 +35,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Register `serve`; it sets `run`, which takes the arguments and gives the exit code."""
     serve = subparsers.add_parser(
         "serve",
-        help="a proxy in front of an OpenAI- or Anthropic-compatible endpoint",
+        help="run a proxy in front of an OpenAI- or Anthropic-compatible endpoint",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drsr.command_line import Commands, add_command
+from drsr.command_line import Commands, add_command, states_or_all
 
 if TYPE_CHECKING:
     from drsr.offline.audit.running import Audit
@@ -44,7 +44,7 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument(
         "--sample",
-        type=_sample,
+        type=states_or_all(1),
         default=10,
         metavar="N",
         help="states whose features and labels are computed again, or all (default: 10)",
@@ -75,14 +75,6 @@ def _bytes_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from None
-
-
-def _sample(text: str) -> int | None:
-    if text == "all":
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of states nor all")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

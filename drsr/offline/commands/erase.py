@@ -19,7 +19,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "erase",
         run,
-        help="delete recorded runs for good, with all that was made of them",
+        help="delete recorded runs for good, with everything that was made from them",
         description="The runs' text, states, labels and features are deleted from catalog, artifact store and what "
         "this machine keeps; name, hash and reason stay. They are not taken in again. Policies made of them are named: "
         "drsr run makes a successor without them. Then every stored file is searched for ten texts of the runs; exit "
@@ -31,7 +31,7 @@ def add_commands(commands: Commands) -> None:
     which.add_argument("run_name", nargs="?", metavar="SOURCE/ID", help="the run, as rules and audit name it")
     which.add_argument("--source", help="all runs of a source")
     which.add_argument("--task", help="all runs of a task")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed, and kept")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason: required, and kept")
 
 
 def run(options: argparse.Namespace) -> int:

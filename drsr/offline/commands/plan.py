@@ -19,7 +19,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "plan",
         run,
-        help="what a run would do and cost: states, sets, tokens, minutes",
+        help="estimate what a run would do and cost: states, sets, tokens, minutes",
         description="Counts what is missing per stage and why, the tokens with and without shared prefixes, and the "
         "minutes that this machine needs, from a short measurement. Changes nothing.",
     )

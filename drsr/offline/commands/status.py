@@ -21,7 +21,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "status",
         run,
-        help="counts per stage, stale items, last runs",
+        help="show counts per stage, stale items and the last runs",
         description="Counts per source and stage for the configured backbone, what is stale, and the last runs. "
         "If the backbone is not fetched, everything that depends on its tokenizer is shown as unknown.",
     )

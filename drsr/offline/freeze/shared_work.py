@@ -7,6 +7,7 @@ comes next does all of it again, and gets the same numbers.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields
@@ -33,7 +34,7 @@ Record = Callable[[Connection], None]
 
 
 @dataclass(slots=True)
-class WorkSummary:
+class WorkSummary(ABC):
     """The summary of one worker."""
 
     trajectories: int = 0
@@ -42,9 +43,9 @@ class WorkSummary:
     seconds: float = 0.0
 
     @property
+    @abstractmethod
     def done(self) -> int:
         """States with a result."""
-        raise NotImplementedError
 
     @property
     def states(self) -> int:

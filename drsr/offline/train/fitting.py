@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -68,6 +68,16 @@ class TrainedScorer(NamedTuple):
     chosen: tuple[Evaluation, ...]
     """That evaluation, by member."""
     history: tuple[Evaluation, ...]
+
+
+class HowToFit(TypedDict, total=False):
+    """The options of `train_scorer`, for what passes them on."""
+
+    ablation: Ablation
+    column_groups: Sequence[str] | None
+    progress: Progress | None
+    checkpoint: Path | None
+    workers: int
 
 
 @dataclass

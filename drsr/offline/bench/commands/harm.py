@@ -19,7 +19,7 @@ def add_commands(commands: Commands) -> None:
         commands,
         "harm",
         run,
-        help="how much less likely one recorded output becomes under each deletion set",
+        help="measure how much less likely a recorded output becomes under each deletion set",
         description="Deletes every set of candidates from the request, re-scores the very same next output, and shows "
         "the change of its mean NLL per token. Without arguments it measures the bundled example.",
     )

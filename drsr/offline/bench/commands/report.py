@@ -27,7 +27,9 @@ def add_commands(commands: Commands) -> None:
         description="Judges the scorer, makes the paper's analyses, and takes in what `drsr evaluate --replay` "
         "and `--tasks` measured. Example: drsr report --ablations --steps 4 --output var/report",
     )
-    parser.add_argument("--output", type=Path, default=Path("var") / "report", metavar="FOLDER", help="(var/report)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("var") / "report", metavar="FOLDER", help="default: var/report"
+    )
     parser.add_argument("--split", choices=("test", "validation"), default="test", help="what to judge on (test)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
     parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drsr.command_line import Commands, add_command
+from drsr.command_line import Commands, add_command, states_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument(
         "--audit-sample",
-        type=_sample,
+        type=states_or_all(0),
         default=0,
         metavar="N",
         help="states whose features and labels are computed again with the language model, or all (default: 0); the "
@@ -88,14 +88,6 @@ def add_commands(commands: Commands) -> None:
         "If it is installed, the data is judged all the same",
     )
     parser.add_argument("--backbone", metavar="NAME", help="the name under which consumers load the same backbone")
-
-
-def _sample(text: str) -> int | None:
-    if text == "all":
-        return None
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of states nor all")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """Learners: each fits one kind of scorer on a frame.
 
-fit.train_scorer(...)   the scorer of the kind that the parameters name, in the paper's mode or cross-fitted
+fit.fit_scorer(...)   the scorer of the kind that the parameters name, in the paper's mode or cross-fitted
 described               descriptions of the sets of a frame, and the tasks that each member draws
 trees, linear           scikit-learn's models, exported to plain arrays
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from drsr.errors import FrameError, SettingsError
 from drsr.offline.params import TrainParams
 from drsr.offline.train.ablations import FULL, Ablation, prepare_frame, used_columns
 from drsr.offline.train.examples import ExampleFrame, TrainingFrame, joined, some_states
-from drsr.offline.train.fitting import Evaluation, Progress, Quality, check_frames, train_scorer
+from drsr.offline.train.fitting import Evaluation, HowToFit, Quality, check_frames, train_scorer
 from drsr.offline.train.learners.described import drawn_weights
 from drsr.offline.train.learners.fold_scores import FoldScores, Histograms, shares_by_tenth
 from drsr.offline.train.learners.linear import fit_linear
@@ -59,45 +58,30 @@ class FittedScorer(NamedTuple):
 
 
 def fit_scorer(
-    train: TrainingFrame,
-    validation: TrainingFrame,
-    params: TrainParams,
-    *,
-    ablation: Ablation = FULL,
-    column_groups: Sequence[str] | None = None,
-    progress: Progress | None = None,
-    checkpoint: Path | None = None,
-    workers: int = 2,
+    train: TrainingFrame, validation: TrainingFrame, params: TrainParams, **how: Unpack[HowToFit]
 ) -> FittedScorer:
-    """Fit the scorer of the kind and in the mode that `params` name. See `fitting.train_scorer` for the arguments."""
+    """Fit the scorer of the kind and in the mode that `params` name. See `fitting.train_scorer` for the options."""
     check_frames(train, validation)
-    groups = list(column_groups) if column_groups is not None else [""] * train.columns
+    ablation, progress = how.get("ablation", FULL), how.get("progress")
     check_kind(params, ablation)
     if params.scorer == "network" and not params.folds:
-        trained = train_scorer(
-            train,
-            validation,
-            params,
-            ablation=ablation,
-            column_groups=groups,
-            progress=progress,
-            checkpoint=checkpoint,
-            workers=workers,
-        )
+        trained = train_scorer(train, validation, params, **how)
         return FittedScorer(trained.ensemble, trained.chosen, trained.history)
+    groups = list(how.get("column_groups") or [""] * train.columns)
     train, validation = (prepare_frame(frame, ablation, groups) for frame in (train, validation))
-    fit = learner(params, groups, ablation, workers)
-    told = progress if progress is not None else _silent
+    fit = learner(params, groups, ablation, how.get("workers", 2))
     if not params.folds:
         scorer = fit(train)
         chosen = _judged(scorer, train, validation, params, *member_scores(scorer, validation))
-        told([*chosen])
+        if progress is not None:
+            progress([*chosen])
         return FittedScorer(scorer, chosen, chosen)
     everything = joined(train, validation)
     fold_scores = _cross_fit(everything, params, fit)
     scorer = fit(everything)
     chosen = _judged(scorer, everything, everything, params, fold_scores.harm, fold_scores.unsafe)
-    told([*chosen])
+    if progress is not None:
+        progress([*chosen])
     _, final = member_scores(scorer, everything)
     unseen = np.array([_unseen(everything, params, seed) for seed in params.seeds])
     alike = Histograms(shares_by_tenth(fold_scores.unsafe.ravel()), shares_by_tenth(final[unseen]))
@@ -202,7 +186,3 @@ def _judged(
         loss = brier(seen[number], fitted.unsafe)
         found.append(Evaluation(epoch, seed, loss, quality, is_best=True, stopped=True))
     return tuple(found)
-
-
-def _silent(evaluations: list[Evaluation]) -> None:
-    pass
