@@ -31,6 +31,7 @@ from drsr.flows.stages.publish import publish
 from drsr.flows.stages.train import train
 from drsr.flows.summaries import leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
+from drsr.offline.catalog.journal import head
 from drsr.offline.ingest.feeds.limits import feeds, load_limits
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
@@ -193,6 +194,9 @@ def _end(
     recorded: bool,
 ) -> dict[str, Any]:
     folder = None if docs is None else Path(docs)
+    with opened() as place, place.catalog.reading() as connection:
+        journal = str(head(connection))
+    get_run_logger().info("journal: %s", journal)
     leave_summary(done.results, done.seconds, headline, folder if folder is not None and folder.exists() else None)
     return {
         "headline": headline,
@@ -202,6 +206,7 @@ def _end(
         },
         "outcome": dict(outcome),
         "recorded": recorded,
+        "journal": journal,
     }
 
 

@@ -54,7 +54,7 @@ def text(outcome: dict[str, Any]) -> str:
     lines += ["", outcome["headline"] + (", recorded in dvc.lock" if outcome["recorded"] else "")]
     if "wheel" in ended:
         lines += [f"  {ended['wheel']}", f"  {install_command(Path(ended['index']))}"]
-    return "\n".join(lines)
+    return "\n".join([*lines, f"  journal {outcome['journal']}"])
 
 
 def _parser() -> argparse.ArgumentParser:

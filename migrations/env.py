@@ -6,7 +6,8 @@ from alembic import context
 from sqlalchemy import Connection
 
 from drsr.offline.catalog.engine import connect
-from drsr.offline.catalog.migrations import VERSION_TABLE
+from drsr.offline.catalog.journal import open_journal
+from drsr.offline.catalog.migrations import REVISION, VERSION_TABLE, current_revision
 from drsr.offline.catalog.tables import Table
 from drsr.settings import load_settings
 
@@ -35,3 +36,5 @@ if handed_over is not None:
 else:
     with connect(load_settings().catalog_url, create=True, foreign_keys=False) as catalog, catalog.writing() as own:
         run(own)
+        if current_revision(own) == REVISION:
+            open_journal(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drsr.command_line import Commands
 from drsr.offline.bench.commands import harm, price_report, report
-from drsr.offline.commands import audit, catalog, corpus, erase, exports, plan, promise, run, status, withdraw
+from drsr.offline.commands import audit, catalog, corpus, erase, exports, journal, plan, promise, run, status, withdraw
 from drsr.offline.commands.stages import calibrate, evaluate, freeze, ingest, measure, publish, train
 from drsr.offline.sandbox import cli as sandbox
 
@@ -12,7 +12,21 @@ from drsr.offline.sandbox import cli as sandbox
 def add_commands(commands: Commands) -> None:
     """Called by `drsr.cli` through the entry-point group `drsr.commands`, in the order of a run."""
     stages = (ingest, freeze, plan, measure, train, calibrate, evaluate, publish)
-    for command in (corpus, *stages, run, promise, audit, report, status, withdraw, erase, exports, catalog, harm):
+    for command in (
+        corpus,
+        *stages,
+        run,
+        promise,
+        journal,
+        audit,
+        report,
+        status,
+        withdraw,
+        erase,
+        exports,
+        catalog,
+        harm,
+    ):
         command.add_commands(commands)
     sandbox.add_commands(commands)
     price_report.join(commands)

@@ -18,8 +18,10 @@ import orjson
 from sqlalchemy import Connection, delete, func, select, update
 
 from drsr.errors import InputError
+from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.label_tables import Interaction, Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.release_tables import PolicyRelease
 from drsr.offline.catalog.tables import (
@@ -215,6 +217,12 @@ def _forget(connection: Connection, doomed: Sequence[_Doomed]) -> tuple[int, int
     ids = [version.id for version in doomed]
     query = select(DecisionState.id).where(DecisionState.trajectory_id.in_(ids))
     states = list(connection.execute(query).scalars())
+    gone_rows = {
+        "mark": ledger.marks(connection, ids),
+        "state": ledger.states(connection, ids),
+        "measurement": ledger.measurements(connection, state_ids=states),
+    }
+    note(connection, "erase", {name: dict.fromkeys(rows) for name, rows in gone_rows.items()})
     labels = 0
     for table in (Interaction, Label, LabelExclusion, StateMeasurement, StateFeatures, Candidate):
         gone = connection.execute(delete(table).where(table.state_id.in_(states)))

@@ -79,6 +79,7 @@ def test_the_summary_for_a_terminal() -> None:
         "stages": {"ingest": {"said": "2 runs added", "seconds": 1.0}},
         "outcome": PUBLISH,
         "recorded": True,
+        "journal": "7 abc",
     }
     assert text(outcome).splitlines() == [
         "ingest:     2 runs added",
@@ -86,4 +87,5 @@ def test_the_summary_for_a_terminal() -> None:
         "published drsr-policy 2026.11.16, recorded in dvc.lock",
         "  /index/drsr-policy/policy.whl",
         "  pip install --no-deps --index-url file:///index drsr-policy",
+        "  journal 7 abc",
     ]

@@ -29,6 +29,7 @@ from drsr.offline.audit.checks import (
     weight_files,
     withdrawals,
 )
+from drsr.offline.audit.journal import CHECK as JOURNAL
 from drsr.offline.ingest.absent_texts import AbsentTexts, absent_texts
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Section, Severity, Verdict, run_check, without_words
@@ -36,6 +37,7 @@ from drsr.offline.verdicts import Check, Section, Severity, Verdict, run_check, 
 CHECKS: tuple[Check[Subject], ...] = (
     weight_files.CHECK,
     chain.CHECK,
+    JOURNAL,
     splits.CHECK,
     states.CHECK,
     split_reads.CHECK,

@@ -17,7 +17,9 @@ from drsr.errors import ScorerNotTrained
 from drsr.offline.calibrate import search as calibration
 from drsr.offline.calibrate.certificates import CertifiedCalibration, calibrate_certified, certify_cross_fitted
 from drsr.offline.calibrate.files import read_search_table, search_table_csv
+from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.params import CalibrateParams, Params
@@ -68,7 +70,10 @@ def calibrate(
         **numbers,
     }
     with catalog.writing() as connection:
+        before = ledger.calibrations(connection, key)
         record = record_calibration(connection, row)
+        made = ledger.changed(before, ledger.calibrations(connection, key))
+        note(connection, "calibrate", {"calibration": made})
         finish_run(connection, run_id, {"tried": record.tried, "abstains_always": record.abstains_always})
     return Calibrated(record, run, is_new=True)
 

@@ -15,6 +15,7 @@ from drsr.errors import CatalogError, CatalogRevisionMismatch, InputError
 from drsr.offline.catalog.engine import Catalog, connect
 from drsr.offline.catalog.failures import UPGRADE_HINT
 from drsr.offline.catalog.feature_tables import FeatureView  # noqa: F401 - registers its tables with the metadata
+from drsr.offline.catalog.journal import open_journal
 from drsr.offline.catalog.label_tables import Label  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.release_tables import PolicyRelease  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.scorer_tables import TrainingRun  # noqa: F401 - registers its tables with the metadata
@@ -23,7 +24,7 @@ from drsr.offline.catalog.tables import Table
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0006"
+REVISION = "0007"
 """The revision of `tables.py` and its neighbours `*_tables.py`. Written here so that opening a catalog need not import
 Alembic; a test compares."""
 VERSION_TABLE = "drsr_revision"
@@ -158,14 +159,20 @@ def _migrate(
         if not may_lose_rows:
             _refuse_to_lose(rows, _row_counts(connection), revision, catalog.location)
         _check_foreign_keys(connection, catalog.location)
-        return RevisionChange(before, current_revision(connection))
+        after = current_revision(connection)
+        if after == REVISION:
+            open_journal(connection)  # here and not in a revision: it reads the tables as this code knows them
+        return RevisionChange(before, after)
 
 
 def _row_counts(connection: Connection) -> dict[str, int]:
     """Rows of each of our tables that is there."""
     there = set(inspect(connection).get_table_names())
-    names = [table.name for table in Table.metadata.sorted_tables if table.name in there]
-    return {name: connection.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in names}
+    names = {table.name: "" for table in Table.metadata.sorted_tables if table.name in there}
+    names |= {"journal_event": " WHERE kind <> 'open'"} if "journal_event" in there else {}  # which every catalog has
+    return {
+        name: connection.execute(text(f"SELECT count(*) FROM {name}{of}")).scalar_one() for name, of in names.items()
+    }
 
 
 def _refuse_to_lose(before: dict[str, int], after: dict[str, int], revision: str, where: str) -> None:

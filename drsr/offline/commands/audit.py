@@ -64,6 +64,12 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--promise", type=Path, metavar="FILE", help="what drsr promise wrote before labels were read: compare with it"
     )
+    parser.add_argument(
+        "--anchor",
+        type=Path,
+        metavar="FILE",
+        help="heads that drsr journal --anchor wrote elsewhere: compare with them",
+    )
     parser.add_argument("--backbone", metavar="NAME", help="another name for the same language model: path:FOLDER")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report with plots that can be handed on")
 
@@ -96,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
             *(options.policy, options.sample, seed, options.backbone, settings.device, options.certified),
             retrain=options.retrain,
             promise=None if options.promise is None else _bytes_of(options.promise),
+            anchor=None if options.anchor is None else _bytes_of(options.anchor),
         )
         subject = Subject(catalog, artifacts, order)
         audit = run_audit(subject, progress=lambda check, done, total: report(done, total or None, check.name))

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, select
 
 from drsr.errors import ArtifactCorrupt, InputError
+from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.statements import insert_all, insert_new, next_row_number, rows_named
 from drsr.offline.catalog.tables import FrozenTrajectory, Source, SplitGroup, Trajectory
 from drsr.offline.freeze.exports import KEY, RUN_COLUMNS, STATES_FORMAT, TRAJECTORIES_FORMAT
@@ -107,6 +109,7 @@ def _take(
     frozen_here = select(FrozenTrajectory.trajectory_id).where(is_rule(FrozenTrajectory, rule), marked)
     done = set(connection.execute(frozen_here).scalars())
     other = states = 0
+    recorded = []
     for run in runs:
         row_number = known[run["source"], run["external_id"]].get(run["content_hash"])
         if row_number is None:
@@ -114,6 +117,9 @@ def _take(
         elif row_number not in done:
             _record(connection, rule, row_number, run, frozen[run[KEY]], where)
             states += len(frozen[run[KEY]])
+            recorded.append(row_number)
+    made = {"mark": ledger.marks(connection, recorded), "state": ledger.states(connection, recorded)}
+    note(connection, "import", {"run": ledger.runs(connection, [row["id"] for row in rows]), **made})
     return ImportedRuns(len(new), len(runs) - len(new) - other, other, states)
 
 

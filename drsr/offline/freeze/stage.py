@@ -15,7 +15,9 @@ import numpy as np
 import drsr
 from drsr.decide.candidates import RULE_VERSION, Candidate
 from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
+from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.statements import storable_text
@@ -109,6 +111,9 @@ def freeze(
                 record_frozen(
                     connection, rule, item, result.eligible, why_none, [state_record(s) for s in result.states]
                 )
+            ids = [item.id for item, result in results if isinstance(result, FrozenTrajectory)]
+            frozen = {"mark": ledger.marks(connection, ids), "state": ledger.states(connection, ids)}
+            note(connection, "freeze", frozen)
         last = batch[-1].id
         done += len(found)
         states += sum(len(result.states) for result in found)

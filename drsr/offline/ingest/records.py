@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from drsr.offline.catalog import ledger
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.statements import (
     among,
     insert_all,
@@ -103,10 +105,16 @@ def record(
         for part in of_source:
             _take(runs, part, files.row_number(part.file))
         batches.append(runs)
+    files_before = ledger.files(connection, files.row_numbers)
     files.write()
     splits = _splits(connection, [read for runs in batches for read in runs.first_versions])
     for runs in batches:
         runs.write(splits)
+    new = [number for runs in batches for number in runs.new_ids]
+    superseded = [number for runs in batches for number in runs.changed_ids]
+    read = ledger.changed(files_before, ledger.files(connection, files.row_numbers))
+    note(connection, "ingest", {"file": read, "run": ledger.runs(connection, new)})
+    note(connection, "supersede", {"run": ledger.runs(connection, superseded)})
     return Recorded(
         added=sum(runs.added for runs in batches),
         superseded=sum(runs.superseded for runs in batches),
@@ -159,6 +167,10 @@ class _Files:
         self._new = set(new)
         self._row_numbers = stored | new
         self._now = _now()
+
+    @property
+    def row_numbers(self) -> list[int]:
+        return list(self._row_numbers.values())
 
     def row_number(self, file: ReadFile) -> int:
         return self._row_numbers[self._key(file)]

@@ -94,6 +94,8 @@ class Runs:
         self._compare = compare
         self.earlier = 0
         """Earlier exports of runs that another file holds whole: nothing is recorded of them."""
+        self.changed_ids: list[int] = []
+        """Row numbers of the versions that stopped being current with `write`, or are so again."""
         self._versions: dict[str, list[_Version]] = {}
         self._splits: dict[str, str] = {}
         """Of the groups of stored versions."""
@@ -162,10 +164,17 @@ class Runs:
         """Return the runs taken as first versions: their groups must have a split before `write`."""
         return [read for version, read in self._new if version.number == 1]
 
+    @property
+    def new_ids(self) -> list[int]:
+        """Row numbers of the versions that `write` added."""
+        return [version.id for version, _ in self._new if version.id is not None]
+
     def write(self, splits: Mapping[str, str]) -> None:
         """Write what was taken. `splits` has the split of every first version's group."""
         versions = [version for versions in self._versions.values() for version in versions]
-        self._write_changes([version for version in versions if version.id is not None and version.changed])
+        changed = [version for version in versions if version.id is not None and version.changed]
+        self.changed_ids = [version.id for version in changed if version.id is not None]
+        self._write_changes(changed)
         self._write_new({**self._splits, **splits})
         holders = [{"trajectory_id": version.id, "source_file_id": file_id} for version, file_id in self._new_holders]
         insert_new(self._connection, TrajectoryFile, holders)

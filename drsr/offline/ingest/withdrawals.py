@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, func, select, update
 
 from drsr.errors import InputError
+from drsr.offline.catalog import ledger
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.statements import insert_all, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory, Withdrawal
 from drsr.offline.ingest.near_duplicates import LeakedPair
@@ -52,7 +54,9 @@ def withdraw(connection: Connection, name: str, reason: str, *, again: bool = Fa
     already = _in_force(connection, name)
     if already is not None and again:
         mine = (Withdrawal.source_id == source_id, Withdrawal.external_id == external_id)
+        before = ledger.withdrawals(connection, external_id)
         connection.execute(update(Withdrawal).where(*mine, _IN_FORCE).values(reason=storable_text(reason.strip())))
+        _note(connection, "withdraw", external_id, before)
         return already._replace(reason=reason.strip())
     if already is not None:
         raise InputError(
@@ -62,7 +66,9 @@ def withdraw(connection: Connection, name: str, reason: str, *, again: bool = Fa
         )
     now = datetime.datetime.now(datetime.UTC)
     row = {"source_id": source_id, "external_id": external_id, "reason": storable_text(reason.strip())}
+    before = ledger.withdrawals(connection, external_id)
     insert_all(connection, Withdrawal, [row | {"withdrawn_at": now}])
+    _note(connection, "withdraw", external_id, before)
     found = _in_force(connection, name)
     assert found is not None  # it was just inserted
     return found
@@ -78,8 +84,14 @@ def take_back(connection: Connection, name: str) -> WithdrawnRun:
     source_id, external_id = _find(connection, name)
     mine = (Withdrawal.source_id == source_id, Withdrawal.external_id == external_id)
     now = datetime.datetime.now(datetime.UTC)
+    before = ledger.withdrawals(connection, external_id)
     connection.execute(update(Withdrawal).where(*mine, _IN_FORCE).values(taken_back_at=now))
+    _note(connection, "take-back", external_id, before)
     return found._replace(taken_back_at=now)
+
+
+def _note(connection: Connection, kind: str, external_id: str, before: ledger.Rows) -> None:
+    note(connection, kind, {"withdrawal": ledger.changed(before, ledger.withdrawals(connection, external_id))})
 
 
 def erased_names(connection: Connection) -> frozenset[str]:

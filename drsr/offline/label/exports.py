@@ -16,7 +16,9 @@ import pyarrow
 from sqlalchemy import Connection, select
 
 from drsr.errors import ArtifactCorrupt, InputError
+from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.featurize.exports import FURTHER, import_features
@@ -82,6 +84,8 @@ def import_labels(catalog: Catalog, folder: Path, identity: LabelerIdentity, lab
             known = [(ids[row["state_key"]], row) for row in rows if row["state_key"] in ids]
             new = [_measurement(state_id, row, folder) for state_id, row in known if state_id not in done]
             write_measurements(connection, labeler_id, new)
+            taken = ledger.measurements(connection, labeler_id, [one.state_id for one in new])
+            note(connection, "import", {"measurement": taken})
         return len(known), len(new)
 
     return import_rows(folder, about_labels(identity), take)

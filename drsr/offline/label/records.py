@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Select, delete, or_, select
 import drsr
 from drsr.backbone.catalogue import identity_of
 from drsr.errors import SettingsError
+from drsr.offline.catalog import ledger
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.label_tables import Interaction, Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import insert_new, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
@@ -120,6 +122,8 @@ class Measurement(NamedTuple):
 def record_measurements(connection: Connection, labeler_id: int, measured: Sequence[MeasuredState]) -> None:
     """Write down what came of some states, inside the caller's write transaction. Repeating it changes nothing."""
     write_measurements(connection, labeler_id, [_measurement(item) for item in measured])
+    ids = [one.state_id for one in measured]
+    note(connection, "label", {"measurement": ledger.measurements(connection, labeler_id, ids)})
 
 
 def write_measurements(connection: Connection, labeler_id: int, measurements: Sequence[Measurement]) -> None:
@@ -188,6 +192,8 @@ def forget_excluded(connection: Connection, labeler_id: int, reason: str, part: 
     states = connection.execute(selected(query, part)).scalars().all()
     for start in range(0, len(states), _AT_ONCE):
         some = states[start : start + _AT_ONCE]
+        gone = ledger.measurements(connection, labeler_id, some)
+        note(connection, "forget", {"measurement": dict.fromkeys(gone)}, reason=reason)
         for table in (Interaction, Label, LabelExclusion, StateMeasurement):
             connection.execute(delete(table).where(table.labeler_id == labeler_id, table.state_id.in_(some)))
     return len(states)

@@ -1,9 +1,11 @@
 """The hash chain of a policy, back to the trajectories: what it was made from, link by link.
 
     trajectories -> states -> labels and features -> training -> calibration -> policy
+                                                                   journal  -> policy
 
 Every link is a SHA-256 over its own facts, every item in it, and the links that it was made from. So the last one
-stands for all of them, and any of them can be computed again from the catalog and the artifact store. It travels inside
+stands for all of them, and any of them can be computed again from the catalog and the artifact store. The journal's
+link is the event that recorded the calibration; a policy from before the journal has none. The lineage travels inside
 the policy as `lineage.json`; whoever reads one does not know who wrote it.
 """
 
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from drsr.errors import PolicyCorrupt
 from drsr.offline.calibrate.stage import calibration_key
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import event_of
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.featurize.views import RegisteredView
 from drsr.offline.freeze.readable_part import read_beginning
@@ -47,6 +50,8 @@ from drsr.offline.train.records import CalibrationRecord, TrainingRecord, get_tr
 from drsr.offline.train.stage import run_key
 
 FORMAT = "drsr-lineage/1"
+JOURNAL = "journal"
+"""The link that is the journal's event of the calibration; its items are all events up to it."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ROUNDING = 1e-9
 """Nats per token; far below what any label is measured to."""
@@ -74,7 +79,7 @@ class Traced(NamedTuple):
     frames: dict[str, TrainingFrame]
     """By split, put together from the states."""
     links: tuple[Link, ...]
-    """From `trajectories` to `calibration`."""
+    """From `trajectories` to `calibration`, then `journal` where there is one."""
     problems: tuple[str, ...]
     """Where something recorded does not follow from what it was made from; empty is good."""
 
@@ -101,6 +106,7 @@ def trace(
         view, labeler = view_of(connection, run.view_id), labeler_of(connection, run.labeler_id)
         keys = present_states(connection, view, labeler) if state_keys is None else state_keys
         states = read_states(connection, view, labeler, keys)
+        noted = event_of(connection, calibration.calibration_key, "calibrate")
     features = read_features(artifacts, view, states)
     frames: dict[str, TrainingFrame] = {}
     for split in FITTED:
@@ -112,12 +118,20 @@ def trace(
         *_calibration_problems(calibration, run),
     ]
     links = _links(calibration, run, view, labeler, states, features)
+    if noted is not None:
+        links = (*links, Link(JOURNAL, noted.number, noted.sha256, (), {}))
     return Traced(calibration, run, view, labeler, tuple(states), frames, links, tuple(problems))
 
 
 def policy_link(links: Sequence[Link], identity: str, version: str) -> Link:
     """The last link: the policy that a calibration became."""
-    return _link("policy", (links[-1],), {"identity": identity, "version": version}, [identity])
+    before = tuple(link for link in links if link.link in ("calibration", JOURNAL))
+    return _link("policy", before, {"identity": identity, "version": version}, [identity])
+
+
+def before_the_journal(links: Sequence[Link]) -> tuple[Link, ...]:
+    """Return the links that a policy from before the journal has."""
+    return tuple(link for link in links if link.link != JOURNAL)
 
 
 def _links(

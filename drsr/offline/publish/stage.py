@@ -22,7 +22,9 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, ScorerNotTrained, VersionTaken
 from drsr.features.light import LIGHT_VIEW
+from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.featurize.light_reader import load_light_reader
 from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
@@ -231,6 +233,8 @@ def _write(
     with catalog.writing() as connection:
         known = find_release(connection, numbers.version)
         record = known or record_release(connection, row)
+        if known is None:
+            note(connection, "publish", {"release": ledger.releases(connection, record.version)})
         finish_run(connection, run_id, {"version": record.version, "wheel": record.wheel})
     return Published(record, place_of(order.index, wheel), tuple(gates), is_new=known is None)
 

@@ -69,6 +69,8 @@ class Order(NamedTuple):
     """Train the scorer again; takes as long as training did. None: where that took under ten minutes."""
     promise: bytes | None = None
     """What was promised before labels were read: the content of a file that `drsr promise` wrote."""
+    anchor: bytes | None = None
+    """Heads of the journal that were written down elsewhere: the content of a file that `drsr journal` added to."""
 
     @property
     def mode(self) -> str:

@@ -18,7 +18,9 @@ import orjson
 
 import drsr
 from drsr.errors import ArtifactCorrupt, FrameError, LayoutMismatch
+from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import head, note
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.featurize.views import get_view
@@ -53,6 +55,8 @@ class TrainingInputs:
     labeler_id: int
     column_groups: tuple[str, ...]
     """The layout's group of each feature column."""
+    read_after: int = 0
+    """The journal's latest event before they were read: all that it tells is in them."""
 
     @cached_property
     def train_hash(self) -> str:
@@ -76,6 +80,7 @@ def read_inputs(
     with catalog.reading() as connection:
         found = get_view(connection, view)
         labeler_id = labeler_named(connection, labeler)
+        latest = head(connection)
     train = get_training_frame(catalog, artifacts, view, split="train", purpose=purpose, labeler=labeler)
     validation = get_training_frame(catalog, artifacts, view, split="validation", purpose=purpose, labeler=labeler)
     check_frames(train, validation)
@@ -84,7 +89,7 @@ def read_inputs(
     if labeler_id is None:
         raise FrameError(f"no labeler is called {labeler!r}", hint="drsr label")
     groups = tuple(map(column_group, found.columns))
-    return TrainingInputs(train, validation, found.id, labeler_id, groups)
+    return TrainingInputs(train, validation, found.id, labeler_id, groups, 0 if latest is None else latest.number)
 
 
 def training_key(inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> str:
@@ -258,7 +263,10 @@ def _train_one(
         "trained_at": datetime.datetime.now(datetime.UTC),
     }
     with catalog.writing() as connection:
+        before = ledger.trainings(connection, training_key(inputs, params, ablation))
         record = record_training_run(connection, row)
+        made = ledger.changed(before, ledger.trainings(connection, record.run_key))
+        note(connection, "train", {"training": made}, read_after=inputs.read_after)
     if record.weights != weights:  # its files were lost, and this machine computes other bits than the one before
         raise ArtifactCorrupt(
             f"the weights of training run {record.run_key} are missing, and training again gave others",

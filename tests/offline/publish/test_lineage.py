@@ -19,14 +19,14 @@ from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
-from drsr.offline.publish.lineage import lineage_bytes, policy_link, read_lineage, trace
+from drsr.offline.publish.lineage import before_the_journal, lineage_bytes, policy_link, read_lineage, trace
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.records import find_calibration
 from drsr.request.view import caps_for
 from tests.offline.small_pipeline import Pipeline, add_runs, featurize
 
-LINKS = ["trajectories", "states", "labels", "features", "training", "calibration"]
+LINKS = ["trajectories", "states", "labels", "features", "training", "calibration", "journal"]
 
 
 def traced(pipeline: Pipeline, **options: Any) -> Any:
@@ -65,6 +65,7 @@ def test_every_link_follows_from_the_ones_before(pipeline: Pipeline) -> None:
         ("states",),
         ("labels", "features"),
         ("training",),
+        (),
     ]
     assert len(set(hashes(found).values())) == len(LINKS)
     assert hashes(traced(pipeline)) == hashes(found)
@@ -85,7 +86,10 @@ def test_the_frames_are_those_of_the_quick_way(pipeline: Pipeline) -> None:
 def test_the_last_link_stands_for_all(pipeline: Pipeline) -> None:
     found = traced(pipeline)
     last = policy_link(found.links, "identity", "1.0")
-    assert last.made_from == ("calibration",)
+    assert last.made_from == ("calibration", "journal")
+    older = before_the_journal(found.links)
+    assert [link.link for link in older] == LINKS[:-1]
+    assert policy_link(older, "identity", "1.0").made_from == ("calibration",)
     assert policy_link(found.links, "another", "1.0").sha256 != last.sha256
     shorter = (*found.links[:-1], found.links[-1]._replace(sha256="0" * 64))
     assert policy_link(shorter, "identity", "1.0").sha256 != last.sha256

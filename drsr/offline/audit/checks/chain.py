@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from drsr.offline.publish.lineage import Link, policy_link
+from drsr.offline.publish.lineage import JOURNAL, Link, before_the_journal, policy_link
 from drsr.offline.publish.model_card import model_card
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
@@ -21,8 +21,10 @@ def check_chain(subject: Subject, told: Told) -> list[Verdict]:
     claimed: tuple[Link, ...] = ()
     if subject.has_policy:
         files = subject.policy
-        links = (*links, policy_link(links, files.identity, files.numbers.version))
         claimed = subject.lineage.links
+        if JOURNAL not in {link.link for link in claimed}:
+            links = before_the_journal(links)
+        links = (*links, policy_link(links, files.identity, files.numbers.version))
     problems = [*subject.traced.problems]
     if subject.has_policy:
         problems += [*_broken(claimed, links), *_released(subject, links[-1]), *_card(subject, links)]

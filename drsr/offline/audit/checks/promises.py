@@ -1,7 +1,8 @@
 """Limits, seeds and rules are those that were promised; and how often somebody tried on the same data.
 
 A promise is a file that `drsr promise` writes before labels are read, to be put where the team cannot change it.
-Nothing in the catalog can stand for it: whoever can change the limits can change the catalog.
+The journal says when it was made. Nothing in the catalog can stand for the file itself: whoever can change the limits
+can change the catalog.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlalchemy import func, select
 from drsr.errors import InputError
 from drsr.offline.audit.checks.data_rules import SHIPPED
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.journal import event_of, note
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.params import Params, calibrate_params, train_params
@@ -30,18 +32,23 @@ _BLOCKS = ("train", "calibrate")
 
 
 def promise(catalog: Catalog, params: Params) -> bytes:
-    """Return the promise that a file of parameters makes now, with the number of states that are labelled already."""
+    """Return the promise that a file of parameters makes now, with the number of states that are labelled already.
+
+    The journal keeps its SHA-256.
+    """
     measured = select(func.count()).select_from(StateMeasurement).where(StateMeasurement.outcome == "labelled")
-    with catalog.reading() as connection:
+    with catalog.writing() as connection:
         labelled = connection.execute(measured).scalar_one()
-    document = {
-        "format": FORMAT,
-        "drsr_version": __version__,
-        "labelled_states": labelled,
-        "params": {block: asdict(getattr(params, block)) for block in _BLOCKS},
-        "rules": SHIPPED,
-    }
-    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
+        document = {
+            "format": FORMAT,
+            "drsr_version": __version__,
+            "labelled_states": labelled,
+            "params": {block: asdict(getattr(params, block)) for block in _BLOCKS},
+            "rules": SHIPPED,
+        }
+        made = orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
+        note(connection, "promise", {"promise": {hashlib.sha256(made).hexdigest(): "made"}}, labelled_states=labelled)
+    return made
 
 
 def check_promises(subject: Subject, told: Told) -> list[Verdict]:
@@ -70,10 +77,17 @@ def check_promises(subject: Subject, told: Told) -> list[Verdict]:
     found = {"train": asdict(train_params(run.params)), "calibrate": asdict(calibrate_params(calibration.params))}
     problems = [*_broken(promised["params"], found), *_fewer_rules(promised["rules"])]
     name = hashlib.sha256(subject.order.promise).hexdigest()
+    with subject.catalog.reading() as connection:
+        made, fitted = event_of(connection, name, "promise"), event_of(connection, run.run_key, "train")
+    if made is not None and fitted is not None and made.number > fitted.number:
+        problems.append(
+            f"the promise was made after the scorer was trained (event {made.number} after {fitted.number})"
+        )
     if problems:
         hint = "ask why it was changed after it was promised; fit again with what was promised"
         return failed(CHECK, first_of(problems), hint, problems, **evidence, promise=name)
-    at = f"made when {promised['labelled_states']:,} states were labelled"
+    at = f"made when {promised['labelled_states']:,} states were labelled, "
+    at += "which this catalog's journal does not know" if made is None else f"event {made.number} of the journal"
     return passed(CHECK, f"kept, all of promise {name[:12]} ({at}): {kept_to}; {tries}", **evidence, promise=name)
 
 

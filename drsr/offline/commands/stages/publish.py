@@ -12,6 +12,7 @@ from drsr.command_line import Commands, add_command, states_or_all
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from drsr.offline.catalog.journal import Head
     from drsr.offline.publish.stage import Published
 
 _EXAMPLES = """\
@@ -93,6 +94,7 @@ def add_commands(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import ReleaseRefused
     from drsr.offline.audit.release import gated_order
+    from drsr.offline.catalog.journal import head
     from drsr.offline.publish.simple_index import drsr_wheel
     from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE
@@ -117,7 +119,9 @@ def run(options: argparse.Namespace) -> int:
             published = publish(catalog, artifacts, calibration, order)
         except ReleaseRefused as refusal:
             return _refused(refusal, as_json=options.json)
-    print(json.dumps(_shown(published)) if options.json else _text(published))
+        with catalog.reading() as connection:
+            latest = head(connection)
+    print(json.dumps(_shown(published, latest)) if options.json else _text(published, latest))
     return 0
 
 
@@ -133,16 +137,17 @@ def _refused(refusal: Any, *, as_json: bool) -> int:
     return 1
 
 
-def _shown(published: Published) -> dict[str, Any]:
+def _shown(published: Published, latest: Head | None) -> dict[str, Any]:
     return published.record.to_json() | {
         "published": True,
         "is_new": published.is_new,
         "wheel_file": str(published.wheel),
+        "journal": str(latest),
         "gates": [gate.row for gate in published.gates],
     }
 
 
-def _text(published: Published) -> str:
+def _text(published: Published, latest: Head | None) -> str:
     from drsr.offline.publish.simple_index import holds_drsr, install_command
 
     record, index, project = published.record, published.wheel.parents[1], published.wheel.parent.name
@@ -155,6 +160,7 @@ def _text(published: Published) -> str:
         f"  {published.wheel} ({record.size / 1e6:.1f} MB)",
         f"  SHA-256 {record.wheel}",
         f"  lineage {record.lineage}",
+        f"  journal {latest}",
         f"  requires {record.requires}",
         "",
         install_command(index, project),

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import orjson
+import pytest
 
 from drsr.offline.audit.checks import promises
 from drsr.offline.audit.running import run_audit
+from drsr.offline.catalog.engine import Catalog
 from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.verdicts import Verdict
 from tests.offline.audit.published import ask, by_hand
-from tests.offline.small_pipeline import Pipeline, quick_params
+from tests.offline.small_pipeline import Pipeline, copy_of, quick_params
+
+
+@pytest.fixture
+def before(pipeline: Pipeline, tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog that is not the audited one: its journal does not know what is promised here."""
+    copy = copy_of(pipeline, tmp_path / "before")
+    yield copy.catalog
+    copy.catalog.close()
 
 
 def judged(pipeline: Pipeline, promise: bytes | None) -> Verdict:
@@ -18,20 +31,27 @@ def judged(pipeline: Pipeline, promise: bytes | None) -> Verdict:
     return verdict
 
 
-def test_a_promise_that_was_kept(pipeline: Pipeline) -> None:
-    verdict = judged(pipeline, promises.promise(pipeline.catalog, quick_params()))
+def test_a_promise_that_was_kept(pipeline: Pipeline, before: Catalog) -> None:
+    verdict = judged(pipeline, promises.promise(before, quick_params()))
     assert verdict.passed
     assert "1 trainings and 1 calibrations were made on the same data" in verdict.detail
 
 
-def test_limits_that_were_loosened(pipeline: Pipeline) -> None:
-    verdict = judged(pipeline, promises.promise(pipeline.catalog, quick_params(max_unsafe_rate=0.05)))
+def test_a_promise_made_afterwards(pipeline: Pipeline) -> None:
+    """Word for word what was done, and promised when it was done: the journal has the order."""
+    verdict = judged(pipeline, promises.promise(pipeline.catalog, quick_params()))
+    assert not verdict.passed
+    assert verdict.detail.startswith("the promise was made after the scorer was trained (event ")
+
+
+def test_limits_that_were_loosened(pipeline: Pipeline, before: Catalog) -> None:
+    verdict = judged(pipeline, promises.promise(before, quick_params(max_unsafe_rate=0.05)))
     assert not verdict.passed
     assert verdict.items == ("calibrate.max_unsafe_rate was promised as 0.05, and is 0.9",)
 
 
-def test_other_seeds_and_fewer_rules(pipeline: Pipeline) -> None:
-    promised = orjson.loads(promises.promise(pipeline.catalog, quick_params()))
+def test_other_seeds_and_fewer_rules(pipeline: Pipeline, before: Catalog) -> None:
+    promised = orjson.loads(promises.promise(before, quick_params()))
     promised["params"]["train"]["seeds"] = [1, 2]
     promised["rules"]["labels"] += 1
     verdict = judged(pipeline, orjson.dumps(promised))
