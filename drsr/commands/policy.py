@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from drsr.command_line import Commands, add_command
@@ -21,6 +23,8 @@ examples:
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl
   drsr policy diff index/drsr-policy/drsr_policy-2026.11.{9,16}-py3-none-any.whl
 """
+QUIET_SECONDS = 5.0
+"""Between two lines of progress."""
 _WHERE = "a policy's folder, its wheel, or an installed package (default: the installed one, light first)"
 
 
@@ -108,9 +112,24 @@ def run_verify(options: argparse.Namespace) -> int:
     from drsr.policy.location import read_found
 
     files = read_found(options.policy)
-    verification = verify_files(_policy(files, options), files, options.policy or "the installed policy")
+    verification = verify_files(
+        _policy(files, options), files, options.policy or "the installed policy", _progress(QUIET_SECONDS)
+    )
     print(json.dumps(verification.to_json()) if options.json else verification.to_text())
     return 0 if verification.passed else 1
+
+
+def _progress(quiet: float) -> Callable[[int, int], None]:
+    """Says on standard error how far it is, where it takes longer than a moment: a language model reads for seconds."""
+    last = time.monotonic()
+
+    def report(done: int, of: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= quiet:
+            last = time.monotonic()
+            print(f"drsr: {done} of {of} golden requests are decided", file=sys.stderr, flush=True)
+
+    return report
 
 
 def run_diff(options: argparse.Namespace) -> int:

@@ -73,8 +73,16 @@ class Frozen(NamedTuple):
     scorer: SetScorer
 
 
-Admit = Callable[[DecisionState, Sequence[DeletionSet]], Sequence[Standing | None]]
-"""A session's say in the feasible sets: for each set None, or why it may not be taken now."""
+class Admitted(NamedTuple):
+    """A session's say about one set."""
+
+    refused: Standing | None = None
+    """Why it may not be taken now."""
+    worth: float = 0.0
+    """What it is expected to save in money."""
+
+
+Admit = Callable[[DecisionState, Sequence[DeletionSet]], Sequence[Admitted]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +201,8 @@ def _decide(
 
     # Lines 7 and 8, what needs no model: all non-empty sets of at most K candidates, measured on the full request.
     sets = deletion_sets(state, numbers.max_cardinality)
-    refused: list[Standing | None] = [*(admit(state, sets) if admit else [None] * len(sets))]
+    admitted = admit(state, sets) if admit else [Admitted()] * len(sets)
+    refused = [found_set.refused for found_set in admitted]
     for row, found_set in enumerate(sets):
         if refused[row] is None and found_set.direct_saving < minimums.saving_tokens:
             refused[row] = Standing.BELOW_MINIMUM
@@ -220,13 +229,15 @@ def _decide(
     )
     watch.lap("score")
 
-    # Line 8: the feasible sets. Line 12: the largest saving, then the lower unsafe score, then the lower harm.
+    # Line 8: the feasible sets. Line 12: the largest saving (in a session: of money), then the lower unsafe score, then
+    # the lower harm.
     proposed = ProposedSets(
         cardinality=np.array([len(found.members) for found in sets], dtype=np.int64),
         direct_saving=np.array([found.direct_saving for found in sets], dtype=np.int64),
         protocol_safe=np.array([not (found.violations or why) for found, why in zip(sets, refused, strict=True)]),
         unsafe_score=scores.unsafe_score(numbers.uncertainty_coefficient),
         predicted_harm=scores.predicted_harm,
+        worth=np.array([found.worth for found in admitted]) if admit else None,
     )
     selection = select(proposed, len(rendering), numbers.rule)
     reached = verdicts(proposed, len(rendering), numbers.rule, selection)

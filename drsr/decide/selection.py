@@ -2,7 +2,8 @@
 
 The feasible sets have at most K members, save something but not more than the removal cap, keep the request's protocol
 valid and have an unsafe score within the risk threshold. (That no set touches Recent2 holds already: candidates are
-older.) Of these the largest saving; on ties the lower unsafe score, the lower predicted harm, the earlier row.
+older.) Of these the largest saving; on ties the lower unsafe score, the lower predicted harm, the earlier row. A
+session knows what a deletion is worth in money, prompt cache included: that takes the place of the saving in tokens.
 Calibration sweeps this same rule over thresholds, so it and the online decision cannot disagree.
 """
 
@@ -44,6 +45,13 @@ class ProposedSets(NamedTuple):
     unsafe_score: NDArray[np.float64]
     """U(A)."""
     predicted_harm: NDArray[np.float64]
+    worth: NDArray[np.float64] | None = None
+    """In a session: what each set is expected to save in money, all in all."""
+
+    @property
+    def gain(self) -> NDArray[np.float64] | NDArray[np.int64]:
+        """What a selection looks at first: money where it is known, else tokens."""
+        return self.direct_saving if self.worth is None else self.worth
 
 
 class AbstentionReason(StrEnum):
@@ -76,7 +84,7 @@ def select(sets: ProposedSets, request_tokens: int, rule: SelectionRule) -> Sele
     rows = np.flatnonzero(feasible)
     if len(rows) == 0:
         return Selection(None, _reason(valid, within_cap), feasible)
-    keys = (rows, sets.predicted_harm[rows], sets.unsafe_score[rows], -sets.direct_saving[rows])
+    keys = (rows, sets.predicted_harm[rows], sets.unsafe_score[rows], -sets.gain[rows])
     return Selection(int(rows[np.lexsort(keys)[0]]), None, feasible)
 
 
@@ -90,7 +98,7 @@ class Standing(StrEnum):
     OVER_REMOVAL_CAP = "over_removal_cap"
     OVER_RISK_THRESHOLD = "over_risk_threshold"
     SAVES_LESS = "saves_less"
-    """Feasible, but another one saves more."""
+    """Feasible, but another one saves more: tokens, or in a session money."""
     HIGHER_UNSAFE_SCORE = "higher_unsafe_score"
     """Feasible and saves as much as the chosen one."""
     HIGHER_PREDICTED_HARM = "higher_predicted_harm"
@@ -129,7 +137,7 @@ def verdicts(sets: ProposedSets, request_tokens: int, rule: SelectionRule, selec
 
 def _beaten(sets: ProposedSets, row: int, chosen: int) -> Standing:
     """Return the criterion by which the chosen set was preferred to another feasible one."""
-    if sets.direct_saving[row] != sets.direct_saving[chosen]:
+    if sets.gain[row] != sets.gain[chosen]:
         return Standing.SAVES_LESS
     if sets.unsafe_score[row] != sets.unsafe_score[chosen]:
         return Standing.HIGHER_UNSAFE_SCORE

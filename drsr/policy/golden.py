@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -193,11 +193,17 @@ def survives(decision: Decision) -> bool:
     return int((most.feasible & (proposed.direct_saving == best)).sum()) == 1
 
 
-def verify(policy: Policy, golden: Sequence[GoldenRequest]) -> Verification:
-    """Decide every golden request again and compare. Raises what is wrong with the backbone."""
+def verify(
+    policy: Policy, golden: Sequence[GoldenRequest], report: Callable[[int, int], None] = lambda done, of: None
+) -> Verification:
+    """Decide every golden request again and compare. Raises what is wrong with the backbone.
+
+    `report` is told before each request how many are done, and of how many.
+    """
     policy.prepare()
-    results = []
+    results = list[GoldenResult]()
     for name, request, expected in golden:
+        report(len(results), len(golden))
         decision = policy.prune(request=request, session=None)
         found = expected_of(decision)
         problems = compare(expected, found)
@@ -207,12 +213,14 @@ def verify(policy: Policy, golden: Sequence[GoldenRequest]) -> Verification:
     return Verification(policy.version, tuple(results))
 
 
-def verify_files(policy: Policy, files: PolicyFiles, where: str) -> Verification:
+def verify_files(
+    policy: Policy, files: PolicyFiles, where: str, report: Callable[[int, int], None] = lambda done, of: None
+) -> Verification:
     """Verify a policy by the golden requests among its own files; InputError where it has none."""
     golden = read_golden(files, where)
     if not golden:
         raise InputError("it was published without golden requests", where=where, hint="verify its wheel or package")
-    return verify(policy, golden)
+    return verify(policy, golden, report)
 
 
 def compare(expected: Expected, found: Expected) -> list[str]:

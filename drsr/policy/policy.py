@@ -64,7 +64,7 @@ from drsr.request.text_actions import with_text_actions
 from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import scorer_bytes
 from drsr.sessions.price_table import PriceTable, bundled_prices, model_of
-from drsr.sessions.prices import EXPECTED_CALLS, Prices
+from drsr.sessions.prices import Prices
 from drsr.tables import excerpt
 
 if TYPE_CHECKING:
@@ -296,9 +296,7 @@ class Policy:
         """Reads for decisions with a deadline, and ahead of decisions to come."""
         return BackgroundReader(self.frozen.representation.session)
 
-    def session(
-        self, prices: Prices | PriceTable | None = None, expected_calls: int = EXPECTED_CALLS
-    ) -> PruningSession:
+    def session(self, prices: Prices | PriceTable | None = None, expected_calls: int | None = None) -> PruningSession:
         """A run whose requests grow at their end: what was removed stays removed, and more is removed only where that
         is worth re-writing the provider's cached prefix. `expected_calls` is how long such a run usually is."""
         from drsr.sessions.pruning_session import PruningSession

@@ -95,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PRICES",
         help="per million tokens: a table by model, or IN,CACHED,WRITE,OUT (default: DRSR_PRICES, else list prices)",
     )
-    add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, for --sessions (20)")
+    add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, if known")
     add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (2000)")
     add("--backbone", help="another name for the policy's language model, such as path:/models/x")
     add("--device", help="where the language model runs (default: DRSR_DEVICE, drsr.toml, cpu)")

@@ -195,7 +195,17 @@ class Decider:
         return await self._run(partial(self._answer, self._policy, asked, until))
 
     async def _continue(self, conversation: Conversation, asked: Asked, until: float) -> Answer:
-        """The next decision of a conversation. A late one leaves no trace in its session."""
+        """The next decision of a conversation. A late one leaves no trace in its session, but that its request was
+        sent as it came: the provider has it in its cache."""
+        try:
+            return await self._decided_in(conversation, asked, until)
+        except asyncio.CancelledError:
+            whole = conversation.trial()
+            whole.went_whole()
+            conversation.session = whole
+            raise
+
+    async def _decided_in(self, conversation: Conversation, asked: Asked, until: float) -> Answer:
         await conversation.gate.acquire()
         loop = asyncio.get_running_loop()
         trial = conversation.trial()

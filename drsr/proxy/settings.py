@@ -14,7 +14,7 @@ from drsr.redaction import redact
 from drsr.request.history import Protect
 from drsr.sessions.conversations import REMEMBERED
 from drsr.sessions.price_table import PriceTable
-from drsr.sessions.prices import EXPECTED_CALLS, Prices
+from drsr.sessions.prices import Prices
 
 DEFAULT_CURRENCY = "USD"
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -71,13 +71,13 @@ class SessionSettings:
 
     prices: Prices | PriceTable
     """Of every model, or by model."""
-    expected_calls: int = EXPECTED_CALLS
-    """How many calls a conversation usually has."""
+    expected_calls: int | None = None
+    """How many calls a conversation usually has, if known."""
     limit: int = REMEMBERED
     """Conversations remembered at once."""
 
     def __post_init__(self) -> None:
-        _require(self.expected_calls >= 1, "--expected-calls", "at least 1")
+        _require(self.expected_calls is None or self.expected_calls >= 1, "--expected-calls", "at least 1")
         _require(self.limit >= 1, "--max-sessions", "at least 1")
 
 

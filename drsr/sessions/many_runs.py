@@ -17,7 +17,7 @@ from drsr.errors import SettingsError
 from drsr.request.history import Protect
 from drsr.sessions.conversations import REMEMBERED, Conversations, Trail, trail_of
 from drsr.sessions.price_table import PriceTable, model_of
-from drsr.sessions.prices import EXPECTED_CALLS, Prices
+from drsr.sessions.prices import Prices
 from drsr.sessions.pruning_session import PruningSession, check_expected_calls
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Sessions:
         policy: Policy,
         *,
         prices: Prices | PriceTable | None = None,
-        expected_calls: int = EXPECTED_CALLS,
+        expected_calls: int | None = None,
         limit: int = REMEMBERED,
         joined_runs_are_cached: bool = True,
     ) -> None:

@@ -19,9 +19,15 @@ from typing import NamedTuple
 from drsr.errors import SettingsError
 
 MILLION = 1_000_000
-EXPECTED_CALLS = 20
-"""Calls of a run, unless told otherwise. Rather too few: a run that is shorter than expected pays for deletions that no
-later call pays back, one that is longer only saves a little less (measured in docs/benchmarks.md)."""
+CALLS_PER_CALL_TO_COME = 4
+"""Unless told how long a run is, one more call is expected for every four that it has had. Rather too few: a run that
+is shorter than expected pays for deletions that no later call pays back, one that is longer only saves a little less
+(measured in docs/benchmarks.md)."""
+
+
+def calls_to_come(had: int, expected: int | None) -> int:
+    """Return how many calls are expected after the next one, by how many a run has had, and has in all if known."""
+    return had // CALLS_PER_CALL_TO_COME if expected is None else max(expected - had - 1, 0)
 
 
 class Weighed(NamedTuple):
@@ -33,8 +39,12 @@ class Weighed(NamedTuple):
     """What all later calls together are expected to cost less."""
 
     @property
+    def worth(self) -> float:
+        return self.saved_later - self.extra_now
+
+    @property
     def worth_it(self) -> bool:
-        return self.saved_later > self.extra_now
+        return self.worth > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from drsr.decide.candidates import DecisionState, invalid_protocol
-from drsr.decide.decision import Outcome, Reason, decide
+from drsr.decide.decision import Admitted, Outcome, Reason, decide
 from drsr.decide.deletion_sets import DeletionSet
 from drsr.decide.invariants import check_all
 from drsr.decide.minimums import Minimums
@@ -38,7 +38,7 @@ from drsr.request.remembered_tokens import RememberedTokens
 from drsr.request.rendering import Rendering, common_prefix, render
 from drsr.request.request import Request
 from drsr.sessions.price_table import PriceTable, model_of, plain_name
-from drsr.sessions.prices import EXPECTED_CALLS, RELATIVE, Prices, Weighed
+from drsr.sessions.prices import RELATIVE, Prices, Weighed, calls_to_come
 
 if TYPE_CHECKING:
     from drsr.policy.policy import Decision, Format, Policy
@@ -70,7 +70,9 @@ class _Base(NamedTuple):
 
 
 def check_expected_calls(given: Any) -> None:
-    """SettingsError unless it is a number of calls."""
+    """SettingsError unless it is a number of calls, or None: not known."""
+    if given is None:
+        return
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise SettingsError(f"the number of expected calls must be a whole number from 1 on, not {given!r}")
 
@@ -82,11 +84,12 @@ class PruningSession:
         self,
         policy: Policy,
         prices: Prices | PriceTable,
-        expected_calls: int = EXPECTED_CALLS,
+        expected_calls: int | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`expected_calls` is how many calls such a run usually has; a run that is longer removes nothing more."""
+        """`expected_calls` is how many calls such a run usually has; a run that is longer removes nothing more. Without
+        it a run is expected to go on the longer the longer it has been going on, see `calls_to_come`."""
         check_expected_calls(expected_calls)
         self.policy = policy
         self.table = prices if isinstance(prices, PriceTable) else PriceTable({}, prices)
@@ -106,6 +109,8 @@ class PruningSession:
         self.joins_cached = True
         """Whether a run that is joined in its middle counts as sent before, by somebody; else nothing of it is taken to
         be in the provider's cache."""
+        self._had = 0
+        """Calls that the run has had by its latest request: its Steps. A branch may begin long before the last call."""
         self._clock = clock
         self._lock = threading.Lock()
         self._source = policy.frozen.representation.session()
@@ -177,15 +182,16 @@ class PruningSession:
     ) -> tuple[Outcome, Mapping[str, Any]]:
         if not self._removed and minimums.why_below(request, self.policy.numbers.removal_cap) is not None:
             # Nothing stays removed, so its tokens need not be counted. What comes next finds it in the cache.
-            self._sent, self.joins_cached = self._sent[:0], True
+            self.went_whole()
             return decide(request, self.policy.frozen, protect=protect, minimums=minimums), self._about(None)
         tokenizer = RememberedTokens(self.policy.frozen.representation.tokenizer)
         base = self._base(request, protect, tokenizer)
         if base is None:  # not valid, or not to be counted: Algorithm 1 says which
             found = decide(request, self.policy.frozen, protect=protect, tokenizer=tokenizer, minimums=minimums)
             return found, self._about(None)
+        self._had = len(base.history.steps)
         if not len(self._sent):
-            self.calls_before = len(base.history.steps)
+            self.calls_before = max(len(base.history.steps) - self.calls, 0)
         names = _names_in_original(base)
         weighed: dict[int, Weighed] = {}
         cached = self._cached(base)
@@ -202,6 +208,12 @@ class PruningSession:
         about = self._about(base, cached, weighed, outcome)
         self._remember(base, outcome)
         return outcome, about
+
+    def went_whole(self) -> None:
+        """Note that a request was sent as it came. What comes next finds that in the cache, unless something was
+        missing before: then what was sent earlier is what it finds."""
+        if not self._removed:
+            self._sent, self.joins_cached = self._sent[:0], True
 
     def _base(self, request: Request, protect: Protect | None, tokenizer: Tokenizer) -> _Base | None:
         """The request without what stays removed; None where it cannot be taken apart."""
@@ -255,23 +267,23 @@ class PruningSession:
         """Calls expected after the next one."""
         if self.may_be_lost and self.calls_before and not len(self._sent):
             return 0
-        return max(self.expected_calls - self.calls_before - self.calls - 1, 0)
+        return calls_to_come(self._had, self.expected_calls)
 
     def _verdict(
         self, base: _Base, state: DecisionState, found: DeletionSet, cached: int, weighed: dict[int, Weighed]
-    ) -> Standing | None:
-        """Return why a set may not be taken now, or None."""
+    ) -> Admitted:
+        """Return why a set may not be taken now, or what taking it is worth."""
         if base.saving() + found.direct_saving > self.policy.numbers.removal_cap * len(base.rendering):
-            return Standing.OVER_REMOVAL_CAP
+            return Admitted(Standing.OVER_REMOVAL_CAP)
         spans = state.rendering.removed_spans(found.removal)
-        weighed[found.mask] = self.prices.weigh(
+        weighed[found.mask] = now = self.prices.weigh(
             tokens=len(state.rendering),
             cached=cached,
             first_changed=spans[0].start if spans else len(state.rendering),
             saving=found.direct_saving,
             remaining_calls=self.remaining_calls,
         )
-        return None if weighed[found.mask].worth_it else Standing.NOT_WORTH_REWRITING
+        return Admitted(None if now.worth_it else Standing.NOT_WORTH_REWRITING, now.worth)
 
     def _in_original(self, base: _Base, outcome: Outcome, names: Mapping[str, Block]) -> Outcome:
         """The outcome told of the full request instead of the base, and checked on it once more."""
@@ -332,7 +344,7 @@ class PruningSession:
     ) -> dict[str, Any]:
         """Return the receipt's record of the session."""
         weighed = weighed or {}
-        best = max(weighed.values(), key=lambda each: each.saved_later - each.extra_now, default=None)
+        best = max(weighed.values(), key=lambda each: each.worth, default=None)
         said = zip(outcome.sets, outcome.verdicts, strict=True) if outcome else ()
         chosen = next((weighed[found.mask] for found, verdict in said if verdict is Standing.CHOSEN), None)
         return {

@@ -35,6 +35,13 @@ def test_the_largest_saving_within_the_threshold() -> None:
     assert found.feasible.tolist() == [True, True, False]
 
 
+def test_money_goes_before_tokens_where_it_is_known() -> None:
+    proposed = sets((1, 50, True, 0.01, 0.0), (2, 120, True, 0.07, 0.0))._replace(worth=np.array([0.2, 0.1]))
+    found = select(proposed, 1_000, RULE)
+    assert found.chosen == 0
+    assert verdicts(proposed, 1_000, RULE, found) == [Standing.CHOSEN, Standing.SAVES_LESS]
+
+
 @pytest.mark.parametrize(
     ("rows", "chosen"),
     [

@@ -119,6 +119,6 @@ def test_more_runs_at_once_than_are_remembered_cost_no_more_than_without_pruning
 
 
 def test_settings_that_mean_nothing_are_refused_at_once() -> None:
-    for options in ({"expected_calls": 0}, {"expected_calls": None}, {"expected_calls": 9, "limit": 0}):
+    for options in ({"expected_calls": 0}, {"expected_calls": 2.5}, {"expected_calls": 9, "limit": 0}):
         with pytest.raises(SettingsError):
             Sessions(scripted_policy(), prices=PRICES, **options)

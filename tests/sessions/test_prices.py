@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.errors import SettingsError
-from drsr.sessions.prices import Prices
+from drsr.sessions.prices import Prices, calls_to_come
 
 WRITE_PREMIUM = Prices(input=3, cached_input=0.3, cache_write=3.75, output=15)
 AUTOMATIC = Prices(input=2.5, cached_input=1.25, cache_write=2.5, output=10)
@@ -109,3 +109,8 @@ def test_prices_from_text() -> None:
 def test_a_price_that_is_no_number_is_refused(output: Any) -> None:
     with pytest.raises(SettingsError, match="the price setting output must be a number from 0 on"):
         Prices(3, 0.3, 3.75, output)
+
+
+def test_a_run_goes_on_the_longer_the_longer_it_went_on() -> None:
+    assert [calls_to_come(had, None) for had in (0, 3, 4, 12, 100)] == [0, 0, 1, 3, 25]
+    assert [calls_to_come(had, 20) for had in (0, 12, 19, 30)] == [19, 7, 0, 0]

@@ -313,7 +313,7 @@ def test_the_whole_history_is_handed_in_every_time_and_never_changed() -> None:
     assert np.array_equal(token_ids(session.policy, json.loads(before)), token_ids(session.policy, messages))
 
 
-@pytest.mark.parametrize("expected_calls", [None, "x", math.nan, 0, -1, True, 2.5])
+@pytest.mark.parametrize("expected_calls", ["x", math.nan, 0, -1, True, 2.5])
 def test_a_number_of_calls_that_is_none_is_refused_at_once(expected_calls: Any) -> None:
     with pytest.raises(SettingsError, match="whole number from 1 on"):
         scripted_policy().session(UNCACHED, expected_calls)
@@ -371,3 +371,18 @@ def test_behind_a_deadline_nothing_more_goes_and_what_went_stays_away(monkeypatc
     assert following.reason is not Reason.DEADLINE_EXCEEDED
     assert set(names(first)) <= set(names(following))
     check(following, policy)
+
+
+def test_a_request_that_went_whole_counts_as_cached() -> None:
+    policy = scripted_policy()
+    requests = list(growing(run_messages(12)))
+    told, untold = (policy.session(prices=CACHED) for _ in range(2))
+    for request in requests[:3]:
+        told.prune(request=request)
+        untold.prune(request=request)
+    told.went_whole()  # the requests with 4 to 10 Steps, whose decisions were late
+    decision, other = told.prune(request=requests[10]), untold.prune(request=requests[10])
+    assert decision.session is not None
+    assert other.session is not None
+    assert decision.session["cached_tokens"] > other.session["cached_tokens"]
+    assert told.calls_before + told.calls == 11  # ten Steps before, and this one

@@ -19,6 +19,7 @@ from drsr.offline.bench.price_report import (
     SESSION,
     Bill,
     PrefixCache,
+    RunBill,
     price_run,
     price_runs,
     totals,
@@ -120,6 +121,37 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeyp
     assert len(seen["runs"]) == 3
     assert seen["prices"]["cached_input"] == 1.25
     assert seen["total"][NO_PRUNING]["calls"] == sum(run[NO_PRUNING]["calls"] for run in seen["runs"])
+
+
+def test_an_interrupted_report_goes_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scripted_policy().save("policy")
+    command = ["prune", "--policy", "policy", "--price-report", str(samples.CORPUS), "--limit", "3", "--json"]
+    assert main(command) == 0
+    whole = capsys.readouterr().out
+    resumed = [*command, "--resume", "bills.jsonl"]
+    reckoned: list[str] = []
+
+    def counting(run: Trajectory, *given: Any) -> RunBill:
+        if len(reckoned) == 2:
+            reckoned.append("interrupted")
+            raise KeyboardInterrupt
+        reckoned.append(run.external_id)
+        return price_run(run, *given)
+
+    monkeypatch.setattr("drsr.offline.bench.price_report.price_run", counting)
+    assert main(resumed) == 130
+    assert "2 runs are kept in bills.jsonl; the same command goes on" in capsys.readouterr().err
+    with (tmp_path / "bills.jsonl").open("a") as file:
+        file.write('["cut off in the mid')
+    assert main(resumed) == 0
+    assert capsys.readouterr().out == whole
+    assert len(reckoned) == 4  # two, the interruption, and the one that was missing
+    (tmp_path / "bills.jsonl").write_text("something else\n")
+    assert main(resumed) == 2
+    assert "bills.jsonl:1" in capsys.readouterr().err
 
 
 def test_what_the_command_refuses(

@@ -10,9 +10,8 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-from drsr.sessions.prices import EXPECTED_CALLS
 
 if TYPE_CHECKING:
     from drsr.offline.bench.price_report import Bill, RunBill
@@ -42,9 +41,14 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     group.add_argument(
         "--expected-calls",
         type=int,
-        default=EXPECTED_CALLS,
         metavar="N",
-        help="calls that a session expects (default: %(default)s)",
+        help="calls that a session expects (default: by how many a run has had)",
+    )
+    group.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="keep every run's bill here as soon as it is reckoned, and reckon none again that is here already",
     )
     group.add_argument("--limit", type=int, metavar="N", help="only the first N runs")
     parser.set_defaults(run=lambda options: run(options) if options.price_report else prune(options))
@@ -52,8 +56,9 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import InputError
-    from drsr.offline.bench.price_report import price_runs, totals
+    from drsr.offline.bench.price_report import KeptBills, price_runs, totals
     from drsr.offline.ingest.trajectories import Quarantined
+    from drsr.offline.store.progress import progress
     from drsr.policy.policy import load_policy
     from drsr.sessions.prices import Prices
     from drsr.sessions.pruning_session import check_expected_calls
@@ -66,12 +71,21 @@ def run(options: argparse.Namespace) -> int:
     device = options.device or load_settings().device
     policy = load_policy(options.policy, backbone=options.backbone, device=device, dtype=options.dtype)
     policy.prepare()
-    bills = []
-    for bill in price_runs(_runs(options.price_report, options.limit), policy, prices, options.expected_calls):
-        if isinstance(bill, Quarantined):
-            _complain(bill)
-        else:
-            bills.append(bill)
+    bills: list[RunBill] = []
+    kept = KeptBills(options.resume, policy, prices, options.expected_calls) if options.resume else None
+    runs = _runs(options.price_report, options.limit)
+    try:
+        with progress("price report", "runs") as report:
+            for bill in price_runs(runs, policy, prices, options.expected_calls, kept):
+                if isinstance(bill, Quarantined):
+                    _complain(bill)
+                else:
+                    bills.append(bill)
+                report(len(bills), options.limit)
+    except KeyboardInterrupt:
+        if kept is not None:
+            print(f"drsr: {len(bills)} runs are kept in {options.resume}; the same command goes on", file=sys.stderr)
+        raise
     if not bills:
         raise InputError("holds no run that can be read", where=options.price_report)
     total = totals(bills)
@@ -139,8 +153,14 @@ def _text(
     return "\n".join(
         [
             f"{len(bills)} runs, policy {version} with {backbone}; prices {options.prices} per million tokens (input, "
-            f"cached input, cache write, output); sessions expect {options.expected_calls} calls",
+            f"cached input, cache write, output); sessions expect {_expected(options.expected_calls)}",
             "",
             table(headers, rows),
         ]
     )
+
+
+def _expected(calls: int | None) -> str:
+    from drsr.sessions.prices import CALLS_PER_CALL_TO_COME
+
+    return f"one more call for every {CALLS_PER_CALL_TO_COME} before" if calls is None else f"{calls} calls"
