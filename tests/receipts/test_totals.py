@@ -27,7 +27,7 @@ def receipts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a known model, and the same with an unknown one."""
     path = tmp_path_factory.mktemp("receipts") / "receipts.jsonl"
     policy = scripted_policy(receipts=ReceiptFile(path))
-    for model in ("gpt-5", "my-own"):
+    for model in ("gpt-4o", "my-own"):
         for messages in CALLS:
             policy.prune(messages, model=model)
     return path
@@ -54,8 +54,8 @@ def test_totals_in_tokens_and_money(receipts: Path, capsys: pytest.CaptureFixtur
 
 def test_groups(receipts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     by_model = json.loads(run(capsys, "--receipts", str(receipts), "--by", "model", "--json"))
-    assert list(by_model) == ["gpt-5", "my-own"]
-    assert (by_model["gpt-5"]["priced"], by_model["my-own"]["priced"]) == (len(CALLS), 0)
+    assert list(by_model) == ["gpt-4o", "my-own"]
+    assert (by_model["gpt-4o"]["priced"], by_model["my-own"]["priced"]) == (len(CALLS), 0)
     by_reason = json.loads(run(capsys, "--receipts", str(receipts), "--by", "reason", "--json"))
     assert {"pruned", "too_few_candidates"} <= set(by_reason)
     assert by_reason["too_few_candidates"]["eligible"] == 0
@@ -73,7 +73,7 @@ def test_the_latest(receipts: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def one(receipts: Path) -> dict[str, Any]:
-    return next(record for record in read_receipts(receipts) if record["pruned"] and record["model"] == "gpt-5")
+    return next(record for record in read_receipts(receipts) if record["pruned"] and record["model"] == "gpt-4o")
 
 
 def test_what_the_upstream_refused_saved_nothing(receipts: Path) -> None:
@@ -97,7 +97,7 @@ def test_the_upstreams_own_counts_come_first(receipts: Path) -> None:
 
 def test_why_nothing_more_went_is_no_contradiction(receipts: Path) -> None:
     policy = scripted_policy()
-    decisions = [policy.prune(messages, model="gpt-5") for messages in CALLS]
+    decisions = [policy.prune(messages, model="gpt-4o") for messages in CALLS]
     kept = next(decision for decision in decisions if decision.pruned and decision.reason is not None)
     assert kept.nothing_more is kept.reason
     assert (kept.receipt["reason"], kept.receipt["nothing_more"]) == (None, kept.reason)
