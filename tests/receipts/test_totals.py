@@ -90,9 +90,9 @@ def test_the_upstreams_own_counts_come_first(receipts: Path) -> None:
     usage = {"input": 1_000_000, "cached": 0, "cache_creation": 0, "output": 1_000_000}
     record = {**one(receipts), "usage": usage, "success": True}
     total = add_up([record])["all"]
-    assert total.money_paid == pytest.approx(1.25 + 10)
+    assert total.money_paid == pytest.approx(2.5 + 10)
     cost = record["session"]["cost"]
-    assert total.money_without == pytest.approx(1.25 + 10 + cost["unpruned"] - cost["sent"])
+    assert total.money_without == pytest.approx(2.5 + 10 + cost["unpruned"] - cost["sent"])
 
 
 def test_why_nothing_more_went_is_no_contradiction(receipts: Path) -> None:
