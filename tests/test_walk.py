@@ -16,7 +16,7 @@ SCREEN = 40
 
 
 def test_there_are_three_walks() -> None:
-    assert list(WALKS) == ["One recorded run, from file to decision", "One request through the proxy", "One night"]
+    assert list(WALKS) == ["One recorded run, from file to released policy", "One request through the proxy", "One night"]
 
 
 @pytest.mark.parametrize("walk", WALKS)
