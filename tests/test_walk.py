@@ -16,7 +16,12 @@ SCREEN = 40
 
 
 def test_there_are_three_walks() -> None:
-    assert list(WALKS) == ["One recorded run, from file to released policy", "One request through the proxy", "One night"]
+    run, request, night = WALKS
+    assert (run, request, night) == (
+        "One recorded run, from file to released policy",
+        "One request through the proxy",
+        "One night",
+    )
 
 
 @pytest.mark.parametrize("walk", WALKS)
