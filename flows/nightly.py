@@ -185,6 +185,12 @@ def note_end(refreshed: Refreshed, mark: str | None, outcome: dict[str, Any]) ->
         note_refresh(place.catalog, refreshed, Refresh(mark, outcome))
 
 
+def journal_head() -> str:
+    """Return the journal's latest event, to be kept where the team cannot change it."""
+    with opened() as place, place.catalog.reading() as connection:
+        return str(head(connection))
+
+
 def _end(
     done: Done[Mapping[str, Any]],
     headline: str,
@@ -194,8 +200,7 @@ def _end(
     recorded: bool,
 ) -> dict[str, Any]:
     folder = None if docs is None else Path(docs)
-    with opened() as place, place.catalog.reading() as connection:
-        journal = str(head(connection))
+    journal = journal_head()
     get_run_logger().info("journal: %s", journal)
     leave_summary(done.results, done.seconds, headline, folder if folder is not None and folder.exists() else None)
     return {

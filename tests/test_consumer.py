@@ -127,7 +127,8 @@ def test_verify_and_show(environment: Path, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "all 3 golden requests decide as expected" in ran.stdout
     verified = run(environment, "drsr", ["policy", "verify"], tmp_path)
-    assert (verified.returncode, verified.stderr) == (0, "")
+    progress = [line for line in verified.stderr.splitlines() if "golden requests are decided" not in line]
+    assert (verified.returncode, progress) == (0, [])  # a busy machine is told how far it is
     assert "stock taking, OpenAI" in verified.stdout
     shown = run(environment, "drsr", ["policy", "show"], tmp_path)
     assert shown.returncode == 0, shown.stderr

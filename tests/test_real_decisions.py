@@ -57,7 +57,7 @@ def test_request_by_request(share: int) -> None:
     pruned = 0
     for run in some_runs(share):
         for length in run.decisions:
-            decision = policy.prune(run.messages[:length], format=run.protocol)
+            decision = policy.prune(run.messages[:length], format=run.protocol, session=None)
             check(run, length, decision, policy)
             pruned += decision.pruned
     assert pruned

@@ -163,7 +163,7 @@ class PruningSession:
             if base is None:
                 return None
             names = _names_in_original(base)
-            return base.rewrite.request, read_history(base.rewrite.request, lambda block, _: names[block.name].pinned)
+            return base.rewrite.request, read_history(base.rewrite.request, _stays(names))
 
         with self._lock:
             return self.policy.reads_ahead(request, format, taken)
@@ -198,7 +198,7 @@ class PruningSession:
         outcome = decide(
             base.rewrite.request,
             self.policy.frozen,
-            protect=lambda block, _: names[block.name].pinned,
+            protect=_stays(names),
             source=source,
             tokenizer=tokenizer,
             minimums=minimums,
@@ -371,6 +371,19 @@ def _fingerprint(request: Request, block: Block) -> str:
     """SHA-256 over what a Block says."""
     parts = (request.messages[ref.message].parts[ref.part] for ref in block.parts)
     return hashlib.sha256(repr([replace(part, place=()) for part in parts]).encode()).hexdigest()
+
+
+def _stays(names: Mapping[str, Block]) -> Protect:
+    """Pin what may not be deleted from the full request.
+
+    A Block of the base can look free where sealed reasoning, which made it opaque, went with a call removed before.
+    """
+
+    def stays(block: Block, request: Request) -> bool:
+        original = names[block.name]
+        return original.pinned or (original.opaque and not block.opaque)
+
+    return stays
 
 
 def _names_in_original(base: _Base) -> dict[str, Block]:

@@ -47,7 +47,7 @@ def test_the_program_is_pruned_and_its_code_returned(
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "bodies.json").write_text(json.dumps([openai_body(), anthropic_body()]))
     agent = [sys.executable, str(tmp_path / "agent.py"), str(tmp_path / "bodies.json")]
-    options = ["--policy", str(tmp_path / "policy"), "--kill-file", str(tmp_path / "off")]
+    options = ["--policy", str(tmp_path / "policy"), "--kill-file", str(tmp_path / "off"), "--no-sessions"]
     assert main(["wrap", *options, *agent]) == 7
     done = capfd.readouterr()
     assert done.out == "pruned pruned\n"

@@ -120,6 +120,7 @@ def refresh_with_doubles(monkeypatch: pytest.MonkeyPatch, publish: Callable[...,
     monkeypatch.setattr(nightly, "nothing_new", lambda *arguments: None)
     monkeypatch.setattr(nightly, "look_at_the_data", lambda *arguments: f"look {next(looks)}")
     monkeypatch.setattr(nightly, "note_end", lambda *arguments: noted.append(arguments))
+    monkeypatch.setattr(nightly, "journal_head", lambda: "7 feed")
     for outside in ("leave_summary", "judge_after"):
         monkeypatch.setattr(nightly, outside, nothing)
     return noted

@@ -347,17 +347,17 @@ def test_behind_its_deadline_a_request_comes_back_and_is_read_for_the_next_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     policy = scripted_policy()
-    expected = scripted_policy().prune(request=BODY)
+    expected = scripted_policy().prune(request=BODY, session=None)
     may_read = held_back(policy, monkeypatch)
-    late = policy.prune(request=BODY, deadline_ms=20)
+    late = policy.prune(request=BODY, deadline_ms=20, session=None)
     assert late.request is BODY
     assert (late.pruned, late.reason, late.tokens_saved) == (False, Reason.DEADLINE_EXCEEDED, 0)
     assert "next request of this run" in late.explain()
-    again = policy.prune(request=BODY, deadline_ms=60_000)  # nobody waits twice
+    again = policy.prune(request=BODY, deadline_ms=60_000, session=None)  # nobody waits twice
     assert again.reason is Reason.DEADLINE_EXCEEDED
     may_read.set()
     assert policy.reader.wait(60)
-    served = policy.prune(request=BODY, deadline_ms=20)
+    served = policy.prune(request=BODY, deadline_ms=20, session=None)
     assert served.pruned
     assert served.request == expected.request
     assert all(served.receipt["invariants"].values())

@@ -106,7 +106,7 @@ def test_it_serves_logs_and_ends(
 def test_a_person_sees_where_it_listens(
     policy: Path, tmp_path: Path, upstream: ScriptedUpstream, upstream_url: str, http: httpx.Client
 ) -> None:
-    with serving(tmp_path, "--upstream", upstream_url, "--policy", str(policy), "--shadow") as running:
+    with serving(tmp_path, "--upstream", upstream_url, "--policy", str(policy), "--shadow", "--no-sessions") as running:
         address = running.first_line.split(" ")[0]
         assert running.first_line == f"{address} -> {upstream_url}, policy scripted.0, shadow\n"
         http.post(f"{address}/v1/chat/completions", json=openai_body())

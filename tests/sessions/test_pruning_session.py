@@ -386,3 +386,26 @@ def test_a_request_that_went_whole_counts_as_cached() -> None:
     assert other.session is not None
     assert decision.session["cached_tokens"] > other.session["cached_tokens"]
     assert told.calls_before + told.calls == 11  # ten Steps before, and this one
+
+
+def test_a_block_that_sealed_reasoning_made_opaque_stays_when_that_went_with_its_call() -> None:
+    """The reasoning goes with the call, and what is left of its message looks free, but was not in the full request."""
+    call = {"type": "tool_use", "id": "a", "name": "bash", "input": {}}
+    answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "ok"}]}
+    sealed = [{"type": "text", "text": "ok"}, {"type": "redacted_thinking", "data": "AA=="}, call]
+    body = [
+        *({"role": "user", "content": "ok"}, {"role": "user", "content": "ok"}),
+        {"role": "assistant", "content": [{"type": "text", "text": "I will look."}]},
+        *({"role": "assistant", "content": [call]}, answer),
+        *({"role": "assistant", "content": sealed}, answer),
+        *[{"role": "assistant", "content": "ok"}] * 4,
+    ]
+    policy = scripted_policy(removal_cap=0.4, scorer=ScriptedScorer(SCRIPTED_LAYOUT, 1), risk_threshold=0.7)
+    session = policy.session(prices=UNCACHED, expected_calls=1)
+    removed: set[str] = set()
+    for messages in growing(body):
+        decision = session.prune(messages, format="anthropic")
+        check(decision, policy)
+        removed |= set(names(decision))
+    assert "2.1" in removed
+    assert "2.0" not in removed

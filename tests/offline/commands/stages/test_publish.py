@@ -33,9 +33,9 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, err = printed(capsys, "--version", "1.0")
     assert (code, err) == (0, "")
     assert out.startswith("published drsr-policy 1.0\n")
-    assert out.count("  passed  ") == 15
+    assert out.count("  passed  ") == 16
     assert "82 rules are kept" in out
-    assert "7 links computed again" in out
+    assert "8 links computed again" in out
     index = tmp_path / "var" / "index"
     assert f"pip install --no-deps --index-url {index.as_uri()} drsr-policy" in out
     assert "this index holds no drsr" in out
@@ -46,7 +46,7 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, _ = printed(capsys, "--json")
     shown = json.loads(out)
     assert (code, shown["published"], shown["is_new"], shown["version"]) == (0, True, False, "1.0")
-    assert [gate["passed"] for gate in shown["gates"]] == [True] * 15
+    assert [gate["passed"] for gate in shown["gates"]] == [True] * 16
     code, out, _ = printed(capsys, "--calibration", pipeline.calibration.calibration_key[:8])
     assert code == 0
     assert "nothing to publish: this calibration was published before as drsr-policy 1.0" in out
