@@ -393,7 +393,7 @@ def test_a_block_that_sealed_reasoning_made_opaque_stays_when_that_went_with_its
     call = {"type": "tool_use", "id": "a", "name": "bash", "input": {}}
     answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "ok"}]}
     sealed = [{"type": "text", "text": "ok"}, {"type": "redacted_thinking", "data": "AA=="}, call]
-    body = [
+    body: list[dict[str, Any]] = [
         *({"role": "user", "content": "ok"}, {"role": "user", "content": "ok"}),
         {"role": "assistant", "content": [{"type": "text", "text": "I will look."}]},
         *({"role": "assistant", "content": [call]}, answer),
