@@ -42,7 +42,7 @@ class RunRow(NamedTuple):
     source: str
     external_id: str
     group: str
-    """What no split divides: the task, or what several tasks are about. Runs of one group say nothing about others."""
+    """What no split divides: the task, or what several tasks are about. Its runs are not independent."""
     domain: str | None
     states: Mapping[int, str]
     """Keys of its labelled states, by their row numbers."""
