@@ -78,12 +78,15 @@ class TrainParams:
     scorer: str = "network"
     column_groups: tuple[str, ...] = ()
     folds: int = 0
+    source_balance: float = 0.0
     trees: TreesParams = field(default_factory=lambda: TreesParams(200, 0.03, 6, 20, 1.0, 0.2, 64, 0.15))
     linear: LinearParams = field(default_factory=lambda: LinearParams(3.0e-4, 0.15))
 
     def __post_init__(self) -> None:
         _require(self.scorer in SCORERS, "train.scorer", f"one of {', '.join(SCORERS)}")
         _require(self.folds == 0 or self.folds >= 2, "train.folds", "0 or at least 2")
+        _require(0 <= self.source_balance <= 1, "train.source_balance", "from 0 to 1")
+        _require(self.source_balance == 0 or self.scorer != "network", "train.source_balance", "0 for networks")
         _positive(self, "max_epochs", "evaluate_every", "patience", "learning_rate", "gradient_clip")
         _positive(self, "harm_scale_floor", "meaningful_gap", "ranking_full_gap", "smooth_l1_beta")
         _positive(self, "max_positive_weight")
@@ -96,6 +99,8 @@ class TrainParams:
         trained then is found again.
         """
         values = asdict(self)
+        if not self.source_balance:  # what was trained before there was one is found again
+            del values["source_balance"]
         if self.scorer == "network" and not self.column_groups and not self.folds:
             for name in ("scorer", "column_groups", "folds", "trees", "linear"):
                 del values[name]
@@ -136,11 +141,20 @@ class CalibrateParams:
     max_unsafe_rate: float
     max_mean_harm: float
     certified: CertifiedParams
+    source_balance: float = 0.0
 
     def __post_init__(self) -> None:
         _fraction(self, "removal_cap", "max_unsafe_rate")
         _cardinalities("calibrate", self.max_cardinalities)
         _coefficients("calibrate", self.uncertainty_coefficients)
+        _require(0 <= self.source_balance <= 1, "calibrate.source_balance", "from 0 to 1")
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what a calibration writes down, and is identified by."""
+        values = asdict(self)
+        if not self.source_balance:  # what was calibrated before there was one is found again
+            del values["source_balance"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ def test_the_papers_numbers() -> None:
         ("coverages: [0.3,", "coverages: [0.9,", "rising numbers"),
         ("max_cardinalities: [2, 3]", "max_cardinalities: [5]", "from 1 to 4"),
         ("removal_cap: 0.20", "removal_cap: 20", "removal_cap must be between 0 and 1"),
+        ("calibrate:", "calibrate:\n  source_balance: 1.5", "calibrate.source_balance must be from 0 to 1"),
+        ("train:", "train:\n  source_balance: 0.5", "train.source_balance must be 0 for networks"),
         ("calibrate:", "calibration:", "calibration must be one of the stages"),
         ("train:", "evaluate:", "missing key train"),
     ],

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.errors import SettingsError, SplitRefused
-from drsr.offline.calibrate.search import Calibration, SearchTable, choose, incomplete_states, sweep
+from drsr.offline.calibrate.search import Calibration, SearchTable, choose, incomplete_states, source_weights, sweep
 from drsr.offline.calibrate.selection_path import SelectionPath, selection_path
 from drsr.offline.params import CalibrateParams, CertifiedParams
 from drsr.offline.train.examples import ExampleFrame, TrainingFrame
@@ -164,13 +164,13 @@ def _certify(
     tried: list[TriedPolicy] = []
     tables: list[SearchTable] = []
     chains = [(k, beta) for k in certified.max_cardinalities for beta in certified.uncertainty_coefficients]
-    most_states = certified.max_group_states
+    most_states, weights = certified.max_group_states, source_weights(frame, params)
     delta = (1 - certified.confidence) / (len(chains) * certified.starts)
     for cardinality, coefficient in chains:
         grid = grid_of(cardinality, coefficient)
         path = selection_path(scored, cardinality, coefficient, params.removal_cap)
         chain = _test_chain(frame, path, grid, cardinality, coefficient, most_states, delta, certified)
-        tables.append(sweep(frame, path, cardinality, coefficient, grid))
+        tables.append(sweep(frame, path, cardinality, coefficient, grid, weights))
         tried += chain
     table = SearchTable.joined(tables)
     passed = np.array([policy.certified for policy in tried], dtype=np.bool_)

@@ -38,6 +38,8 @@ SEARCH_COLUMNS = (
     "mean_removal",
     "admissible",
 )
+BALANCED_COLUMNS = ("balanced_selected", "balanced_unsafe")
+"""Only in the table of a search that weighs sources."""
 CERTIFIED_COLUMNS = ("unsafe_bound", "certified")
 """Only in the table of a certified search; there `admissible` says what it would be without the certificate."""
 _INTEGERS = ("selected", "unsafe", "harm_units", "removal_units")
@@ -62,8 +64,11 @@ def search_table_csv(found: Calibration | CertifiedCalibration, params: Calibrat
         table.admissible(params.max_unsafe_rate, params.max_mean_harm),
     ]
     names: tuple[str, ...] = SEARCH_COLUMNS
+    if params.source_balance:
+        names = (*names, *BALANCED_COLUMNS)
+        columns += [getattr(table, name) for name in BALANCED_COLUMNS]
     if certified is not None:
-        names = (*SEARCH_COLUMNS, *CERTIFIED_COLUMNS)
+        names = (*names, *CERTIFIED_COLUMNS)
         columns.append(np.array([policy.unsafe_bound for policy in certified.tried]))
         columns.append(np.array([policy.certified for policy in certified.tried], dtype=np.bool_))
     return _csv(names, zip(*(column.tolist() for column in columns), strict=True))
@@ -72,12 +77,13 @@ def search_table_csv(found: Calibration | CertifiedCalibration, params: Calibrat
 def read_search_table(data: bytes) -> SearchTable:
     """The table of a search, from what `search_table_csv` wrote."""
     rows = list(csv.DictReader(io.StringIO(data.decode("utf-8"))))
+    weighed = BALANCED_COLUMNS if rows and BALANCED_COLUMNS[0] in rows[0] else ("selected", "unsafe")
     return SearchTable(
         int(rows[0]["states"]) if rows else 0,
         np.array([int(row["max_cardinality"]) for row in rows], dtype=np.int64),
         np.array([float(row["uncertainty_coefficient"]) for row in rows]),
         np.array([float(row["risk_threshold"]) for row in rows]),
-        *(np.array([int(row[name]) for row in rows], dtype=np.int64) for name in _INTEGERS),
+        *(np.array([int(row[name]) for row in rows], dtype=np.int64) for name in (*_INTEGERS, *weighed)),
     )
 
 

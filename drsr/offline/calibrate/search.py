@@ -5,6 +5,9 @@ something, and its selected sets keep to the unsafe rate and the mean exact harm
 the full request removed over all validation states (abstention removes nothing); on ties the lower unsafe rate, the
 lower mean harm, then the smaller K, the smaller beta and the smaller tau: what was chosen never depends on an order.
 
+With `source_balance` the unsafe rate is kept twice: over the states as they are, and with sources weighted towards each
+other, for requests whose mix is not the one that was measured.
+
 Only labelled sets can be selected here. A set whose label was excluded is missing from its state; the result counts
 such states, because online the policy may meet sets of their kind.
 """
@@ -23,6 +26,7 @@ from drsr.offline.calibrate.selection_path import SelectionPath, selection_path
 from drsr.offline.params import CalibrateParams
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.scored_sets import ScoredSets
+from drsr.offline.train.source_balance import state_weights
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,11 +53,21 @@ class SearchTable:
     """Sum of the selected sets' exact harms, in UNIT."""
     removal_units: Ints
     """Sum over states of the fraction of the request removed, in UNIT."""
+    balanced_selected: Ints
+    balanced_unsafe: Ints
+    """`selected` and `unsafe` again, each state with the weight of its source."""
 
     @property
     def unsafe_rate(self) -> Floats:
         """Among the selected sets; NaN if none."""
         return self._per_selected(self.unsafe.astype(np.float64))
+
+    @property
+    def balanced_unsafe_rate(self) -> Floats:
+        """The same with sources weighted; equal to it without a balance."""
+        none = np.full(len(self), np.nan)
+        rate: Floats = np.divide(self.balanced_unsafe, self.balanced_selected, out=none, where=self.selected > 0)
+        return rate
 
     @property
     def mean_harm(self) -> Floats:
@@ -71,9 +85,9 @@ class SearchTable:
         return self.selected / self.states
 
     def admissible(self, max_unsafe_rate: float, max_mean_harm: float) -> NDArray[np.bool_]:
-        """Return the policies that select something and keep to both limits."""
+        """Return the policies that select something and keep to both limits, the first under either weighting."""
         some = self.selected > 0
-        rate, harm = self.unsafe_rate, self.mean_harm
+        rate, harm = np.maximum(self.unsafe_rate, self.balanced_unsafe_rate), self.mean_harm
         return (
             some & (np.where(some, rate, np.inf) <= max_unsafe_rate) & (np.where(some, harm, np.inf) <= max_mean_harm)
         )
@@ -160,37 +174,41 @@ def calibrate(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> Cal
 def calibrate_cross_fitted(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> Calibration:
     """The same on every state of train and validation, each scored by members that never saw its task. Nothing in a
     frame shows who scored it: that is for the caller to know."""
-    table = search(scored, params.max_cardinalities, params.uncertainty_coefficients, params.removal_cap)
+    table = search(scored, params)
     return choose(table, params, incomplete_states(scored.frame))
 
 
-def search(
-    scored: ScoredSets[TrainingFrame],
-    max_cardinalities: tuple[int, ...],
-    uncertainty_coefficients: tuple[float, ...],
-    removal_cap: float,
-) -> SearchTable:
+def search(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> SearchTable:
     """Every observed score as threshold, for every K and beta."""
     parts = []
-    for cardinality in max_cardinalities:
-        for coefficient in uncertainty_coefficients:
-            path = selection_path(scored, cardinality, coefficient, removal_cap)
+    weights = source_weights(scored.frame, params)
+    for cardinality in params.max_cardinalities:
+        for coefficient in params.uncertainty_coefficients:
+            path = selection_path(scored, cardinality, coefficient, params.removal_cap)
             observed = scored.unsafe_score(coefficient)[scored.frame.cardinality <= cardinality]
-            parts.append(sweep(scored.frame, path, cardinality, coefficient, np.unique(observed)))
+            parts.append(sweep(scored.frame, path, cardinality, coefficient, np.unique(observed), weights))
     return SearchTable.joined(parts)
 
 
+def source_weights(frame: TrainingFrame, params: CalibrateParams) -> Ints:
+    """Return the weight of each state in the smallest whole numbers: all 1 without a balance."""
+    weights = state_weights(frame, params.source_balance)
+    return weights // np.gcd.reduce(weights)
+
+
 def sweep(
-    frame: TrainingFrame, path: SelectionPath, cardinality: int, coefficient: float, thresholds: Floats
+    frame: TrainingFrame, path: SelectionPath, cardinality: int, coefficient: float, thresholds: Floats, weights: Ints
 ) -> SearchTable:
-    """The same (K, beta) at many thresholds: each choice adds its set and takes away the one that it replaces."""
+    """The same (K, beta) at many thresholds: each choice adds its set and takes away the one that it replaces.
+    `weights` are those of the states."""
     removal = np.rint(frame.direct_saving / frame.request_tokens[frame.state] / UNIT).astype(np.int64)
     harm = np.rint(frame.harm / UNIT).astype(np.int64)
-    values = np.stack([np.ones_like(harm), frame.unsafe.astype(np.int64), harm, removal])
+    unsafe, weight = frame.unsafe.astype(np.int64), weights[frame.state]
+    values = np.stack([np.ones_like(harm), unsafe, harm, removal, weight, unsafe * weight])
     before = path.previous
     changes = values[:, path.row] - np.where(before >= 0, values[:, before], 0)
     order = np.argsort(path.threshold, kind="stable")
-    running = np.concatenate([np.zeros((4, 1), dtype=np.int64), np.cumsum(changes[:, order], axis=1)], axis=1)
+    running = np.concatenate([np.zeros((6, 1), dtype=np.int64), np.cumsum(changes[:, order], axis=1)], axis=1)
     passed = np.searchsorted(path.threshold[order], thresholds, side="right")
     return SearchTable(
         path.states,
@@ -213,8 +231,12 @@ def choose(table: SearchTable, params: CalibrateParams, incomplete: int) -> Cali
     explanation = (
         f"{int(admissible.sum()):,} of {len(table):,} policies keep to {limits}; chosen: K {point.max_cardinality}, "
         f"beta {point.uncertainty_coefficient:g}, tau {point.risk_threshold:.6g}, which prunes "
-        f"{point.selected:,} of {table.states:,} states and removes {point.mean_removal:.2%} on average."
+        f"{point.selected:,} of {table.states:,} states and removes {point.mean_removal:.2%} on average"
     )
+    if params.source_balance:
+        balanced = float(table.balanced_unsafe_rate[preferred[0]])
+        explanation += f"; {point.unsafe_rate:.2%} of that is unsafe, with sources weighted {balanced:.2%}"
+    explanation += "."
     return Calibration(point, explanation, table, incomplete)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import drsr
@@ -61,7 +60,7 @@ def calibrate(
         "training_run_id": run.id,
         "mode": mode,
         "version": CALIBRATION_VERSION,
-        "params": asdict(params.calibrate),
+        "params": params.calibrate.recorded(),
         "validation_hash": inputs.validation_hash,
         "train_hash": train_hash,
         "search_table": artifacts.put(table),
@@ -95,7 +94,7 @@ class _Identity(NamedTuple):
 def _identity(inputs: TrainingInputs, params: Params, run: TrainingRecord, *, certified: bool) -> _Identity:
     mode = "certified" if certified else "plain"
     train_hash = inputs.train_hash if certified or run.fold_scores is not None else None
-    numbers = asdict(params.calibrate)
+    numbers = params.calibrate.recorded()
     key = calibration_key(CALIBRATION_VERSION, mode, numbers, run.scored_by, inputs.validation_hash, train_hash)
     return _Identity(mode, train_hash, key)
 
@@ -189,7 +188,7 @@ def plain_search(
     scorer = load_trained(artifacts, calibrated.run)
     frames = inputs.train, inputs.validation
     scored = scores_of(artifacts, calibrated.run, scorer, frames, certified=False).chosen_by
-    return calibration.search(scored, params.max_cardinalities, params.uncertainty_coefficients, params.removal_cap)
+    return calibration.search(scored, params)
 
 
 def operating_point(record: CalibrationRecord) -> calibration.OperatingPoint | None:

@@ -43,6 +43,18 @@ def test_the_search_table_reads_back_to_the_bit() -> None:
     assert float(some["unsafe_rate"]) == int(some["unsafe"]) / int(some["selected"])
 
 
+def test_weighted_counts_are_in_the_table_of_a_balanced_search_alone() -> None:
+    frame = make_frame("validation", 12)
+    names = tuple(f"{'one' if n < 6 else 'other'}/{name}" for n, name in enumerate(frame.trajectory_ids))
+    balanced = replace(PARAMS, source_balance=0.5)
+    found = calibrate(make_scored(replace(frame, trajectory_ids=names)), balanced)
+    data = search_table_csv(found, balanced)
+    same(read_search_table(data), found.table)
+    assert int(lines(data)[-1]["balanced_selected"]) != int(lines(data)[-1]["selected"])
+    plain = search_table_csv(calibrate(make_scored(frame), PARAMS), PARAMS)
+    assert b"balanced" not in plain
+
+
 def test_nothing_selected_is_empty_not_a_number() -> None:
     found = calibrate(make_scored(make_frame("validation", 6)), replace(PARAMS, removal_cap=1e-6))
     data = search_table_csv(found, PARAMS)

@@ -80,7 +80,7 @@ def test_the_choice_is_the_slow_twins(seed: int, levels: int) -> None:
 
 def test_every_row_of_the_table_is_the_slow_twins() -> None:
     scored = make_scored(FRAME, 1)
-    table = search(scored, (2, 3), (0.0, 1.0), 0.2)
+    table = search(scored, replace(PARAMS, uncertainty_coefficients=(0.0, 1.0)))
     observed = [
         len(np.unique(scored.unsafe_score(beta)[FRAME.cardinality <= k])) for k in (2, 3) for beta in (0.0, 1.0)
     ]
@@ -112,11 +112,49 @@ def test_the_chosen_policy_keeps_its_promises() -> None:
     assert f"prunes {outcome.selected} of 120 states" in found.explanation
 
 
+def two_sources(frame: TrainingFrame, of_first: int) -> TrainingFrame:
+    """The same states as if the first so many were of another source than the rest."""
+    names = frame.trajectory_ids
+    return replace(
+        frame, trajectory_ids=tuple(f"{'large' if n < of_first else 'small'}/{name}" for n, name in enumerate(names))
+    )
+
+
+def test_a_balance_keeps_the_limit_for_sources_of_few_states_too() -> None:
+    frame = two_sources(make_frame("validation", 60), 108)
+    # Scores of the small source say nothing, so that its sets pass wherever those of the large one do.
+    scored = make_scored(frame, noise=0.3)
+    blind = frame.state >= 108
+    scored.unsafe_mean[blind] = np.random.default_rng(5).random(int(blind.sum())) * 0.3
+    plain, balanced = (calibrate(scored, replace(PARAMS, source_balance=balance)) for balance in (0.0, 1.0))
+    assert plain.chosen is not None
+    assert balanced.chosen is not None
+    assert balanced.chosen.mean_removal < plain.chosen.mean_removal
+    rates = []
+    for found in (plain, balanced):
+        assert found.chosen is not None
+        rule, coefficient = found.rule(PARAMS), found.chosen.uncertainty_coefficient
+        unsafe, selected = np.zeros(2), np.zeros(2)
+        sets = scored.proposed(coefficient)
+        for state in range(len(frame.state_ids)):
+            rows = np.flatnonzero(frame.state == state)
+            choice = select(rows_of(sets, rows), int(frame.request_tokens[state]), rule).chosen
+            if choice is not None:
+                selected[int(state >= 108)] += 1
+                unsafe[int(state >= 108)] += frame.unsafe[rows[choice]]
+        weights = np.array([120 / (2 * 108), 120 / (2 * 12)])
+        rates.append(float(weights @ unsafe / (weights @ selected)))
+    assert rates[0] > 0.10 >= rates[1] - 1e-3  # weights are rounded to a thousandth
+    assert "with sources weighted" in balanced.explanation
+    assert "with sources weighted" not in plain.explanation
+
+
 def table_of(*rows: tuple[int, float, float, int, int, float, float]) -> SearchTable:
     """(K, beta, tau, selected, unsafe, harm sum, removal sum) by row, over ten states."""
     k, beta, tau, selected, unsafe, harm, removal = (np.array(column) for column in zip(*rows, strict=True))
     harm_units, removal_units = (np.rint(value / UNIT).astype(np.int64) for value in (harm, removal))
-    return SearchTable(10, k, beta.astype(float), tau, selected, unsafe, harm_units, removal_units)
+    sums = (selected, unsafe, harm_units, removal_units, selected, unsafe)
+    return SearchTable(10, k, beta.astype(float), tau, *sums)
 
 
 @pytest.mark.parametrize(

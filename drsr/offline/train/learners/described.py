@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from drsr.offline.train.examples import ExampleFrame
+from drsr.offline.train.source_balance import WHOLE, state_weights
 from drsr.scorer.set_description import describe, width
 
 Floats = NDArray[np.float64]
@@ -28,6 +29,8 @@ class DescribedSets(NamedTuple):
     """Limited: a single extreme harm must not bend a whole fit."""
     group: NDArray[np.int64]
     """The task of each set."""
+    weight: Floats
+    """How much each set counts, by its source."""
 
 
 def describe_frame(frame: ExampleFrame, used: NDArray[np.int32], *, retained_context: bool) -> Floats:
@@ -52,7 +55,7 @@ def describe_frame(frame: ExampleFrame, used: NDArray[np.int32], *, retained_con
 
 
 def described_sets(
-    frame: ExampleFrame, used: NDArray[np.int32], harm_limit: float, *, retained_context: bool
+    frame: ExampleFrame, used: NDArray[np.int32], harm_limit: float, *, retained_context: bool, balance: float = 0.0
 ) -> DescribedSets:
     """Everything that a learner is given about a frame."""
     return DescribedSets(
@@ -60,6 +63,7 @@ def described_sets(
         frame.unsafe,
         np.clip(frame.harm, -harm_limit, harm_limit),
         frame.state_group[frame.state],
+        state_weights(frame, balance)[frame.state] / WHOLE,
     )
 
 

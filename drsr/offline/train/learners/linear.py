@@ -21,7 +21,8 @@ def fit_linear(
     frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool, workers: int = 2
 ) -> LinearScorer:
     """Fit every member on a frame, whatever its split is called."""
-    sets = described_sets(frame, used, params.linear.harm_limit, retained_context=retained_context)
+    limit, balance = params.linear.harm_limit, params.source_balance
+    sets = described_sets(frame, used, limit, retained_context=retained_context, balance=balance)
     mean, deviation = sets.described.mean(axis=0), sets.described.std(axis=0)
     varies = deviation > _CONSTANT * np.maximum(np.abs(mean), 1.0)
     inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
@@ -42,7 +43,7 @@ def fit_linear(
 
 def fit_member(standard: DescribedSets, params: LinearParams, seed: int) -> tuple[Any, Any]:
     """The models of one member as scikit-learn has them: of the unsafe score and of the harm."""
-    weights = drawn_weights(standard.group, standard.unsafe, seed)
+    weights = drawn_weights(standard.group, standard.unsafe, seed) * standard.weight
     drawn = weights > 0
     described, weights = standard.described[drawn], weights[drawn]
     unsafe = LogisticRegression(C=params.inverse_penalty, max_iter=2_000, tol=1e-8)

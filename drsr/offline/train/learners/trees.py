@@ -22,7 +22,8 @@ def fit_trees(
     frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool, workers: int = 2
 ) -> TreeScorer:
     """Fit every member on a frame, whatever its split is called."""
-    sets = described_sets(frame, used, params.trees.harm_limit, retained_context=retained_context)
+    limit, balance = params.trees.harm_limit, params.source_balance
+    sets = described_sets(frame, used, limit, retained_context=retained_context, balance=balance)
     members = fit_members(lambda seed: fit_member(sets, params.trees, seed), params.seeds, workers)
     return TreeScorer(
         layout_hash=frame.layout_hash,
@@ -36,7 +37,7 @@ def fit_trees(
 
 def fit_member(sets: DescribedSets, params: TreesParams, seed: int) -> tuple[Any, Any]:
     """The models of one member as scikit-learn has them: of the unsafe score and of the harm."""
-    weights = drawn_weights(sets.group, sets.unsafe, seed)
+    weights = drawn_weights(sets.group, sets.unsafe, seed) * sets.weight
     drawn = weights > 0
     options = {
         "max_iter": params.trees,
