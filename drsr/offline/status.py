@@ -81,6 +81,12 @@ class Status(NamedTuple):
     sources: list[SourceStatus]
     splits: dict[str, int]
     """Current trajectories by split."""
+    tasks: int
+    """Different tasks that these are named by."""
+    groups: int
+    """Different split groups of these."""
+    domains: dict[str, int]
+    """Current trajectories by domain, where one is known."""
     without_text: AbsentTexts
     """Current runs that were imported, and whose texts are not here."""
     withdrawn: dict[str, int]
@@ -121,6 +127,14 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
                 connection,
                 select(Trajectory.split, func.count()).where(Trajectory.is_current()).group_by(Trajectory.split),
             ),
+            tasks=_distinct(connection, Trajectory.task),
+            groups=_distinct(connection, Trajectory.group_key),
+            domains=_counts(
+                connection,
+                select(Trajectory.domain, func.count())
+                .where(Trajectory.is_current(), Trajectory.domain.is_not(None))
+                .group_by(Trajectory.domain),
+            ),
             without_text=absent_texts(connection),
             withdrawn=dict(sorted(Counter(run.split for run in withdrawn_runs(connection)).items())),
             quarantined=_counts(
@@ -133,6 +147,11 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
             calibrations=latest_calibrations(connection, LAST_CALIBRATIONS),
             runs=_runs(connection),
         )
+
+
+def _distinct(connection: Connection, column: Any) -> int:
+    """How many different values current trajectories have."""
+    return connection.execute(select(func.count(column.distinct())).where(Trajectory.is_current())).scalar_one()
 
 
 def _sources(connection: Connection, rule: FreezingRule | None) -> list[SourceStatus]:

@@ -38,7 +38,7 @@ RULE = freezing_rule(BACKBONE.tokenizer, CAPS)
 def test_an_empty_catalog_counts_nothing(catalog: Catalog) -> None:
     status = read_status(catalog, RULE)
     nothing = LabelStatus("default", 0, 0, 0, 0, 0, {}, {}, 0)
-    assert status == ([], {}, AbsentTexts(0, 0, ()), {}, {}, {}, [nothing], [], [], [], [])
+    assert status == ([], {}, 0, 0, {}, AbsentTexts(0, 0, ()), {}, {}, {}, [nothing], [], [], [], [])
 
 
 def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) -> None:
@@ -56,6 +56,7 @@ def test_current_and_superseded_trajectories_are_told_apart(catalog: Catalog) ->
     ]
     assert [row.to_freeze for row in status.sources] == [2, 1, 0]
     assert status.splits == {"train": 2, "test": 1}
+    assert (status.tasks, status.groups, status.domains) == (0, 2, {})
     assert status.quarantined == {"binary": 1}
     assert quarantined_items(catalog) == [("c", "binary", "no text")]
 

@@ -64,14 +64,22 @@ def add_commands(commands: Commands) -> None:
 
 
 def run_list(options: argparse.Namespace) -> int:
+    from drsr.errors import InputError
     from drsr.offline.ingest.corpus.table import known_corpora, load_corpus
 
-    corpora = [load_corpus(name) for name in known_corpora()]
+    corpora, unsound = [], []
+    for name in known_corpora():
+        try:
+            corpora.append(load_corpus(name))
+        except InputError as error:  # the others are listed all the same
+            unsound.append(error)
     if options.json:
         print(json.dumps([_described(corpus) for corpus in corpora]))
-        return 0
-    for corpus in corpora:
-        _show(corpus)
+    else:
+        for corpus in corpora:
+            _show(corpus)
+    if unsound:
+        raise unsound[0]
     return 0
 
 
@@ -209,12 +217,12 @@ def run_choose(options: argparse.Namespace) -> int:
     from drsr.offline.ingest.corpus.choice import CHOSEN, candidates, choose, load_chosen, write_chosen
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
-    from drsr.offline.ingest.corpus.task_names import load_task_names
+    from drsr.offline.ingest.corpus.task_names import task_names_of
 
     corpus = load_corpus(options.name)
     folder = options.to or default_folder(options.name)
     require_whole(corpus, folder)
-    chosen = choose(candidates(corpus, load_task_names(options.name), folder))
+    chosen = choose(candidates(corpus, task_names_of(corpus), folder))
     same = options.check and list(load_chosen(corpus).values()) == chosen
     if not options.check:
         write_chosen(corpus.folder / CHOSEN, chosen)

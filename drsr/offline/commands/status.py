@@ -90,6 +90,9 @@ def _text(status: Status, backbone: str) -> str:
     lines = [table(headers, rows)]
     if status.splits:
         lines.append("splits: " + ", ".join(f"{count:,} {split}" for split, count in status.splits.items()))
+        lines.append(f"{status.tasks:,} tasks in {status.groups:,} groups")
+    if status.domains:
+        lines.append("domains: " + ", ".join(f"{count:,} {domain}" for domain, count in status.domains.items()))
     if status.without_text:
         lines.append(f"{status.without_text.said}: nothing more is measured on these ({status.without_text.hint})")
     if status.withdrawn:

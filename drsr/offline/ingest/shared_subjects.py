@@ -101,8 +101,8 @@ def subjects_on_two_sides(catalog: Catalog, artifacts: ArtifactStore, kept: Kept
 
     if kept is not None:
         blobs = {bytes_named(row.blob): row.blob for row in rows}
-        hashed = readings(artifacts, kept, "hashes of a run's subject", blobs, lambda _, data: _hashed(data))
-        if not shared_subjects(placed(lambda blob: _subject_in(hashed[bytes_named(blob)]))):
+        hashed = readings(artifacts, kept, "hashes of a run's subject", blobs, lambda _, data: kept_subject(data))
+        if not shared_subjects(placed(lambda blob: read_kept_subject(hashed[bytes_named(blob)]))):
             return []
     return shared_subjects(placed(lambda blob: subject_of(Trajectory.from_json(artifacts.get(blob)))))
 
@@ -111,20 +111,22 @@ _HASH = 16
 """Bytes of a kept hash: two words with one hash are not to be expected among 10**15."""
 
 
-def _hashed(data: bytes) -> bytes:
-    """The subject of a stored trajectory without its words: the opening's hash, and one of each identifier."""
+def kept_subject(data: bytes) -> bytes:
+    """The subject of a stored trajectory without its words: hashes of opening, start and each identifier."""
     subject = subject_of(Trajectory.from_json(data))
-    opening = _hash(subject.opening) if subject.opening else bytes(_HASH)
-    return opening + b"".join(map(_hash, sorted(subject.identifiers)))
+    ways = [_hash(said) if said else bytes(_HASH) for said in (subject.opening, subject.start)]
+    return b"".join([*ways, *map(_hash, sorted(subject.identifiers))])
 
 
 def _hash(word: str) -> bytes:
     return hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=_HASH).digest()
 
 
-def _subject_in(hashed: bytes) -> Subject:
-    opening, *identifiers = (hashed[start : start + _HASH].hex() for start in range(0, len(hashed), _HASH))
-    return Subject(frozenset(identifiers), opening if opening.strip("0") else "")
+def read_kept_subject(hashed: bytes) -> Subject:
+    """The same as a subject, in hashes instead of words."""
+    opening, start, *identifiers = (hashed[place : place + _HASH].hex() for place in range(0, len(hashed), _HASH))
+    said = (way if way.strip("0") else "" for way in (opening, start))
+    return Subject(frozenset(identifiers), *said)
 
 
 def shared_subjects(runs: Iterable[PlacedRun]) -> list[SharedSubject]:

@@ -119,6 +119,22 @@ def test_a_check_names_what_is_wrong_with_the_table(drsr: Drsr, tmp_path: Path) 
     assert refused.code == 2
     assert "drsr corpus check small lists every problem" in refused.err
     assert not Path(FOLDER).exists()
+    listed = drsr("list")  # the sound ones are shown all the same
+    assert listed.code == 2
+    assert "public: " in listed.out
+    assert "licence is empty" in listed.err
+
+
+def test_a_corpus_without_names_for_its_tasks_is_chosen_from(drsr: Drsr, tmp_path: Path) -> None:
+    drsr("fetch", "small", "--mirror", "mirror")
+    (tmp_path / "corpora" / "small" / "tasks.csv").unlink(missing_ok=True)
+    chosen = drsr("choose", "small")
+    assert (chosen.code, chosen.err) == (0, "")
+    assert chosen.out.startswith("0 runs of 0 tasks")  # none of these is long enough
+    unknown = drsr("choose", "nosuch")
+    assert unknown.code == 2
+    assert "nosuch" in unknown.err
+    assert "tasks.csv" not in unknown.err
 
 
 def test_a_check_names_the_other_tables_and_files_of_another_format(drsr: Drsr, tmp_path: Path) -> None:

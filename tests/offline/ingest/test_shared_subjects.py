@@ -14,7 +14,9 @@ from drsr.offline.ingest.corpus.task_names import load_task_names
 from drsr.offline.ingest.shared_subjects import (
     PlacedRun,
     Subject,
+    kept_subject,
     rare_below,
+    read_kept_subject,
     shared_subjects,
     subject_of,
     subjects_on_two_sides,
@@ -172,3 +174,33 @@ def test_an_opening_of_many_groups_is_a_form() -> None:
     assert shared_subjects([*many, *(opened(f"h{number}", "test") for number in range(2))]) == []
     again = shared_subjects([*many, opened("h", "test", "read 2")])
     assert [(pair.first, pair.second, pair.shared) for pair in again] == [("g2", "h", "do what task.md says")]
+
+
+def test_what_is_kept_of_subjects_finds_what_the_subjects_find() -> None:
+    def run(number: int) -> Trajectory:
+        (path, asked) = ("a.md", 7) if number in (0, 60) else (f"{number}.md", number)
+        calls = [{"id": "c", "type": "function", "function": {"name": "read", "arguments": json.dumps({"path": path})}}]
+        return Trajectory(
+            external_id=str(number),
+            request={
+                "messages": [
+                    {"role": "user", "content": "please do what the task in the file says and then report to me"},
+                    {"role": "assistant", "content": None, "tool_calls": calls},
+                    {"role": "tool", "tool_call_id": "c", "content": f"the file says {asked}"},
+                    {"role": "assistant", "content": "Done."},
+                ]
+            },
+            protocol="openai",
+            reader="openai_chat/2",
+        )
+
+    runs = [run(number) for number in range(61)]
+    splits = ["test" if number == 60 else "train" for number in range(61)]
+    found = []
+    for subjects in (
+        [subject_of(one) for one in runs],
+        [read_kept_subject(kept_subject(one.to_json())) for one in runs],
+    ):
+        placed = (PlacedRun(f"g{n}", f"g{n}", splits[n], subject) for n, subject in enumerate(subjects))
+        found.append([(pair.first, pair.second) for pair in shared_subjects(placed)])
+    assert found == [[("g0", "g60")]] * 2

@@ -141,16 +141,17 @@ def _admission(options: argparse.Namespace) -> tuple[Admit, str] | None:
     from drsr.offline.catalog.logical_content import content_key
     from drsr.offline.ingest.corpus.choice import load_chosen
     from drsr.offline.ingest.corpus.table import load_corpus
-    from drsr.offline.ingest.corpus.task_names import load_task_names
+    from drsr.offline.ingest.corpus.task_names import load_task_names, task_names_of
     from drsr.offline.ingest.stage import admit_chosen, admit_named
 
     if options.corpus is None and options.tasks is None:
         return None
     if options.corpus is not None and (options.tasks or options.source):
         raise SettingsError("--corpus names tasks and sources itself", hint="leave --tasks and --source out")
-    names = load_task_names(options.corpus or options.tasks)
     if options.corpus is None:
+        names = load_task_names(options.tasks)
         return admit_named(names), content_key({"tasks": names.stamp})[:8]
-    chosen = load_chosen(load_corpus(options.corpus))
+    corpus = load_corpus(options.corpus)
+    names, chosen = task_names_of(corpus), load_chosen(corpus)
     stamp = content_key({"tasks": names.stamp, "runs": sorted(map(list, chosen.values()))})[:8]
     return admit_chosen(names, chosen), stamp

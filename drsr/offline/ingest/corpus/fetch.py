@@ -127,7 +127,7 @@ def require_whole(corpus: Corpus, folder: Path) -> None:
     wrong = [(file, found) for file in corpus.files if (found := presence(file, folder)) != "here"]
     if wrong:
         (file, found), more = wrong[0], f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        hint = f"drsr corpus fetch {corpus.name} --to {folder}; drsr corpus check {corpus.name} lists them all"
+        hint = f"drsr corpus fetch {corpus.name} --to {folder}; drsr corpus check {corpus.name} --to {folder} lists all"
         raise InputError(f"{file.local} is {found}{more}: {file.origin}", where=str(folder), hint=hint)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from drsr.errors import InputError
 from drsr.offline.catalog.tables import SPLITS
-from drsr.offline.ingest.corpus.table import CORPORA, places, sound_rows
+from drsr.offline.ingest.corpus.table import CORPORA, Corpus, places, sound_rows
 from drsr.offline.ingest.splits import Split, group_key
 
 TABLE = "tasks.csv"
@@ -80,7 +80,13 @@ def load_task_names(corpus: str) -> TaskNames:
         path = place / corpus / TABLE
         if path.is_file():
             return TaskNames(_read(path))
-    raise InputError(f"corpus {corpus!r} has no {TABLE}", hint=f"write {CORPORA}/{corpus}/{TABLE}, or leave it out")
+    raise InputError(f"corpus {corpus!r} has no {TABLE}", hint=f"write {CORPORA}/{corpus}/{TABLE}")
+
+
+def task_names_of(corpus: Corpus) -> TaskNames:
+    """Load the table beside a corpus; a corpus without one leaves the names to the readers."""
+    path = corpus.folder / TABLE
+    return TaskNames(_read(path) if path.is_file() else ())
 
 
 def all_task_names() -> TaskNames:

@@ -31,7 +31,7 @@ _TASK_KEYS = ("task_id", "instance_id", "task")
 
 def _recognises(value: Any) -> bool:
     contents = value if isinstance(value, list) else dig(value, "contents")
-    if isinstance(value, dict) and ("messages" in value or isinstance(value.get("request"), dict)):
+    if isinstance(value, dict) and isinstance(value.get("request"), dict):
         return False
     return isinstance(contents, list) and bool(contents) and all(is_content(content) for content in contents[:3])
 

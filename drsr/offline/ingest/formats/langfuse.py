@@ -26,7 +26,7 @@ _TRACE_MARKS = ("projectId", "htmlPath", "project_id", "totalCost", "latency", "
 
 
 def _recognises(value: Any) -> bool:
-    if not isinstance(value, dict) or "messages" in value:
+    if not isinstance(value, dict):
         return False
     return _is_observation(value) or _is_trace(value) or _is_page(value)
 

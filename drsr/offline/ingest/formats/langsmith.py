@@ -23,7 +23,7 @@ _THREAD_KEYS = ("thread_id", "session_id", "conversation_id")
 
 
 def _recognises(value: Any) -> bool:
-    if not isinstance(value, dict) or "messages" in value or "attributes" in value:
+    if not isinstance(value, dict) or "attributes" in value:
         return False
     return value.get("run_type") in _TYPES and "inputs" in value and not value.keys().isdisjoint(_MARKS)
 

@@ -32,7 +32,7 @@ _TASK_KEYS = ("task_id", "instance_id", "task")
 
 
 def _recognises(value: Any) -> bool:
-    if not isinstance(value, dict) or "messages" in value:
+    if not isinstance(value, dict):
         return False
     turns = _turns(value)
     return isinstance(turns, list) and bool(turns) and all(_is_turn(turn) for turn in turns[:3])

@@ -43,9 +43,10 @@ from tests.offline.small_corpus import (
     small_corpus,
     write_table,
 )
+from tests.trajectory_files import trajectories_folder
 
 ROOT = Path(__file__).parents[4]
-SHARED = ROOT.parent / "shared" / "trajectories"
+SHARED = trajectories_folder()
 QUICK = Patience(attempts=3, first_pause=0.01, longest_limit=5)
 VICTIM = "two/c.json"
 OTHERS = {local: data for local, data in CONTENTS.items() if local != VICTIM}
@@ -313,9 +314,10 @@ def test_bad_places(corpus: Corpus, tmp_path: Path) -> None:
         Published("git.example")
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the mirror of public runs beside the checkout")
+@pytest.mark.skipif(SHARED is None, reason="needs the mirror of public runs beside the checkout")
 def test_the_public_corpus_from_its_mirror(tmp_path: Path) -> None:
     corpus = load_corpus("public")
+    assert SHARED is not None
     done = fetch_corpus(corpus, tmp_path / "to", Mirror(SHARED))
     assert (done.fetched, done.bytes, done.refused) == (len(corpus.files), corpus.bytes, ())
     checked = check_corpus("public", tmp_path / "to")

@@ -129,6 +129,15 @@ def test_a_record_that_two_readers_know_is_read_by_neither() -> None:
     assert [item.reader for item in demanded if isinstance(item, Trajectory)] == ["tau_bench/1"]
 
 
+@pytest.mark.parametrize("name", ["gemini", "sharegpt", "langfuse_trace", "langsmith"])
+def test_a_chat_that_is_something_else_too_is_read_as_neither(name: str) -> None:
+    other = MINIATURES[name]
+    problem = only_problem(read_value({**other.records[0], "messages": CHAT}))
+    assert problem.reason == "two_formats"
+    assert "openai_chat" in problem.detail or "anthropic_messages" in problem.detail
+    assert other.reader in problem.detail
+
+
 CHATS = [{"messages": CHAT, "id": str(number)} for number in range(70)]
 
 
