@@ -124,7 +124,8 @@ def remeasure(
     known = _known(artifacts, kept, question, [(row.blob, row.decision_index) for row, masks in chosen if masks])
     new: dict[str, bytes] = {}
     compared: list[ComparedSet] = []
-    changed, near, tried, mismatches = 0, 0, 0, []
+    changed, near, tried = 0, 0, 0
+    mismatches: list[str] = []
     for done, ((state_id, state_key, decision, blob, recorded_target), masks) in enumerate(chosen):
         progress(done, len(chosen) + len(excluded))
         labels, missing = _labels(catalog, state_id, labeler_id), unmeasured.get(state_id, {})

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import itertools
 from typing import Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
@@ -248,9 +247,7 @@ def _with_places(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The rows whose first column is one of the states, as numbers, and the place of that state. All fit a double."""
     rows = connection.execute(query).all()
-    width = len(query.selected_columns)
-    numbers = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.float64, count=len(rows) * width)
-    table = numbers.reshape(len(rows), width)
+    table = np.array([tuple(row) for row in rows], dtype=np.float64).reshape(len(rows), len(query.selected_columns))
     ids = np.array([state.id for state in states], dtype=np.int64)
     order = np.argsort(ids)
     wanted = table[:, 0].astype(np.int64)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -151,12 +152,18 @@ def draw_trajectories(groups: Ints, bootstrap: Bootstrap) -> Floats:
     `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together. One
     group alone says nothing about others: no replicates, and so no interval.
     """
-    generator = np.random.default_rng(bootstrap.seed)
     count = int(groups.max()) + 1
     if count < 2:
         return np.empty((0, len(groups)))
+    return _times_drawn(count, bootstrap)[:, groups].astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _times_drawn(count: int, bootstrap: Bootstrap) -> NDArray[np.uint32]:
+    """Return how often each of so many groups is drawn in each replicate. Every metric of a frame asks for the same."""
+    generator = np.random.default_rng(bootstrap.seed)
     drawn = generator.multinomial(count, np.full(count, 1 / count), size=bootstrap.replicates)
-    return drawn[:, groups].astype(np.float64)
+    return drawn.astype(np.uint32)
 
 
 class Metric(NamedTuple):
