@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +23,7 @@ from drsr.features.view_layouts import Kind, scored_layout
 from drsr.offline.featurize import stage as featurize
 from drsr.offline.featurize.records import FeaturizedState, featurized
 from drsr.offline.freeze.rows import StateRow
+from drsr.offline.label import remeasure
 from drsr.offline.label import stage as label
 from drsr.offline.label.harm import MeasuredHarm, MeasuredStates, StateHarms
 from drsr.offline.label.target_nll import Method, TargetNll
@@ -62,6 +63,7 @@ def stubbed_language_model() -> Iterator[None]:
     with (
         patch.object(label, "measure_states", stub_of_measure_states),
         patch.object(label, "CollectingWatch", drawn.watch),
+        patch.object(remeasure, "measure_harm", stub_of_measure_harm),
         patch.object(featurize, "featurize_states", drawn),
     ):
         yield
@@ -70,14 +72,22 @@ def stubbed_language_model() -> Iterator[None]:
 def stub_of_measure_states(
     scorer: TargetNll, states: Sequence[tuple[DecisionState, TokenIds]], watches: Mapping[int, Any]
 ) -> MeasuredStates:
-    results = []
-    for state, target in states:
-        sets = deletion_sets(state, len(state.candidates))
-        with CLOCK.stopped():
-            draw = random.Random(len(state.rendering))
-            harms = [MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05), len(target)) for found in sets]
-        results.append(StateHarms(2.0, tuple(harms), {}))
-    return MeasuredStates(tuple(results), Method.DIRECT, 0, 0)
+    harms = [tuple(_drawn_harms(state, target)) for state, target in states]
+    return MeasuredStates(tuple(StateHarms(2.0, found, {}) for found in harms), Method.DIRECT, 0, 0)
+
+
+def stub_of_measure_harm(
+    backbone: Any, state: DecisionState, target: TokenIds, masks: Collection[int] | None = None
+) -> Iterator[MeasuredHarm]:
+    """What is measured again comes out the same."""
+    return (harm for harm in _drawn_harms(state, target) if masks is None or harm.deletion_set.mask in masks)
+
+
+def _drawn_harms(state: DecisionState, target: TokenIds) -> list[MeasuredHarm]:
+    sets = deletion_sets(state, len(state.candidates))
+    with CLOCK.stopped():
+        draw = random.Random(len(state.rendering))
+        return [MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05), len(target)) for found in sets]
 
 
 class StubOfFeaturizeStates:

@@ -47,7 +47,7 @@ def _is_in(index: str, outcome: Mapping[str, Any]) -> bool:
 
 
 def _is_recorded_here(outcome: Mapping[str, Any]) -> bool:
-    """Whether this repository's files are those that the refresh recorded: another clone, or an older revision that was
-    checked out, has others."""
+    """Return whether this repository's files are those that the refresh recorded: another clone, or an older revision
+    that was checked out, has others."""
     recorded = outcome.get("recorded")
     return isinstance(recorded, dict) and recorded.items() <= locked().items() and not changed()

@@ -104,7 +104,7 @@ def upstream_of(provider: Provider, given: str | None, environment: Mapping[str,
 
 
 def not_through_other_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Where programs are told to use a proxy for everything, ours must be left out of it."""
+    """Return the variables that keep our proxy out of a proxy which programs use for everything else."""
     names = [name for name in ("NO_PROXY", "no_proxy") if environment.get(name)] or ["NO_PROXY"]
     return {name: ",".join(filter(None, [environment.get(name), LOOPBACK])) for name in names}
 

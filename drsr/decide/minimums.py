@@ -1,4 +1,4 @@
-"""What a decision must be able to save to be worth making, looked at before a language model reads anything."""
+"""Minimums: the least that a decision must be able to save, checked before a language model reads anything."""
 
 from __future__ import annotations
 

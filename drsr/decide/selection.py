@@ -50,7 +50,7 @@ class ProposedSets(NamedTuple):
 
     @property
     def gain(self) -> NDArray[np.float64] | NDArray[np.int64]:
-        """What a selection looks at first: money where it is known, else tokens."""
+        """Return the gain that a selection ranks by: money if it is known, otherwise tokens."""
         return self.direct_saving if self.worth is None else self.worth
 
 

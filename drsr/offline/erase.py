@@ -48,7 +48,7 @@ FEATURES = FORMAT.encode()
 
 
 class Erased(NamedTuple):
-    """What an erasure did."""
+    """The result of an erasure."""
 
     runs: tuple[str, ...]
     """`source/external id` of each."""

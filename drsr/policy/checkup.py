@@ -1,4 +1,4 @@
-"""Whether a policy can prune on this machine, and how quickly: what `drsr doctor` says, and `drsr serve` at its start.
+"""Check whether a policy can prune on this machine, and how quickly: for `drsr doctor`, and `drsr serve` as it starts.
 
     checkup = examine("drsr_policy_light")
     checkup.works, checkup.to_text()

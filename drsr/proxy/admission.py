@@ -70,7 +70,7 @@ class Budget:
 
 
 class Share:
-    """What one request takes of the budget."""
+    """The part of the budget that one request takes."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

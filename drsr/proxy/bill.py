@@ -1,4 +1,4 @@
-"""What one exchange cost, and what it would have cost without pruning, from what the upstream counted.
+"""The bill of one exchange: its cost, and its cost without pruning, from what the upstream counted.
 
 The first is exact, as far as the prices are: the upstream's own counts at the list price. The second is the first and
 what the deletion saved: nobody was asked for the longer request. In a session that is what the session reckoned, the

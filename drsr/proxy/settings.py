@@ -135,7 +135,7 @@ class ProxySettings:
 
     @property
     def modes(self) -> Modes:
-        """Which requests are pruned."""
+        """Return the mode of pruning, and that of each key."""
         return Modes(Mode.SHADOW if self.shadow else Mode.ON, self.keys)
 
     def prices_of(self, model: str | None) -> Prices | None:

@@ -1,4 +1,4 @@
-"""What receipts add up to: decisions, tokens and money with and without pruning, by reason, model or day.
+"""Totals of receipts: decisions, tokens and money with and without pruning, by reason, model or day.
 
 A request counts as sent unless the proxy says that its upstream refused it: what failed saved nothing. Money is told
 where the model's price was known when it was decided. Where the upstream's own usage is on record, what was paid is
@@ -143,7 +143,7 @@ def _why(record: dict[str, Any]) -> str:
 
 
 def _money(record: dict[str, Any], applied: bool) -> tuple[float, float] | None:
-    """What was paid, and what would have been without pruning; None where no price is known."""
+    """Return what was paid, and what would have been paid without pruning; None if no price is known."""
     session, usage = record.get("session"), record.get("usage")
     if not session or not session.get("priced"):
         return None

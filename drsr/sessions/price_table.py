@@ -31,7 +31,7 @@ _HINT = "the form is that of drsr/sessions/list_prices.json: models with [input,
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """What a million tokens cost, by model."""
+    """The prices of a million tokens, by model."""
 
     models: Mapping[str, Prices]
     """By plain name, as `plain_name` gives it."""

@@ -71,8 +71,8 @@ def _by_name(name: str) -> Doing:
 
 
 def object_of(call: Call) -> str:
-    """What a call is about: the first path among the values of its arguments, else the first word with a digit or an
-    underscore, else all that they say."""
+    """Return the subject of a call: the first path among the values of its arguments, else the first word with a digit
+    or an underscore, else all that they say."""
     said = "\n".join(_values(call.arguments))[:_NAMED_IN]
     if "/" in said or "\\" in said:
         paths = paths_in(said)

@@ -43,7 +43,7 @@ Rows = dict[str, dict[str, Noted]]
 
 
 class AtHand(NamedTuple):
-    """What there was to be fitted when a scorer's data were read, as the journal tells it."""
+    """The data there was to fit when a scorer's data were read, according to the journal."""
 
     event: int
     """The latest before they were read."""

@@ -85,7 +85,7 @@ class Event(NamedTuple):
 
     @property
     def rows(self) -> dict[str, dict[str, str | None]]:
-        """What it changed, by kind of row."""
+        """Return the rows it changed, by kind."""
         found: dict[str, dict[str, str | None]] = orjson.loads(self.content)["rows"]
         return found
 

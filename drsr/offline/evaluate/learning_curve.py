@@ -94,7 +94,7 @@ def judged_point(
     chosen = found.chosen
     return CurvePoint(
         tasks,
-        float(auroc(scored.unsafe_mean, frame.unsafe)),
+        auroc(scored.unsafe_mean, frame.unsafe),
         pairs[0].pooled,
         pairs[1].pooled,
         0.0 if chosen is None else chosen.mean_removal,

@@ -1,4 +1,4 @@
-"""How two recordings of one run relate: what a later export may replace, and what costs nothing.
+"""Compare two recordings of one run: what a later export may replace, and what costs nothing.
 
 Labels and features belong to what was said. A recording that says the same under another reward or task is the same
 run, and one that says the same and goes on is the same run at a later time.
@@ -15,7 +15,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 
 
 class Relation(Enum):
-    """What a new recording is to the one that is known."""
+    """The relation of a new recording to the known one."""
 
     SAME = "same"
     """It says the same; only task, domain, reward or reader differ."""

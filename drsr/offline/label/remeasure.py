@@ -1,6 +1,7 @@
 """Remeasurement: a random sample of the labels computed once more, each context on its own, and compared.
 
-Besides the sample, sets that somebody names; and all that is said not to be measurable is tried again.
+Besides the sample, sets that somebody names; and all that is said not to be measurable is tried again. A night names
+the sets that decide its threshold, most of which decided that of the night before: what was measured then is kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
 from sqlalchemy import Select, select
 
 from drsr.offline.catalog.engine import Catalog
@@ -22,8 +24,9 @@ from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.label.harm import HARM_TOLERANCE, contexts_of, measure_harm
 from drsr.offline.label.records import target_hash
-from drsr.offline.label.target_nll import Pair, agreement_of, direct_nll, unmeasurable
+from drsr.offline.label.target_nll import Pair, agreement_of, direct_nll, dtype_of, unmeasurable
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import Kept, bytes_named
 from drsr.request.contracts import Backbone
 from drsr.request.rendering import render_output
 from drsr.request.view import Caps
@@ -71,6 +74,17 @@ Masks = Mapping[str, Collection[int]]
 """Deletion sets by state."""
 
 
+class _Again(NamedTuple):
+    """A state as it comes out of its run now."""
+
+    target: str
+    """Hash of the tokens that are scored."""
+    possible: list[int]
+    """The masks of its deletion sets."""
+    harms: dict[int, float]
+    """Of the sets that were measured."""
+
+
 def remeasure(
     catalog: Catalog,
     artifacts: ArtifactStore,
@@ -83,6 +97,7 @@ def remeasure(
     part: Selection | None = None,
     state_keys: Sequence[str] | None = None,
     named: Masks | None = None,
+    kept: Kept | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Remeasured:
     """Compute the labels of a random sample of states directly, and compare; None is all of them.
@@ -90,6 +105,8 @@ def remeasure(
     The same seed draws the same states from the same catalog. They are drawn from all that the labeler has labelled, or
     from those that are named by `state_keys`. The sets of `named` are measured whatever is drawn. So is every set, and
     every state of a current run, that is recorded as one that cannot be measured: where it can, that is a mismatch.
+    With `kept`, a set that is only named is not computed again if that was done for the same bytes by the same code and
+    language model, and agreed. What is drawn always is.
     """
     with catalog.reading() as connection:
         query = _measured(labeler_id, "labelled", StateMeasurement.target_hash)
@@ -103,43 +120,59 @@ def remeasure(
     wanted = {row: _wanted(row, drawn, named or {}, unmeasured) for row in rows}
     chosen = [(row, masks) for row, masks in wanted.items() if masks is None or masks]
     agreement = agreement_of(backbone)
+    question = f"harms by {backbone.identity} in {dtype_of(backbone)}, {caps}"
+    known = _known(artifacts, kept, question, [(row.blob, row.decision_index) for row, masks in chosen if masks])
+    new: dict[str, bytes] = {}
     compared: list[ComparedSet] = []
-    changed, near, tried, mismatches = 0, 0, 0, []
+    changed, near, tried = 0, 0, 0
+    mismatches: list[str] = []
     for done, ((state_id, state_key, decision, blob, recorded_target), masks) in enumerate(chosen):
         progress(done, len(chosen) + len(excluded))
-        state = _state(artifacts, blob, decision, backbone, caps)
         labels, missing = _labels(catalog, state_id, labeler_id), unmeasured.get(state_id, {})
-        if state is None:
-            mismatches.append(f"{state_key}: no longer a state")
-            continue
-        target = render_output(state.next_output, backbone.tokenizer)
-        if target_hash(target) != recorded_target:
+        content, wrong = _content(blob, decision), len(mismatches)
+        again = known.get(content)
+        if again is None or masks is None or missing or not set(masks) <= again.harms.keys():
+            state = _state(artifacts, blob, decision, backbone, caps)
+            if state is None:
+                mismatches.append(f"{state_key}: no longer a state")
+                continue
+            target = render_output(state.next_output, backbone.tokenizer)
+            contexts = {found.mask: context for found, context in contexts_of(state.state).deleted}
+            asked = [mask for mask in contexts if masks is None or mask in masks]
+            try:
+                first = [mask for mask in asked if mask not in missing]
+                measured = measure_harm(backbone, state.state, target, first)
+                direct = {found.deletion_set.mask: found.harm for found in measured}
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                mismatches.append(f"{state_key}: not enough memory for one forward over its context")
+                continue
+            before = {} if again is None else again.harms
+            again = _Again(target_hash(target), list(contexts), before | direct)
+            for mask in [mask for mask in asked if mask in missing]:
+                tried += 1
+                nll = _measured_after_all(backbone, Pair(contexts[mask], target), missing[mask])
+                if nll is not None:
+                    said = f"excluded as {missing[mask]}, and can be measured: its NLL is {nll:.6f}"
+                    mismatches.append(f"state {state_key}, deletion set {mask}: {said}")
+            new[content] = orjson.dumps([again.target, again.possible, list(again.harms.items())])
+        if again.target != recorded_target:
             mismatches.append(f"{state_key}: another target")
-        possible = [found.mask for found, _ in contexts_of(state.state).deleted]
-        if labels.keys() | missing.keys() != set(possible):
+        if labels.keys() | missing.keys() != set(again.possible):
             mismatches.append(f"{state_key}: other deletion sets")
-        asked = possible if masks is None else [mask for mask in possible if mask in masks]
-        try:
-            first = [mask for mask in asked if mask not in missing]
-            direct = {harm.deletion_set.mask: harm for harm in measure_harm(backbone, state.state, target, first)}
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            mismatches.append(f"{state_key}: not enough memory for one forward over its context")
-            continue
-        for mask in [mask for mask in asked if mask in missing]:
-            tried += 1
-            context = next(context for found, context in contexts_of(state.state).deleted if found.mask == mask)
-            nll = _measured_after_all(backbone, Pair(context, target), missing[mask])
-            if nll is not None:
-                said = f"excluded as {missing[mask]}, and can be measured: its NLL is {nll:.6f}"
-                mismatches.append(f"state {state_key}, deletion set {mask}: {said}")
-        for mask in sorted(labels.keys() & direct.keys()):
+        agrees = len(mismatches) == wrong
+        for mask in sorted(labels.keys() & again.harms.keys() & set(again.possible if masks is None else masks)):
             harm, unsafe = labels[mask]
-            compared.append(ComparedSet(state_key, mask, harm, direct[mask].harm, unsafe))
-            if unsafe != direct[mask].unsafe:
-                is_near = abs(direct[mask].harm - HARM_TOLERANCE) <= agreement
+            compared.append(ComparedSet(state_key, mask, harm, again.harms[mask], unsafe))
+            agrees = agrees and abs(harm - again.harms[mask]) <= agreement
+            if unsafe != (again.harms[mask] > HARM_TOLERANCE):
+                agrees, is_near = False, abs(again.harms[mask] - HARM_TOLERANCE) <= agreement
                 changed, near = changed + (not is_near), near + is_near
+        if not agrees:
+            new.pop(content, None)
+    if kept is not None and new:
+        kept.keep(question, new)
     for done, (_, state_key, decision, blob, reason) in enumerate(excluded):
         progress(len(chosen) + done, len(chosen) + len(excluded))
         state = _state(artifacts, blob, decision, backbone, caps)
@@ -158,6 +191,22 @@ def remeasure(
         *(len(chosen), len(compared), largest, agreement, changed, near, tuple(mismatches), tuple(compared)),
         *(len(rows), tried),
     )
+
+
+def _content(blob: str, decision: int) -> str:
+    return f"{bytes_named(blob)} {decision}"
+
+
+def _known(
+    artifacts: ArtifactStore, kept: Kept | None, question: str, states: Sequence[tuple[str, int]]
+) -> dict[str, _Again]:
+    """Return what is kept of some states, by run and decision; nothing of a run whose file is gone."""
+    if kept is None:
+        return {}
+    gone = artifacts.missing(blob for blob, _ in states)
+    found = kept.find(question, [_content(blob, decision) for blob, decision in states if blob not in gone])
+    values = {content: orjson.loads(value) for content, value in found.items()}
+    return {content: _Again(target, masks, dict(harms)) for content, (target, masks, harms) in values.items()}
 
 
 def _measured(labeler_id: int, outcome: str, column: Any) -> Select[Any]:

@@ -229,9 +229,13 @@ def _why_not_shared(backbone: Backbone) -> str | None:
 
 
 def agreement_of(backbone: Backbone) -> float:
-    """Return how far two computations with this backbone may be apart. Others than language models compute exactly."""
-    dtype = str(backbone.model.dtype).removeprefix("torch.") if isinstance(backbone, FrozenLM) else "float32"
-    return AGREEMENT[dtype]
+    """Return how far two computations with this backbone may be apart."""
+    return AGREEMENT[dtype_of(backbone)]
+
+
+def dtype_of(backbone: Backbone) -> str:
+    """Return the dtype a backbone computes in. Others than language models compute exactly."""
+    return str(backbone.model.dtype).removeprefix("torch.") if isinstance(backbone, FrozenLM) else "float32"
 
 
 def _probe(token_ids: TokenIds) -> list[Pair]:

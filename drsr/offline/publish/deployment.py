@@ -1,4 +1,4 @@
-"""Whether to deploy a policy, and why, in one sentence each: from the numbers of its calibration alone."""
+"""Advise whether to deploy a policy, and why, in one sentence each: from the numbers of its calibration alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TWO_SIDED_95 = 1.96
 
 
 class Advice(NamedTuple):
-    """What to do with a policy."""
+    """The advice on a policy, and the reason for it."""
 
     verdict: str
     why: str

@@ -28,7 +28,10 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.settings import cache_folder
 
 FILE = "kept.sqlite"
-LIBRARIES = ("great_expectations", "pandas", "numpy", "datasketch", "scipy", "pyarrow")
+LIBRARIES = (
+    *("great_expectations", "pandas", "numpy", "datasketch", "scipy", "pyarrow"),
+    *("torch", "transformers", "tokenizers", "gguf"),
+)
 """Packages whose version may change a value."""
 _LOCK_SECONDS = 60.0
 _SCHEMA = """

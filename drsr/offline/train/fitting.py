@@ -224,7 +224,7 @@ class _Run:
         frame = self.validation
         pairs = count_pairs(harm, frame.harm, self.within_state, frame.trajectory, self.params.meaningful_gap)
         return Quality(
-            unsafe_auroc=float(auroc(unsafe, frame.unsafe)),
+            unsafe_auroc=auroc(unsafe, frame.unsafe),
             pair_accuracy=pairs.pooled if pairs.pairs.any() else 0.0,
             negative_brier=-brier(unsafe, frame.unsafe),
         )

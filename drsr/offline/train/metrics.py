@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -99,22 +100,36 @@ def spearman_within(predicted: Floats, harm: Floats, group: Ints, trajectory: In
     return Correlations(total, groups)
 
 
-def auroc(score: Floats, unsafe: NDArray[np.bool_], weight: Floats | None = None) -> Floats:
-    """Chance that a random unsafe row scores above a random safe one, ties one half. NaN if a class is missing.
+def auroc(score: Floats, unsafe: NDArray[np.bool_]) -> float:
+    """Chance that a random unsafe row scores above a random safe one, ties one half. NaN if a class is missing."""
+    return float(auroc_replicates(score, unsafe, np.zeros(len(score), dtype=np.int64), np.ones((1, 1)))[0])
 
-    `weight` (..., rows) gives each row's multiplicity; the result has its leading shape.
+
+def auroc_replicates(score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, draws: Floats) -> Floats:
+    """The same in every replicate, each row counted as often as its trajectory was drawn: shape (replicates).
+
+    Of a row only its place among the safe ones matters, which is looked up once. What is added up are whole numbers and
+    halves, so no order of adding changes a bit.
     """
-    weight = np.ones(len(score)) if weight is None else weight
-    order = np.argsort(score, kind="stable")
-    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
-    ordered = weight[..., order]
-    unsafe_weight = np.add.reduceat(ordered * unsafe[order], starts, axis=-1)
-    safe_weight = np.add.reduceat(ordered * ~unsafe[order], starts, axis=-1)
-    safe_below = np.cumsum(safe_weight, axis=-1) - 0.5 * safe_weight
-    won = (unsafe_weight * safe_below).sum(axis=-1)
-    possible = unsafe_weight.sum(axis=-1) * safe_weight.sum(axis=-1)
-    area: Floats = np.divide(won, possible, out=np.full_like(won, np.nan, subok=False), where=possible > 0)
-    return area
+    safe = np.flatnonzero(~unsafe)
+    safe = safe[np.argsort(score[safe], kind="stable")]
+    below = np.searchsorted(score[safe], score[unsafe], side="left")
+    not_above = np.searchsorted(score[safe], score[unsafe], side="right")
+    areas = np.full(len(draws), np.nan)
+    for start in range(0, len(draws), _REPLICATES_AT_ONCE):
+        some = slice(start, start + _REPLICATES_AT_ONCE)
+        drawn = np.ascontiguousarray(draws[some].T)
+        safe_so_far = np.zeros((len(safe) + 1, drawn.shape[1]))
+        np.cumsum(drawn[trajectory[safe]], axis=0, out=safe_so_far[1:])
+        unsafe_weight = drawn[trajectory[unsafe]]
+        won = 0.5 * (unsafe_weight * (safe_so_far[below] + safe_so_far[not_above])).sum(axis=0)
+        possible = unsafe_weight.sum(axis=0) * safe_so_far[-1]
+        np.divide(won, possible, out=areas[some], where=possible > 0)
+    return areas
+
+
+_REPLICATES_AT_ONCE = 32
+"""Each needs a number per row: those of a few stay in the processor's cache."""
 
 
 def brier(score: Floats, unsafe: NDArray[np.bool_]) -> float:
@@ -137,12 +152,18 @@ def draw_trajectories(groups: Ints, bootstrap: Bootstrap) -> Floats:
     `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together. One
     group alone says nothing about others: no replicates, and so no interval.
     """
-    generator = np.random.default_rng(bootstrap.seed)
     count = int(groups.max()) + 1
     if count < 2:
         return np.empty((0, len(groups)))
+    return _times_drawn(count, bootstrap)[:, groups].astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _times_drawn(count: int, bootstrap: Bootstrap) -> NDArray[np.uint32]:
+    """Return how often each of so many groups is drawn in each replicate. Every metric of a frame asks for the same."""
+    generator = np.random.default_rng(bootstrap.seed)
     drawn = generator.multinomial(count, np.full(count, 1 / count), size=bootstrap.replicates)
-    return drawn[:, groups].astype(np.float64)
+    return drawn.astype(np.uint32)
 
 
 class Metric(NamedTuple):
@@ -256,8 +277,8 @@ def auroc_metric(
     score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, sets: str, draws: Floats, bootstrap: Bootstrap
 ) -> Metric:
     """Unsafe AUROC with its interval."""
-    area, present = float(auroc(score, unsafe)), len(np.unique(trajectory))
-    areas = _auroc_replicates(score, unsafe, trajectory, draws)
+    area, present = auroc(score, unsafe), len(np.unique(trajectory))
+    areas = auroc_replicates(score, unsafe, trajectory, draws)
     return Metric("unsafe AUROC", sets, HALF, area, *interval(areas, bootstrap), len(score), present)
 
 
@@ -271,16 +292,10 @@ def auroc_gain(
     bootstrap: Bootstrap,
 ) -> Metric:
     """Return how much larger the area is than a baseline's; both on the same drawn trajectories."""
-    gain = float(auroc(score, unsafe) - auroc(baseline, unsafe))
-    gains = np.subtract(*(_auroc_replicates(each, unsafe, trajectory, draws) for each in (score, baseline)))
+    gain = auroc(score, unsafe) - auroc(baseline, unsafe)
+    gains = np.subtract(*(auroc_replicates(each, unsafe, trajectory, draws) for each in (score, baseline)))
     present = len(np.unique(trajectory))
     return Metric("gain in unsafe AUROC", sets, HALF, gain, *interval(gains, bootstrap), len(score), present)
-
-
-def _auroc_replicates(score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, draws: Floats) -> Floats:
-    # A few hundred replicates at a time: each needs one weight per row.
-    parts = np.array_split(draws, max(1, len(draws) * len(score) // 1_000_000))
-    return np.concatenate([auroc(score, unsafe, part[:, trajectory]) for part in parts])
 
 
 def interval(values: Floats, bootstrap: Bootstrap) -> tuple[float, float]:

@@ -47,7 +47,7 @@ class Connection(H11Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no request is on its way."""
+        """Return whether no request is on its way."""
         return not self._leaving and self._tunnelled is None and (self.cycle is None or self.cycle.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

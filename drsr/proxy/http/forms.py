@@ -15,7 +15,7 @@ from drsr.request.history import Protect
 
 
 class Asked(NamedTuple):
-    """What the policy is asked about."""
+    """The request that the policy is asked about."""
 
     request: dict[str, Any]
     """With `messages`, whatever the body calls them."""

@@ -13,7 +13,7 @@ from drsr.proxy.http.headers import MODE, RawHeaders, asks_for_bypass, credentia
 
 
 class Mode(StrEnum):
-    """What becomes of a decision."""
+    """The use that is made of a decision."""
 
     ON = "on"
     OFF = "off"

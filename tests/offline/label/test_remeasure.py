@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, func, select, update
 
 from drsr.backbone.scripted import ScriptedBackbone
+from drsr.errors import ArtifactCorrupt
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Interaction, Label
 from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.label import remeasure as remeasurement
-from drsr.offline.label.harm import HARM_TOLERANCE, measure_harm
+from drsr.offline.label.harm import HARM_TOLERANCE, MeasuredHarm, measure_harm
 from drsr.offline.label.remeasure import Remeasured, remeasure
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import Kept
 from drsr.request.contracts import Backbone
 from drsr.request.view import Caps, caps_for
 from tests.offline.chat_files import chat, task_in_split, write_json
@@ -138,6 +141,79 @@ def test_only_a_part(measured: Catalog, artifacts: ArtifactStore) -> None:
     counts = [again(measured, artifacts, part=Selection(split=split)).states for split in ("train", "test")]
     assert counts == [6, 1]
     assert again(measured, artifacts, part=Selection(source="elsewhere")).states == 0
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The masks that are measured from here on."""
+    masks: list[int] = []
+
+    def counting(*arguments: Any) -> Iterator[MeasuredHarm]:
+        for found in measure_harm(*arguments):
+            masks.append(found.deletion_set.mask)
+            yield found
+
+    monkeypatch.setattr(remeasurement, "measure_harm", counting)
+    return masks
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_what_is_only_named_is_measured_once_and_compared_every_time(
+    measured: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks, kept = counted(monkeypatch), Kept(tmp_path / "kept.sqlite", "code")
+    keys = sorted({found.state_key for found in again(measured, artifacts).compared})
+    named = {key: {1} for key in keys}
+    masks.clear()
+    fresh = again(measured, artifacts, 0, named=named)
+    assert again(measured, artifacts, 0, named=named, kept=kept) == fresh
+    assert masks == [1] * (2 * len(keys))
+    assert again(measured, artifacts, 0, named=named, kept=kept) == fresh
+    assert len(masks) == 2 * len(keys), "kept"
+    other = named | {keys[0]: {2}}
+    for _ in range(2):
+        assert again(measured, artifacts, 0, named=other, kept=kept) == again(measured, artifacts, 0, named=other)
+    assert again(measured, artifacts, 0, named=named, kept=kept) == fresh
+    assert len(masks) == 4 * len(keys) + 1, "the other set once; twice all of them by the calls without"
+    masks.clear()
+    assert again(measured, artifacts, None, kept=kept) == again(measured, artifacts)
+    assert len(masks) == 2 * fresh_sets(measured), "what is drawn is always measured"
+    masks.clear()
+    assert again(measured, artifacts, 0, named=named, kept=Kept(tmp_path / "kept.sqlite", "other code")) == fresh
+    assert len(masks) == len(keys)
+    again(measured, artifacts, 0, named=named, kept=kept)
+    masks.clear()
+    with measured.writing() as connection:
+        connection.execute(update(Label).where(Label.mask == 1).values(harm=Label.harm + 0.5))
+    for _ in range(2):
+        changed = again(measured, artifacts, 0, named=named, kept=kept)
+        assert changed.largest_difference == pytest.approx(0.5), "a changed label is found by what was kept"
+    assert changed == again(measured, artifacts, 0, named=named)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_what_does_not_agree_and_what_is_gone_are_not_kept(
+    measured: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(tmp_path / "kept.sqlite", "code")
+    named = {found.state_key: {1} for found in again(measured, artifacts).compared}
+    masks = counted(monkeypatch)
+    with measured.writing() as connection:
+        connection.execute(update(Label).where(Label.mask == 1).values(harm=Label.harm + 0.5))
+    for times in (1, 2):
+        again(measured, artifacts, 0, named=named, kept=kept)
+        assert len(masks) == times * len(named)
+    with measured.writing() as connection:
+        connection.execute(update(Label).where(Label.mask == 1).values(harm=Label.harm - 0.5))
+    again(measured, artifacts, 0, named=named, kept=kept)
+    for name in artifacts.stored():
+        artifacts.delete(name)
+    with pytest.raises(ArtifactCorrupt):
+        again(measured, artifacts, 0, named=named, kept=kept)
+
+
+def fresh_sets(catalog: Catalog) -> int:
+    with catalog.reading() as connection:
+        return connection.execute(select(func.count()).select_from(Label)).scalar_one()
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
@@ -19,6 +20,7 @@ from drsr.offline.train.metrics import (
     Metric,
     auroc,
     auroc_gain,
+    auroc_replicates,
     brier,
     count_pairs,
     draw_trajectories,
@@ -79,10 +81,31 @@ def test_auroc_and_brier_are_scikit_learns(seed: int, levels: int) -> None:
     score = np.round(generator.random(60) * levels) / levels
     assert auroc(score, unsafe) == pytest.approx(roc_auc_score(unsafe, score))
     assert brier(score, unsafe) == pytest.approx(brier_score_loss(unsafe, score))
-    weight = generator.integers(0, 4, (5, 60)).astype(float)
-    weight[:, :2] = 1
-    expected = [roc_auc_score(unsafe, score, sample_weight=row) for row in weight]
-    np.testing.assert_allclose(auroc(score, unsafe, weight), expected)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), levels=st.sampled_from([1, 3, 10_000]))
+def test_replicates_of_auroc_are_to_the_bit_those_of_counting_pairs(seed: int, levels: int) -> None:
+    generator = np.random.default_rng(seed)
+    unsafe = generator.random(60) < 0.4
+    score = np.round(generator.random(60) * levels) / levels
+    trajectory = generator.integers(0, 7, 60)
+    draws = generator.integers(0, 4, (70, 7)).astype(float)
+    found = auroc_replicates(score, unsafe, trajectory, draws)
+    np.testing.assert_array_equal(found, [auroc_by_pairs(score, unsafe, row[trajectory]) for row in draws])
+    several = draws[(draws > 0).all(axis=1)]
+    if 0 < unsafe.sum() < 60:
+        expected = [roc_auc_score(unsafe, score, sample_weight=row[trajectory]) for row in several]
+        np.testing.assert_allclose(auroc_replicates(score, unsafe, trajectory, several), expected)
+
+
+def auroc_by_pairs(score: NDArray[np.float64], unsafe: NDArray[np.bool_], weight: NDArray[np.float64]) -> float:
+    """The slow twin: every unsafe row with every safe one."""
+    pairs = weight[unsafe][:, None] * weight[~unsafe]
+    if pairs.sum() == 0:
+        return math.nan
+    difference = score[unsafe][:, None] - score[~unsafe]
+    return float((pairs * ((difference > 0) + 0.5 * (difference == 0))).sum() / pairs.sum())
 
 
 def test_auroc_without_a_class_is_not_a_number() -> None:

@@ -44,6 +44,7 @@ def check_labels(subject: Subject, told: Told) -> list[Verdict]:
         seed=order.seed,
         state_keys=keys,
         named={key: {mask} for key, mask in deciding.items()},
+        kept=subject.kept,
         progress=told,
     )
     tolerance = identity.harm_tolerance

@@ -150,7 +150,7 @@ def _missing_runs(connection: Connection) -> list[str]:
 def _frozen_again(
     subject: Subject, blobs: Sequence[str], tokenizer: Tokenizer, caps: Caps, rule: FreezingRule, told: Told
 ) -> dict[str, Any]:
-    """What freezing each stored run gives, by the key of its bytes."""
+    """Freeze each stored run again; return the result by the key of its bytes."""
     is_light, done = subject.view.is_light, 0
 
     def read(name: str, data: bytes) -> bytes:
@@ -212,7 +212,7 @@ def _left_out(runs: Sequence[FrozenRun], again: Mapping[str, Any]) -> Iterator[s
 def _different(
     states: Sequence[StateRows], excluded: Mapping[str, set[int]], again: Mapping[str, Any]
 ) -> Iterator[str]:
-    """What the catalog says of a state that its run, frozen again, does not."""
+    """Yield each thing the catalog says of a state that its run, frozen again, does not."""
     for state in states:
         if not state.has_text:
             continue

@@ -28,8 +28,8 @@ class Environment(Protocol):
         """The first request: `messages` and `tools`. The model's name is not in it."""
 
     def follow(self, message: Json) -> Sequence[Json] | None:
-        """What comes back to an assistant message: a result for each of its calls, or words of the user. None where
-        the task is over."""
+        """Return the reply to an assistant message: a result for each of its calls, or words of the user; None if the
+        task is over."""
 
     def reward(self) -> float:
         """Return how well the task was done, from 0 to 1, as things stand now."""

@@ -144,8 +144,8 @@ def replay(
 
 
 def _asked(pairs: list[Pair], rendering: Rendering, target: TokenIds, caps: Caps) -> int | Exclusion:
-    """Where the answer will be. Only what fits as a whole is measured: of a request that is cut, a shorter rewrite
-    would show the model older history than the request itself did, and a summary of what it never saw."""
+    """Return where the answer will be. Only what fits as a whole is measured: of a request that is cut, a shorter
+    rewrite would show the model older history than the request itself did, and a summary of what it never saw."""
     if len(rendering) > caps.context:
         what = f"{len(rendering):,} tokens, and the language model reads {caps.context:,}"
         return Exclusion(ExclusionReason.CONTEXT_TOO_LONG, what)

@@ -1,5 +1,5 @@
-"""What a replay says about each method, all on the same decisions: means over tasks and over domains, with intervals
-that resample whole tasks.
+"""The summary of a replay, each method on the same decisions: means over tasks and over domains, with intervals that
+resample whole tasks.
 
     task-weighted   every task counts once, however many of its runs and decisions were replayed
     equal-domain    the mean of the domains' task-weighted means: every domain counts once

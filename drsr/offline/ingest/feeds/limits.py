@@ -31,7 +31,7 @@ FEW = 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a source must keep to."""
+    """The limits that a source must keep."""
 
     quarantined: float = 0.5
     runs: int = 0

@@ -32,7 +32,7 @@ _MOST_COMPARED = 16
 
 
 class Neighbour(NamedTuple):
-    """Where a run that is nearly the same stands."""
+    """The group and split of a run that is nearly the same."""
 
     group_key: str
     split: Split

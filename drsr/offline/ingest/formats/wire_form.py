@@ -14,8 +14,8 @@ SPEAKERS = ("system", "developer", "user", "assistant")
 
 
 def is_conversation(messages: list[Json]) -> bool:
-    """Whether a `Chat` that takes these messages would hand out the very same: all in wire form, and every result
-    among those directly behind the message that made its call."""
+    """Return whether a `Chat` that takes these messages would hand out the very same: all in wire form, and every
+    result among those directly behind the message that made its call."""
     waiting: list[str] = []  # ids of the latest calls without a result
     for message in messages:
         kind = kind_of(message)
@@ -33,8 +33,8 @@ def is_conversation(messages: list[Json]) -> bool:
 
 
 def kind_of(message: Json) -> Literal["text", "calls", "result"] | None:
-    """What a message is: a text of anybody, the assistant's calls, or a tool's result. None where it is not in wire
-    form, or where there is anything else in it."""
+    """Return the kind of a message: a text by anybody, the assistant's calls, or a tool's result; None if it is not in
+    wire form or holds anything else."""
     role, content = message.get("role"), message.get("content", False)
     if type(content) is str:
         if len(message) == 2:

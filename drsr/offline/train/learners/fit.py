@@ -178,7 +178,7 @@ def _judged(
     for number, seed in enumerate(scorer.seeds):
         pairs = count_pairs(harm[number], frame.harm, within, frame.trajectory, params.meaningful_gap)
         quality = Quality(
-            unsafe_auroc=float(auroc(unsafe[number], frame.unsafe)),
+            unsafe_auroc=auroc(unsafe[number], frame.unsafe),
             pair_accuracy=pairs.pooled if pairs.pairs.any() else 0.0,
             negative_brier=-brier(unsafe[number], frame.unsafe),
         )

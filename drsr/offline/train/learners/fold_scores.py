@@ -36,8 +36,8 @@ class FoldScores(NamedTuple):
 
 
 class Histograms(NamedTuple):
-    """How unsafe scores are distributed, as shares of each tenth from 0 to 1: what cross-fitting assumes is that both
-    are alike."""
+    """The distributions of unsafe scores, as shares of each tenth from 0 to 1. Cross-fitting assumes that both are
+    alike."""
 
     fold: list[float]
     """Scores of fold members, of sets of tasks that they did not see."""
