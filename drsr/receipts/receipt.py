@@ -80,11 +80,12 @@ _NOTHING: dict[str, Any] = {
 def _looked_at(outcome: Outcome) -> dict[str, Any]:
     evidence = outcome.evidence
     before, after = evidence.original.request, evidence.returned.request
-    hashed = request_hash(before)
+    texts: dict[int, str] = {}
+    hashed = request_hash(before, texts)
     return {
         "protocol": before.protocol,
         "messages": {"before": len(before.messages), "after": len(after.messages)},
-        "hashes": {"before": hashed, "after": hashed if after is before else request_hash(after)},
+        "hashes": {"before": hashed, "after": hashed if after is before else request_hash(after, texts)},
         "candidates": _candidates(outcome),
         "sets": _sets(outcome),
         "removed": [_block(block) for block in outcome.removed],
@@ -125,12 +126,24 @@ def _block(block: Block) -> dict[str, Any]:
     return {"block": block.name, "kind": str(block.kind), "messages": messages}
 
 
-def request_hash(request: Request) -> str:
-    """SHA-256 of the exact request: its JSON with sorted keys."""
-    messages = [message.wire for message in request.messages]
-    body: Any = messages if request.fields is None else {**request.fields, "messages": messages}
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def request_hash(request: Request, texts: dict[int, str] | None = None) -> str:
+    """SHA-256 of the exact request: its JSON with sorted keys.
+
+    `texts` remembers the JSON of each wire message by its `id`, for a rewrite that shares most of them.
+    """
+    texts = {} if texts is None else texts
+    for message in request.messages:
+        if id(message.wire) not in texts:
+            texts[id(message.wire)] = _SORTED.encode(message.wire)
+    body = "[" + ",".join([texts[id(message.wire)] for message in request.messages]) + "]"
+    if request.fields is not None:
+        fields = {**request.fields, "messages": None}
+        told = (f"{_SORTED.encode(key)}:{body if key == 'messages' else _SORTED.encode(fields[key])}" for key in fields)
+        body = "{" + ",".join(text for _, text in sorted(zip(fields, told, strict=True))) + "}"
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 _WHY = {
