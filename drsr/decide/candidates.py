@@ -155,9 +155,7 @@ def _deletable(step: Step) -> list[Block]:
     return [block for block in step.blocks if not block.opaque and not block.pinned]
 
 
-def _longest_valid(
-    history: History, rendering: Rendering, blocks: list[Block], judge: Removals
-) -> Candidate | None:
+def _longest_valid(history: History, rendering: Rendering, blocks: list[Block], judge: Removals) -> Candidate | None:
     """Longest first, so that as a rule only one rewrite is validated."""
     removals = [(block, removal(history, [block])) for block in blocks]
     savings = [(rendering.direct_saving(removed), block, removed) for block, removed in removals]

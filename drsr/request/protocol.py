@@ -87,7 +87,7 @@ def violations(request: Request) -> list[Violation]:
 
 
 def is_plain(request: Request) -> bool:
-    """Return whether every result directly follows its call's message, and at most calls without a result are broken."""
+    """Return whether every result directly follows its call's message, and nothing is broken but calls without one."""
     return _plain_violations(request) is not None
 
 
