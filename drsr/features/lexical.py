@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from drsr.request.parts import Call, Part, PartRef, Reasoning, Result, Text
@@ -30,12 +29,15 @@ class Passage:
     """One part of a request, or several read together."""
 
     text: str
-    words: list[str]
-    """In order, with repetitions."""
+
+    @cached_property
+    def words(self) -> list[str]:
+        """In order, with repetitions. Found when somebody asks: of most parts nobody does."""
+        return words_of(self.text)
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How often it says each word. Made when somebody asks: of most parts nobody does."""
+        """How often it says each word."""
         return Counter(self.words)
 
     @cached_property
@@ -61,10 +63,7 @@ def read_passages(request: Request, *, sort_keys: bool = False) -> dict[PartRef,
 
 def together(passages: Iterable[Passage]) -> Passage:
     """Several passages as one."""
-    found = list(passages)
-    return Passage(
-        "\n".join(passage.text for passage in found), list(chain.from_iterable(passage.words for passage in found))
-    )
+    return Passage("\n".join(passage.text for passage in passages))
 
 
 def identifiers(words: Iterable[str]) -> frozenset[str]:
@@ -83,8 +82,7 @@ def quotient(part: int, whole: int) -> float:
 
 
 def _read(part: Part, sort_keys: bool) -> Passage:
-    text = part_text(part, sort_keys=sort_keys)
-    return Passage(text, words_of(text))
+    return Passage(part_text(part, sort_keys=sort_keys))
 
 
 def words_of(text: str) -> list[str]:

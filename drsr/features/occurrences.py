@@ -6,9 +6,9 @@ Built once in time linear in the text (but for a sort); afterwards a question ab
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, count
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class Occurrences:
         self.bounds = np.searchsorted(parts, np.arange(part_count + 1))
         """Where the items of each part begin, and last where all end."""
         self._distinct: dict[tuple[int, ...], tuple[Numbers, Numbers]] = {}
+        self._grouped: tuple[Numbers, tuple[Numbers, Numbers, Numbers]] | None = None
 
     @cached_property
     def _pairs(self) -> tuple[Numbers, Numbers]:
@@ -66,11 +67,14 @@ class Occurrences:
         item, part = self._pairs
         return np.bincount(item[wanted[part]], minlength=self.kinds)
 
-    def grouped(self, group: Numbers, groups: int) -> tuple[Numbers, Numbers]:
-        """Every item with every group of parts that holds it, once; `group` is each part's, -1 for none."""
-        item, part = self._pairs
-        inside = group[part] >= 0
-        return distinct_pairs(item[inside], group[part[inside]], groups)[:2]
+    def grouped(self, group: Numbers, groups: int) -> tuple[Numbers, Numbers, Numbers]:
+        """Every item with every group of parts that holds it, once, and how often it stands there; `group` is each
+        part's, -1 for none. The last answer is remembered: two rooms ask for the words of all Blocks."""
+        if self._grouped is None or not np.array_equal(self._grouped[0], group):
+            inside = group[self.parts] >= 0
+            found = distinct_pairs(self.items[inside], group[self.parts[inside]], groups)
+            self._grouped = group, found
+        return self._grouped[1]
 
     def inside(self, part: int) -> Numbers:
         """The items of a part in order, with repetitions."""
@@ -101,13 +105,14 @@ class Occurrences:
         return mask
 
 
-def number_items(parts: Sequence[Sequence[str]]) -> tuple[Occurrences, dict[str, int]]:
-    """The items of all parts, each with a number, in the order in which they are first said."""
-    said = list(chain.from_iterable(parts))
+def number_items(parts: Iterable[Sequence[str]]) -> tuple[Occurrences, dict[str, int]]:
+    """The items of all parts, each with a number, in the order in which they are first said. Of parts that come one by
+    one, none is kept: what was just read is quickest to look up."""
     numbers: defaultdict[str, int] = defaultdict(count().__next__)  # an item that is new gets the next number
-    items = np.fromiter(map(numbers.__getitem__, said), dtype=np.int64, count=len(said))
-    where = np.repeat(np.arange(len(parts), dtype=np.int64), [len(part) for part in parts])
-    return Occurrences(items, where, len(numbers), len(parts)), dict(numbers)
+    each = [np.fromiter(map(numbers.__getitem__, part), dtype=np.int64, count=len(part)) for part in parts]
+    items = np.concatenate([*each, np.empty(0, dtype=np.int64)])
+    where = np.repeat(np.arange(len(each), dtype=np.int64), [len(part) for part in each])
+    return Occurrences(items, where, len(numbers), len(each)), dict(numbers)
 
 
 def distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
