@@ -1,49 +1,46 @@
 """The price of a decision: `python -m benchmarks.decide`.
 
-First a light policy's, against tokenizing once (benchmarks/light.py). Then the full policy's: everything in a decision
-other than the backbone's forward against that forward: reading the request, freezing, the reduction of hidden states
-and attention to features while they pass, structural features, scoring, selection, the rewrite, all invariants and the
-receipt. By CPU time of one thread, within one run; the median of the ratios.
+For requests of 3,000, 50,000 and 200,000 tokens, in one run:
 
-The policy has seeded weights of the real shapes: what a decision costs does not depend on what it decides.
+- the light policy, CPU time of one thread against tokenizing once (benchmarks/light.py);
+- the full policy in float32 and in 8 bits, with one thread and with two: a first decision and the next one of the same
+  run in a session, by CPU time and by the clock, and the peak memory of a process that does nothing else. Beyond its
+  window it reads the newest tokens that fit. Such a view moves with every call, so a session has nothing to go on from;
+- everything in a decision other than the backbone's forward against that forward, by CPU time of one thread.
+
+Policies have seeded weights of the real shapes (no full policy is released yet): what a decision costs does not depend
+on what it decides. Four to eight minutes of CPU; `--light` ends after the first table.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import json
+import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.light import light_rows, shown
-from benchmarks.long_request import recorded_runs
+from benchmarks.light import TARGETS, light_request, light_rows, shown
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.candidates import DecisionState, freeze
 from drsr.decide.representation import FrozenRepresentation
+from drsr.decide.threads import use_quickest
 from drsr.features.vectors import FeatureWatch
-from drsr.offline import samples
-from drsr.offline.freeze.states import eligible_decisions
-from drsr.offline.ingest.formats import read_runs
-from drsr.offline.ingest.trajectories import Trajectory
 from drsr.policy.policy import Decision, Policy
-from drsr.request.history import read_history
-from drsr.request.rendering import render
 from drsr.request.request import read_request
-from drsr.request.view import caps_for
+from drsr.tables import table
 from tests.seeded_policies import tiny_policy
 
 TARGET = 0.05
-
-
-class Found(NamedTuple):
-    name: str
-    body: dict[str, Any]
-    tokens: int
+SHORT = 3_000
 
 
 class Clock:
@@ -72,29 +69,133 @@ class Clock:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backbone", default="smollm2-135m")
-    parser.add_argument("--tokens", type=int, default=3_000, help="length of the request")
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--backbone", default="smollm2-135m", help="in float32; 8 bits are its own kind of it")
+    parser.add_argument("--turns", type=int, default=9, help="of each light decision")
+    parser.add_argument("--light", action="store_true", help="the light policy alone")
+    parser.add_argument("--full", metavar="BACKBONE", help="print the rows of one backbone as JSON and end")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    if options.full:
+        print(json.dumps([row._asdict() for row in full_rows(options.full)]))
+        return 0
     light = light_rows(options.backbone, options.turns)
-    print(shown(light), end="\n\n")
-    backbone = load_backbone(options.backbone)
+    print(shown(light), end="\n\n", flush=True)
+    if options.light:
+        return 0 if all(row.is_met for row in light) else 1
+    rows = [FullRow(**row) for name in (options.backbone, f"{options.backbone}-int8") for row in _in_a_process(name)]
+    print(shown_full(rows), end="\n\n", flush=True)
+    gains = [one.first / other.first for one, other in zip(*_halves(rows), strict=True)]
+    print(f"8-bit first decisions: {min(gains):.2f} to {max(gains):.2f} times faster than float32 by CPU time")
+    ratio = forward_share(options.backbone)
+    return 0 if ratio <= TARGET and all(row.is_met for row in light) else 1
+
+
+class FullRow(NamedTuple):
+    backbone: str
+    threads: int
+    tokens: int
+    read: int
+    """Tokens that the language model reads: the view."""
+    first: float
+    """CPU seconds of a first decision, of all threads."""
+    first_clock: float
+    session: float | None
+    """CPU seconds of the next decision in a session; None where a session has nothing to go on from."""
+    session_clock: float | None
+    new: int | None
+    """New tokens of that decision."""
+    peak: float
+    """Peak memory of the process so far, MB."""
+    quickest: int
+    """Threads that `use_quickest` chooses here."""
+
+
+def full_rows(name: str) -> list[FullRow]:
+    """A row for each length and number of threads, shortest first, so that the peak is that of the length."""
+    backbone = load_backbone(name)
     assert isinstance(backbone, FrozenLM)
     policy = tiny_policy(backbone, minimums=None)
-    found = nearest_request(backbone, options.tokens)
-    print(f"{options.backbone}, one thread, CPU time; {found.name}: {found.tokens:,} tokens")
-    measured(policy, found.body)  # warm
-    ratios = []
-    for _ in range(options.turns):
-        total, forward, decision = measured(policy, found.body)
-        ratios.append((total - forward) / forward)
-        phases = ", ".join(f"{name} {spent:.0f}" for name, spent in decision.receipt["milliseconds"].items())
-        print(f"  forward {forward:6.2f} s, all else {1000 * (total - forward):5.0f} ms, {ratios[-1]:.2%}")
-    print(f"  wall milliseconds of the last one: {phases} (features with the forward)")
-    ratio = statistics.median(ratios)
-    print(f"  all else / forward: {ratio:.2%} (min {min(ratios):.2%}, max {max(ratios):.2%}; at most {TARGET:.0%})")
-    return 0 if ratio <= TARGET and all(row.is_met for row in light) else 1
+    quickest = use_quickest(backbone)
+    return [_full_row(policy, backbone, tokens, threads, quickest) for tokens in TARGETS for threads in (1, 2)]
+
+
+def _full_row(policy: Policy, backbone: FrozenLM, tokens: int, threads: int, quickest: int) -> FullRow:
+    torch.set_num_threads(threads)
+    body = light_request(backbone.tokenizer, tokens)
+    earlier = {**body, "messages": body["messages"][:-2]}  # without its last Step
+    first, decision, first_clock = _spent(lambda: policy.prune(request=body, session=None))
+    assert decision.outcome is not None, decision.detail
+    decided = decision.outcome.evidence.state
+    assert decided is not None, decision.detail
+    rendering = decided.rendering
+    read = len(decided.view.token_ids(rendering.token_ids))
+    session = session_clock = new = None
+    if read == len(rendering):
+        source = policy.frozen.representation.session()
+        states = [freeze(read_request(each), backbone.tokenizer, policy.numbers.view_cap) for each in (earlier, body)]
+        for state in states:
+            assert isinstance(state, DecisionState), state
+            session, _, session_clock = _spent(lambda state=state: source.features(state))  # type: ignore[misc]
+        new = len(states[1].rendering) - len(states[0].rendering)  # type: ignore[union-attr]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    about = (policy.numbers.backbone.name, threads, len(rendering), read)
+    return FullRow(*about, first, first_clock, session, session_clock, new, peak, quickest)
+
+
+def _spent(work: Callable[[], Any]) -> tuple[float, Any, float]:
+    start, clock = time.process_time(), time.perf_counter()
+    found = work()
+    return time.process_time() - start, found, time.perf_counter() - clock
+
+
+def _in_a_process(name: str) -> list[dict[str, Any]]:
+    """In a process of its own, for its memory."""
+    command = [sys.executable, "-m", "benchmarks.decide", "--full", name]
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def _halves(rows: list[FullRow]) -> tuple[list[FullRow], list[FullRow]]:
+    return rows[: len(rows) // 2], rows[len(rows) // 2 :]
+
+
+def shown_full(rows: list[FullRow]) -> str:
+    """The table of the full policy."""
+    headers = ("backbone", "threads", "tokens", "read", "first, CPU s", "clock s", "in a session, CPU s", "clock s")
+    cells = [
+        (
+            row.backbone,
+            row.threads,
+            row.tokens,
+            row.read,
+            f"{row.first:.1f}",
+            f"{row.first_clock:.1f}",
+            "as the first" if row.session is None else f"{row.session:.2f} ({row.new} new tokens)",
+            "" if row.session_clock is None else f"{row.session_clock:.2f}",
+            f"{row.peak:.0f}",
+        )
+        for row in rows
+    ]
+    chosen = ", ".join(f"{row.quickest} for {row.backbone}" for row in rows[:: max(len(rows) // 2, 1)])
+    title = f"full policy, seeded weights; threads that the proxy would choose by measuring now: {chosen}\n"
+    return title + table((*headers, "peak MB"), cells)
+
+
+def forward_share(name: str) -> float:
+    """Everything in a decision but the backbone's forward, in parts of the forward."""
+    torch.set_num_threads(1)
+    backbone = load_backbone(name)
+    assert isinstance(backbone, FrozenLM)
+    policy = tiny_policy(backbone, minimums=None)
+    body = light_request(backbone.tokenizer, SHORT)
+    total, forward, decision = measured(policy, body)
+    share = (total - forward) / forward
+    print(
+        f"{name}, one thread, {decision.tokens_before:,} tokens: forward {forward:.2f} s of CPU, all else "
+        f"{1000 * (total - forward):.0f} ms, {share:.2%} (at most {TARGET:.0%})"
+    )
+    return share
 
 
 def measured(policy: Policy, body: Any) -> tuple[float, float, Decision]:
@@ -109,26 +210,6 @@ def measured(policy: Policy, body: Any) -> tuple[float, float, Decision]:
         assert decision.receipt["passes"] == 1, decision.detail
         total = time.thread_time() - start
     return total, inside.seconds - watching.seconds, decision
-
-
-def nearest_request(backbone: FrozenLM, tokens: int) -> Found:
-    """The eligible request of a recorded run whose length is nearest."""
-    folder = recorded_runs() / "tau-bench"
-    place = str(folder) if folder.is_dir() else str(samples.CORPUS)
-    best: Found | None = None
-    for run in read_runs(place):
-        if not isinstance(run, Trajectory):
-            continue
-        whole = read_request(run.request, protocol=run.protocol)
-        history, rendering = read_history(whole), render(whole, backbone.tokenizer)
-        cap = caps_for(backbone.window).context
-        for decision in eligible_decisions(history, rendering, len(backbone.tokenizer.lead), cap):
-            length = len(rendering.before(decision))
-            if best is None or abs(length - tokens) < abs(best.tokens - tokens):
-                body = {**run.request, "messages": run.request["messages"][:decision]}
-                best = Found(f"{run.external_id} before message {decision}", body, length)
-    assert best is not None
-    return best
 
 
 if __name__ == "__main__":

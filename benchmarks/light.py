@@ -43,10 +43,8 @@ class LightRow(NamedTuple):
     tokenizing: float
     """Milliseconds."""
     decision: float
-
-    @property
-    def ratio(self) -> float:
-        return self.decision / self.tokenizing
+    ratio: float
+    """Median of a decision to the tokenizing right before it."""
 
     @property
     def is_met(self) -> bool:
@@ -91,7 +89,7 @@ def shown(rows: Sequence[LightRow]) -> str:
 
 def _row(policy: Policy, tokens: int, turns: int) -> LightRow:
     tokenizer = policy.frozen.representation.tokenizer
-    body = _request(tokenizer, tokens)
+    body = light_request(tokenizer, tokens)
     request = read_request(body)
     recorder = _Recorder(tokenizer)
     length = len(render(request, recorder))
@@ -99,22 +97,22 @@ def _row(policy: Policy, tokens: int, turns: int) -> LightRow:
     assert decision.outcome is not None, decision.detail
     assert decision.receipt["passes"] == 1, decision.detail
     assert decision.tokens_before == length
-    return LightRow(
-        length,
-        tokens,
-        len(request.messages),
-        _milliseconds(lambda: tokenizer.encode_contents(recorder.texts), turns),
-        _milliseconds(lambda: policy.prune(request=body, session=None).receipt, turns),
-    )
+    spent = [  # in turn, because a busy machine is not equally busy all the time
+        (
+            _milliseconds(lambda: tokenizer.encode_contents(recorder.texts)),
+            _milliseconds(lambda: policy.prune(request=body, session=None).receipt),
+        )
+        for _ in range(turns)
+    ]
+    tokenizing, decision_time = (statistics.median(column) for column in zip(*spent, strict=True))
+    ratio = statistics.median(decided / tokenized for tokenized, decided in spent)
+    return LightRow(length, tokens, len(request.messages), tokenizing, decision_time, ratio)
 
 
-def _milliseconds(work: Callable[[], Any], turns: int) -> float:
-    spent = []
-    for _ in range(turns):
-        start = time.thread_time()
-        work()
-        spent.append(1000 * (time.thread_time() - start))
-    return statistics.median(spent)
+def _milliseconds(work: Callable[[], Any]) -> float:
+    start = time.thread_time()
+    work()
+    return 1000 * (time.thread_time() - start)
 
 
 class _Recorder:
@@ -133,7 +131,7 @@ class _Recorder:
         return self._tokenizer.encode_contents(texts)
 
 
-def _request(tokenizer: Tokenizer, tokens: int) -> Any:
+def light_request(tokenizer: Tokenizer, tokens: int) -> Any:
     """An eligible request of about that length: of one recorded run where it is short, cut from a long session else."""
     if tokens >= LONG:
         return long_request(tokenizer, tokens).request.to_wire()

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from drsr.errors import AlignmentError
 from drsr.request.contracts import Tokenizer
-from drsr.request.history import Block, History, Protect, Step, delete, read_history, removal
-from drsr.request.protocol import Violation, ViolationKind, new_violations, violations
+from drsr.request.history import Block, History, Protect, Step, read_history, removal
+from drsr.request.protocol import Violation, ViolationKind, violations
+from drsr.request.removals import Removals
 from drsr.request.rendering import Rendering, render
 from drsr.request.request import Request
 from drsr.request.view import View, find_view
@@ -128,10 +129,11 @@ def choose_candidates(
     inside = [step for step in history.older if step.message >= view.first_message]
     proposals = [(step, _deletable(step)) for step in inside]
     proposals = [(step, blocks) for step, blocks in proposals if blocks]
+    judge = Removals(history.request, found)
     chosen = []
     for lower, upper in bin_edges(len(proposals), bins):
         blocks = [block for _, blocks in proposals[lower:upper] for block in blocks]
-        candidate = _longest_valid(history, rendering, blocks, found)
+        candidate = _longest_valid(history, rendering, blocks, judge)
         if candidate is not None:
             chosen.append(candidate)
     return tuple(chosen)
@@ -153,14 +155,12 @@ def _deletable(step: Step) -> list[Block]:
     return [block for block in step.blocks if not block.opaque and not block.pinned]
 
 
-def _longest_valid(
-    history: History, rendering: Rendering, blocks: list[Block], found: Sequence[Violation]
-) -> Candidate | None:
+def _longest_valid(history: History, rendering: Rendering, blocks: list[Block], judge: Removals) -> Candidate | None:
     """Longest first, so that as a rule only one rewrite is validated."""
-    savings = [(rendering.direct_saving(removal(history, [block])), block) for block in blocks]
+    removals = [(block, removal(history, [block])) for block in blocks]
+    savings = [(rendering.direct_saving(removed), block, removed) for block, removed in removals]
     savings.sort(key=lambda item: (-item[0], item[1].step, item[1].component))
-    for saving, block in savings:
-        rewritten = delete(history, [block])
-        if saving > 0 and not new_violations(rewritten.request, rewritten.kept, found):
+    for saving, block, removed in savings:
+        if saving > 0 and not judge.new_violations(removed):
             return Candidate(block, saving, rendering.token_spans(block))
     return None

@@ -252,7 +252,7 @@ def _decide(
     # Line 13: delete jointly, serialise again; line 14: return it if it is valid, otherwise C_t.
     chosen = sets[selection.chosen]
     returned = rewrite(request, chosen.removal)
-    evidence = replace(evidence, returned=returned, tokens_after=len(render(returned.request, tokenizer)))
+    evidence = replace(evidence, returned=returned, tokens_after=rendering.length_of(request, returned, tokenizer))
     watch.lap("rewrite")
     removed = tuple(state.candidates[member].block for member in chosen.members)
     return conclude(evidence, None, "", sets, said, scores, removed)

@@ -6,8 +6,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 from drsr.decide.candidates import DecisionState
-from drsr.request.history import Removal, removal, rewrite
-from drsr.request.protocol import Violation, new_violations
+from drsr.request.history import Removal, removal
+from drsr.request.protocol import Violation
+from drsr.request.removals import Removals
 
 
 class DeletionSet(NamedTuple):
@@ -30,19 +31,19 @@ class DeletionSet(NamedTuple):
 
 def deletion_sets(state: DecisionState, max_cardinality: int) -> tuple[DeletionSet, ...]:
     """All non-empty subsets with at most `max_cardinality` members: by size, then by position."""
+    judge = Removals(state.history.request, state.violations)
     found = []
     for size in range(1, min(max_cardinality, len(state.candidates)) + 1):
         for members in combinations(range(len(state.candidates)), size):
-            found.append(_measured(state, members))
+            found.append(_measured(state, judge, members))
     return tuple(found)
 
 
-def _measured(state: DecisionState, members: tuple[int, ...]) -> DeletionSet:
+def _measured(state: DecisionState, judge: Removals, members: tuple[int, ...]) -> DeletionSet:
     removed = removal(state.history, [state.candidates[member].block for member in members])
-    rewritten = rewrite(state.history.request, removed)
     return DeletionSet(
         members=members,
         removal=removed,
         direct_saving=state.rendering.direct_saving(removed),
-        violations=tuple(new_violations(rewritten.request, rewritten.kept, state.violations)),
+        violations=judge.new_violations(removed),
     )

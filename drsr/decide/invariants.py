@@ -17,8 +17,8 @@ from drsr.decide.selection import ProposedSets, Selection, SelectionRule
 from drsr.features.spans import prefix_hash
 from drsr.features.vectors import CandidateFeatures
 from drsr.request.contracts import TokenIds
-from drsr.request.history import History, Rewrite
-from drsr.request.parts import Message, Part, PartRef, is_reasoning, says_something
+from drsr.request.history import Block, History, Rewrite
+from drsr.request.parts import Message, PartRef, is_reasoning, says_something
 from drsr.request.protocol import Violation, new_violations, pair_calls
 from drsr.request.request import Request
 from drsr.request.tokens_read import why_not_the_end_of
@@ -42,7 +42,7 @@ class Evidence:
     tokens_before: int | None = None
     """Tok(C) of the original; None where it could not be rendered."""
     tokens_after: int | None = None
-    """Tok of what is returned, rendered from scratch."""
+    """Tok of what is returned: its own messages rendered, those of the original as they were."""
     sets: tuple[DeletionSet, ...] = ()
     """The sets that were proposed, a row each."""
     proposed: ProposedSets | None = None
@@ -75,7 +75,7 @@ def recent_steps_stay(evidence: Evidence) -> str | None:
     history, returned = evidence.original, evidence.returned
     place = {original: number for number, original in enumerate(returned.kept)}
     first_recent = history.recent[0].message if history.recent else 0
-    deletable = _deletable(history)
+    older = _older_blocks(history)
     for index, message in enumerate(history.request.messages):
         after = returned.request.messages[place[index]] if index in place else None
         if after is message or (after is not None and after.wire == message.wire):
@@ -84,7 +84,7 @@ def recent_steps_stay(evidence: Evidence) -> str | None:
             where = "the prefix" if index < history.prefix_length else "Recent2"
             return f"message {index} of {where} was changed"
         kept = Counter(_said(after)) if after else Counter[str]()
-        protected = Counter(_said(message, [n for n in range(len(message.parts)) if (index, n) not in deletable]))
+        protected = Counter(_said(message, _protected(message, older.get(index, []))))
         if protected - kept:
             return f"message {index} lost a protected part"
     return None
@@ -212,18 +212,20 @@ def _exchanges(request: Request, original: tuple[int, ...] | range) -> _Exchange
     )
 
 
-def _deletable(history: History) -> set[tuple[int, int]]:
-    """The parts that may go: of Blocks that are older than Recent2, complete, text, and not pinned. Reasoning goes
-    with the call it led to, and parts that say nothing (an empty text beside results) with the message they are in."""
-    refs: set[tuple[int, int]] = {
-        PartRef(index, number)
-        for index, message in enumerate(history.request.messages)
-        for number, part in enumerate(message.parts)
-        if not says_something(part)
-    }
+def _older_blocks(history: History) -> dict[int, list[tuple[Block, int]]]:
+    """For each message the parts of Blocks older than Recent2 and not pinned, each with its Block."""
+    found: dict[int, list[tuple[Block, int]]] = {}
     for block in (block for step in history.older for block in step.blocks if not block.pinned):
-        refs |= {ref for ref in block.parts if not block.opaque or is_reasoning(_part(history, ref))}
-    return refs
+        for ref in block.parts:
+            found.setdefault(ref.message, []).append((block, ref.part))
+    return found
+
+
+def _protected(message: Message, older: list[tuple[Block, int]]) -> list[int]:
+    """The parts that may not go: all but those of text that belong to older Blocks. Reasoning goes with the call it led
+    to, and parts that say nothing (an empty text beside results) with the message they are in."""
+    may_go = {number for block, number in older if not block.opaque or is_reasoning(message.parts[number])}
+    return [n for n, part in enumerate(message.parts) if n not in may_go and says_something(part)]
 
 
 def _gone(evidence: Evidence) -> dict[int, Counter[str]]:
@@ -244,11 +246,13 @@ def _gone(evidence: Evidence) -> dict[int, Counter[str]]:
 def _is_what_is_gone(state: DecisionState, found: DeletionSet, gone: dict[int, Counter[str]]) -> bool:
     """Return whether what is gone is this set: all parts of its Blocks, and beside them in the same messages at most
     reasoning that led to them and parts that say nothing."""
+    if {ref.message for ref in _parts_of(state, found)} != gone.keys():
+        return False
     members: dict[int, Counter[str]] = {}
     for ref in _parts_of(state, found):
         message = state.history.request.messages[ref.message]
         members.setdefault(ref.message, Counter()).update(_said(message, [ref.part]))
-    if members.keys() != gone.keys() or any(members[index] - gone[index] for index in members):
+    if any(members[index] - gone[index] for index in members):
         return False
     for index in gone:
         parts = state.history.request.messages[index].parts
@@ -260,10 +264,6 @@ def _is_what_is_gone(state: DecisionState, found: DeletionSet, gone: dict[int, C
 
 def _parts_of(state: DecisionState, found: DeletionSet) -> Iterator[PartRef]:
     return (ref for member in found.members for ref in state.candidates[member].block.parts)
-
-
-def _part(history: History, ref: PartRef) -> Part:
-    return history.request.messages[ref.message].parts[ref.part]
 
 
 def _said(message: Message, numbers: list[int] | None = None) -> list[str]:

@@ -5,9 +5,10 @@ Built once in time linear in the text (but for a sort); afterwards a question ab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +26,15 @@ class Occurrences:
         self.parts = parts
         self.kinds = kinds
         self.part_count = part_count
-        self._bounds = np.searchsorted(parts, np.arange(part_count + 1))
+        self.bounds = np.searchsorted(parts, np.arange(part_count + 1))
+        """Where the items of each part begin, and last where all end."""
+        self._distinct: dict[tuple[int, ...], tuple[Numbers, Numbers]] = {}
+        self._grouped: tuple[Numbers, tuple[Numbers, Numbers, Numbers]] | None = None
 
     @cached_property
     def _pairs(self) -> tuple[Numbers, Numbers]:
         """Every item with every part that holds it, once; by item, then by part."""
-        keys, _ = distinct(self.items * max(self.part_count, 1) + self.parts)
-        item, part = np.divmod(keys, max(self.part_count, 1))
-        return item, part
+        return distinct_pairs(self.items, self.parts, self.part_count)[:2]
 
     @cached_property
     def holders(self) -> Numbers:
@@ -65,26 +67,35 @@ class Occurrences:
         item, part = self._pairs
         return np.bincount(item[wanted[part]], minlength=self.kinds)
 
-    def grouped(self, group: Numbers, groups: int) -> tuple[Numbers, Numbers]:
-        """Every item with every group of parts that holds it, once; `group` is each part's, -1 for none."""
-        item, part = self._pairs
-        inside = group[part] >= 0
-        keys, _ = distinct(item[inside] * max(groups, 1) + group[part[inside]])
-        found, of_group = np.divmod(keys, max(groups, 1))
-        return found, of_group
+    def grouped(self, group: Numbers, groups: int) -> tuple[Numbers, Numbers, Numbers]:
+        """Every item with every group of parts that holds it, once, and how often it stands there; `group` is each
+        part's, -1 for none. The last answer is remembered: two rooms ask for the words of all Blocks."""
+        if self._grouped is None or not np.array_equal(self._grouped[0], group):
+            inside = group[self.parts] >= 0
+            found = distinct_pairs(self.items[inside], group[self.parts[inside]], groups)
+            self._grouped = group, found
+        return self._grouped[1]
 
     def inside(self, part: int) -> Numbers:
         """The items of a part in order, with repetitions."""
-        return self.items[self._bounds[part] : self._bounds[part + 1]]
+        return self.items[self.bounds[part] : self.bounds[part + 1]]
+
+    @cached_property
+    def lengths(self) -> Numbers:
+        """For each part how many items it has, repetitions counted."""
+        return np.diff(self.bounds)
 
     def length(self, part: int) -> int:
         """Return how many items a part has, repetitions counted."""
-        return int(self._bounds[part + 1] - self._bounds[part])
+        return int(self.bounds[part + 1] - self.bounds[part])
 
     def distinct(self, parts: Sequence[int]) -> tuple[Numbers, Numbers]:
-        """The items of some parts, ascending, and how many of these parts hold each."""
-        each = [distinct(self.inside(part))[0] for part in parts]
-        return distinct(np.concatenate([*each, np.empty(0, dtype=np.int64)]))
+        """The items of some parts, ascending, and how many of these parts hold each. Remembered: many columns ask."""
+        key = tuple(parts)
+        if key not in self._distinct:
+            each = [distinct(self.inside(part))[0] for part in parts]
+            self._distinct[key] = distinct(np.concatenate([*each, np.empty(0, dtype=np.int64)]))
+        return self._distinct[key]
 
     def mask(self, parts: Sequence[int]) -> Mask:
         """For each item whether any of these parts holds it."""
@@ -94,13 +105,14 @@ class Occurrences:
         return mask
 
 
-def number_items(parts: Sequence[Sequence[str]]) -> tuple[Occurrences, dict[str, int]]:
-    """The items of all parts, each with a number, in the order in which they are first said."""
-    said = list(chain.from_iterable(parts))
-    numbers = {item: number for number, item in enumerate(dict.fromkeys(said))}
-    items = np.fromiter(map(numbers.__getitem__, said), dtype=np.int64, count=len(said))
-    where = np.repeat(np.arange(len(parts), dtype=np.int64), [len(part) for part in parts])
-    return Occurrences(items, where, len(numbers), len(parts)), numbers
+def number_items(parts: Iterable[Sequence[str]]) -> tuple[Occurrences, dict[str, int]]:
+    """The items of all parts, each with a number, in the order in which they are first said. Of parts that come one by
+    one, none is kept: what was just read is quickest to look up."""
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)  # an item that is new gets the next number
+    each = [np.fromiter(map(numbers.__getitem__, part), dtype=np.int64, count=len(part)) for part in parts]
+    items = np.concatenate([*each, np.empty(0, dtype=np.int64)])
+    where = np.repeat(np.arange(len(each), dtype=np.int64), [len(part) for part in each])
+    return Occurrences(items, where, len(numbers), len(each)), dict(numbers)
 
 
 def distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
@@ -110,9 +122,16 @@ def distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
     return ordered[starts], np.diff(np.append(starts, len(ordered)))
 
 
+def distinct_pairs(one: Numbers, other: Numbers, others: int) -> tuple[Numbers, Numbers, Numbers]:
+    """The distinct pairs of a number with one below `others`, ascending, and how often each occurs."""
+    bits = others.bit_length()
+    keys, counts = distinct((one << bits) | other)
+    return keys >> bits, keys & ((1 << bits) - 1), counts
+
+
 def numbered_anew(numbers: Numbers) -> tuple[Numbers, int]:
     """The same numbers as 0, 1, ... in their order, and how many there are."""
-    order = np.argsort(numbers, kind="stable")
+    order = np.argsort(numbers)
     ordered = numbers[order]
     rank = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])]) if len(ordered) else ordered
     anew = np.empty(len(numbers), dtype=np.int64)

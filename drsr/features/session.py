@@ -102,18 +102,20 @@ class Session:
             self._marks = [self._continuation.mark()]
         continuation = self._continuation
         spans = [span for spans in block_spans(state) for span in spans]
+        # Where inputs are rounded, on the grid of a full pass: then the same pieces give the same bits. What was read
+        # in a last piece that was shorter than the grid's is read again, and Blocks in it are seen again.
+        grid = continuation.query_chunk if self._backbone.rounds_inputs else 1
         common = min(common_prefix(self._token_ids, token_ids), max(0, len(token_ids) - self._queried))
+        common -= common % grid
         self._summaries = {span: kept for span, kept in self._summaries.items() if span.stop <= common}
         # A Block of which only a part was seen, or that was cut otherwise before, is seen again from its first token.
         missing = [span.start for span in spans if span not in self._summaries]
         first = min([common, *missing])
-        # Where inputs are rounded, on the grid of a full pass: then the same pieces give the same bits.
-        grid = continuation.query_chunk if self._backbone.rounds_inputs else None
-        self._go_back(continuation, first - first % grid if grid else first)
+        self._go_back(continuation, first - first % grid)
         watch = FeatureWatch(
             self._backbone, state, [self._kind], start=continuation.length, known=self._summaries, extra=spans
         )
-        for piece in _pieces(state, continuation.length, grid):
+        for piece in _pieces(state, continuation.length, grid if self._backbone.rounds_inputs else None):
             for chunk in _chunks(piece, continuation.query_chunk):
                 if give_up is not None and give_up():
                     raise Interrupted

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from drsr.decide.candidates import Candidate, DecisionState
 from drsr.features.content import content_indicators
 from drsr.features.layout import STRUCTURAL
-from drsr.features.lexical import Passage, identifiers, quotient, read_passages, share, together
+from drsr.features.lexical import Passage, identifiers, quotient, read_passages, share, together, words_of
 from drsr.features.occurrences import Mask, Numbers, Occurrences, number_items
 from drsr.request.history import Block, BlockKind, removal
 from drsr.request.parts import Call, Message, PartRef, Reasoning, Result, Text
@@ -126,7 +126,7 @@ def structural_features(
     """
     passages = read_passages(state.history.request) if passages is None else passages
     if words is None:
-        words, _ = number_items([passage.words for passage in passages.values()])
+        words, _ = number_items(words_of(passage.text) for passage in passages.values())
     request = _read(state, passages, words)
     rows = []
     for candidate in state.candidates:
@@ -179,7 +179,7 @@ def _read_blocks(
     owner = np.full(len(passages), -1, dtype=np.int64)
     for number, block in enumerate(blocks):
         owner[[part[ref] for ref in block.parts]] = number
-    word, block_number = words.grouped(owner, len(blocks))
+    word, block_number, _ = words.grouped(owner, len(blocks))
     return _Blocks(
         number={_key(block): number for number, block in enumerate(blocks)},
         said=Counter(_said(passages, block) for block in blocks),

@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.decide.selection import Standing
 from drsr.errors import ReceiptError
@@ -80,11 +82,12 @@ _NOTHING: dict[str, Any] = {
 def _looked_at(outcome: Outcome) -> dict[str, Any]:
     evidence = outcome.evidence
     before, after = evidence.original.request, evidence.returned.request
-    hashed = request_hash(before)
+    runs = shared_runs(before, after)
+    hashed = request_hash(before, runs)
     return {
         "protocol": before.protocol,
         "messages": {"before": len(before.messages), "after": len(after.messages)},
-        "hashes": {"before": hashed, "after": hashed if after is before else request_hash(after)},
+        "hashes": {"before": hashed, "after": hashed if after is before else request_hash(after, runs)},
         "candidates": _candidates(outcome),
         "sets": _sets(outcome),
         "removed": [_block(block) for block in outcome.removed],
@@ -125,12 +128,43 @@ def _block(block: Block) -> dict[str, Any]:
     return {"block": block.name, "kind": str(block.kind), "messages": messages}
 
 
-def request_hash(request: Request) -> str:
-    """SHA-256 of the exact request: its JSON with sorted keys."""
-    messages = [message.wire for message in request.messages]
-    body: Any = messages if request.fields is None else {**request.fields, "messages": messages}
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+class JsonRun(NamedTuple):
+    """Some messages in a row as JSON, without the brackets of a list."""
+
+    messages: int
+    text: str
+
+
+def shared_runs(before: Request, after: Request) -> dict[int, JsonRun]:
+    """The messages that both requests hold, in runs that follow one another in both, by the `id` of the first's wire
+    form: most of the JSON of both, written once."""
+    kept = {id(message.wire) for message in after.messages}
+    runs = {}
+    for is_kept, group in groupby(before.messages, key=lambda message: id(message.wire) in kept):
+        wires = [message.wire for message in group]
+        if is_kept:
+            runs[id(wires[0])] = JsonRun(len(wires), _SORTED.encode(wires)[1:-1])
+    return runs
+
+
+def request_hash(request: Request, runs: Mapping[int, JsonRun] | None = None) -> str:
+    """SHA-256 of the exact request: its JSON with sorted keys. `runs` are those of its messages that were written."""
+    texts, index = [], 0
+    while index < len(request.messages):
+        wire = request.messages[index].wire
+        run = runs.get(id(wire)) if runs else None
+        run = JsonRun(1, _SORTED.encode(wire)) if run is None else run
+        texts.append(run.text)
+        index += run.messages
+    body = "[" + ",".join(texts) + "]"
+    if request.fields is not None:
+        fields = {**request.fields, "messages": None}
+        told = (f"{_SORTED.encode(key)}:{body if key == 'messages' else _SORTED.encode(fields[key])}" for key in fields)
+        body = "{" + ",".join(text for _, text in sorted(zip(fields, told, strict=True))) + "}"
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 _WHY = {

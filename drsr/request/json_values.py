@@ -31,6 +31,8 @@ _RENDERED_BLOCKS = frozenset({"text", "refusal", "thinking", "tool_use", "tool_r
 
 def copied(value: Any) -> Any:
     """A copy of a JSON value that was checked before. Ten times faster than a deep copy, which looks for cycles."""
+    if type(value) is str:
+        return value
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -160,6 +162,9 @@ def parse_json(data: bytes, where: str) -> Any:
         raise RequestError(f"not JSON: {error}", where=where, hint="expected one JSON document in UTF-8") from None
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
+
+
 def canonical_json(value: Any) -> str:
     """Sorted keys, no needless spaces inside words, non-ASCII as it is: one text for one value."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return _CANONICAL.encode(value)

@@ -34,6 +34,10 @@ _DEMONSTRATION_NAMES = ("example_user", "example_assistant")
 """The names that OpenAI's guide gives to few-shot examples written as system messages."""
 
 
+_FEW, _SHORT = 16, 100_000
+"""Arguments of a call, and characters of one, that are far below any limit."""
+
+
 def read_message(wire: Json, where: str) -> Message:
     """One wire message as typed parts."""
     role = _ROLES.get(wire["role"]) if isinstance(wire.get("role"), str) else None
@@ -168,9 +172,21 @@ def parsed_arguments(arguments: str) -> Any:
     """The object that the string spells, or the string itself where it spells none that can be written out again."""
     try:
         value = json.loads(arguments)
-        return CheckedCopy()(value, "arguments") if isinstance(value, dict) else arguments
+        if not isinstance(value, dict):
+            return arguments
+        return value if _is_plain(value) else CheckedCopy()(value, "arguments")
     except (ValueError, RecursionError, RequestError):
         return arguments
+
+
+def _is_plain(arguments: dict[str, Any]) -> bool:
+    """Short texts in ASCII under short names, as most tools take: nothing that a check could refuse."""
+    if len(arguments) > _FEW:
+        return False
+    return all(
+        type(value) is str and len(value) <= _SHORT and value.isascii() and len(name) <= _SHORT and name.isascii()
+        for name, value in arguments.items()
+    )
 
 
 def _result(wire: Json, where: str) -> Result:

@@ -97,14 +97,16 @@ class Message:
     """True when nothing in it says anything: no call, no result, no non-empty text."""
 
     def __post_init__(self) -> None:
-        numbered = tuple(enumerate(self.parts))
-        found = {
-            "calls": tuple((number, part.id) for number, part in numbered if isinstance(part, Call)),
-            "results": tuple((number, part.call_id) for number, part in numbered if isinstance(part, Result)),
-            "is_empty": not any(map(says_something, self.parts)),
-        }
-        for name, value in found.items():
-            object.__setattr__(self, name, value)
+        calls, results, is_empty = [], [], True
+        for number, part in enumerate(self.parts):
+            if isinstance(part, Call):
+                calls.append((number, part.id))
+            elif isinstance(part, Result):
+                results.append((number, part.call_id))
+            is_empty = is_empty and not says_something(part)
+        object.__setattr__(self, "calls", tuple(calls))
+        object.__setattr__(self, "results", tuple(results))
+        object.__setattr__(self, "is_empty", is_empty)
 
 
 SEALED = frozenset({"redacted_thinking", "thinking_blocks", "reasoning_details"})

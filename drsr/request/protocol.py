@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from drsr.request.parts import Call, PartRef, Result
+from drsr.request.parts import Call, Message, PartRef, Result
 from drsr.request.request import Request
 from drsr.tables import excerpt
 
@@ -86,17 +86,37 @@ def violations(request: Request) -> list[Violation]:
     return _all_violations(request) if plain is None else plain
 
 
-def _plain_violations(request: Request) -> list[Violation] | None:
-    """The same in one short pass where every result directly follows its call's message, and all that can be broken
-    is a call that nobody answers; None where anything else is found.
+def is_plain(request: Request) -> bool:
+    """Return whether every result directly follows its call's message, and nothing is broken but calls without one."""
+    return _plain_violations(request) is not None
 
-    Most requests are like that, and a decision asks about some twenty rewrites of one. No result can then belong to an
-    earlier call: it answers a call of the last assistant message, which is the nearest that has its id.
+
+def is_answered(messages: Sequence[Message]) -> bool:
+    """Return whether some messages in a row are plain, break nothing, and answer all of their calls."""
+    found = _plain_pass(messages)
+    return found is not None and not found.unanswered and not found.waiting
+
+
+class _PlainPass(NamedTuple):
+    unanswered: list[Violation]
+    """Calls without a result, but for those that wait at the end."""
+    caller: int
+    """The last assistant message; -1 where there is none."""
+    waiting: set[str]
+    """Ids of its calls that nobody has answered."""
+
+
+def _plain_pass(messages: Sequence[Message]) -> _PlainPass | None:
+    """One short pass over messages in which every result directly follows its call's message, and all that can be
+    broken is a call that nobody answers; None where anything else is found.
+
+    Most requests are like that. No result can then belong to an earlier call: it answers a call of the last assistant
+    message, which is the nearest that has its id.
     """
     found: list[Violation] = []
-    waiting: set[str] = set()  # ids of the last assistant message's calls that nobody has answered yet
+    waiting: set[str] = set()
     caller = -1
-    for index, message in enumerate(request.messages):
+    for index, message in enumerate(messages):
         for place, (number, call_id) in enumerate(message.results):
             if place != number or call_id not in waiting:
                 return None
@@ -111,10 +131,16 @@ def _plain_violations(request: Request) -> list[Violation] | None:
                 return None
         elif waiting:
             return None
-    if request.protocol == "anthropic" and request.messages and request.messages[0].role != "user":
+    return _PlainPass(found, caller, waiting)
+
+
+def _plain_violations(request: Request) -> list[Violation] | None:
+    """The violations of a plain request; None where it is not one."""
+    found = _plain_pass(request.messages)
+    if found is None or (request.protocol == "anthropic" and request.messages and request.messages[0].role != "user"):
         return None
-    open_before = (violation for violation in found if violation.message != caller)  # the last Step's may be open
-    return sorted(open_before, key=_in_order)
+    open_before = (violation for violation in found.unanswered if violation.message != found.caller)
+    return sorted(open_before, key=_in_order)  # without the last Step's calls, which may be open
 
 
 def _all_violations(request: Request) -> list[Violation]:

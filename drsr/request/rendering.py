@@ -23,7 +23,7 @@ import numpy as np
 
 from drsr.errors import AlignmentError
 from drsr.request.contracts import TokenIds, Tokenizer
-from drsr.request.history import Block, Removal
+from drsr.request.history import Block, Removal, Rewrite
 from drsr.request.json_values import canonical_json
 from drsr.request.parts import Call, Message, Opaque, Part, PartRef, Reasoning, Result, Text
 from drsr.request.request import Request
@@ -31,9 +31,10 @@ from drsr.request.request import Request
 RENDERER_VERSION = "chatml/1"
 """Changes whenever the same request would give other tokens. Part of a label's, a feature's and a policy's identity."""
 
-_MESSAGE_START, _MESSAGE_END = "<|im_start|>{}\n", "<|im_end|>\n"
-_GENERATION_PROMPT = _MESSAGE_START.format("assistant")
-_RESULT_START = _MESSAGE_START.format("tool")
+_MESSAGE_END = "<|im_end|>\n"
+_MESSAGE_START = {role: f"<|im_start|>{role}\n" for role in ("tools", "system", "user", "assistant", "tool")}
+_GENERATION_PROMPT = _MESSAGE_START["assistant"]
+_RESULT_START = _MESSAGE_START["tool"]
 _CALL_START, _CALL_END = "\n<tool_call>\n", "\n</tool_call>"
 _REASONING_START, _REASONING_END = "<think>\n", "\n</think>\n"
 
@@ -71,7 +72,27 @@ class Rendering:
 
     def direct_saving(self, removed: Removal) -> int:
         """w(A) = Tok(C) - Tok(D_A(C)), exact."""
-        return sum(len(span) for span in self.removed_spans(removed))
+        saved = sum(len(self.message_spans[index]) for index in removed.vanished)
+        for index, parts in removed.parts.items():
+            spans = (self.part_spans.get(PartRef(index, part)) for part in parts)
+            saved += sum(len(span) for span in spans if span is not None)
+        return saved
+
+    def length_of(self, original: Request, rewritten: Rewrite, tokenizer: Tokenizer) -> int:
+        """Tok of a rewrite of the request that this is the rendering of: what rendering it from scratch gives. Only
+        messages that are not the original's own are rendered; how one is rendered does not depend on its neighbours."""
+        request = rewritten.request
+        if request.tools is not original.tools or request.system is not original.system:
+            return len(render(request, tokenizer))
+        spans, messages = self.message_spans, original.messages
+        length = (spans[0].start if spans else len(self) - self.prompt_length) + self.prompt_length
+        changed = []
+        for index, message in zip(rewritten.kept, request.messages, strict=True):
+            if message is messages[index]:
+                length += len(spans[index])
+            else:
+                changed.append(message)
+        return length + sum(_length_alone(message, tokenizer) for message in changed)
 
     def without(self, removed: Removal) -> TokenIds:
         """The token ids of D_A(C): equal to rendering the rewritten request from scratch."""
@@ -139,7 +160,7 @@ def render(request: Request, tokenizer: Tokenizer) -> Rendering:
     part_pieces: dict[PartRef, range] = {}
     if request.tools:
         pieces.owner = "tools"
-        pieces.frame(_MESSAGE_START.format("tools"))
+        pieces.frame(_MESSAGE_START["tools"])
         pieces.content(canonical_json(request.tools))
         pieces.frame(_MESSAGE_END)
     if request.system is not None:
@@ -167,13 +188,19 @@ def common_prefix(one: TokenIds, other: TokenIds) -> int:
     return int(different[0]) if len(different) else length
 
 
+def _length_alone(message: Message, tokenizer: Tokenizer) -> int:
+    pieces = _Pieces(tokenizer)
+    _add_message(pieces, message, 0, {})
+    return len(pieces.tokenize()[0]) - len(tokenizer.lead)
+
+
 def render_output(message: Message, tokenizer: Tokenizer) -> TokenIds:
     """The tokens of one assistant message behind the generation prompt: what it says, and the end of its turn."""
     pieces = _Pieces(tokenizer)
     pieces.owner = "the output"
     lead = len(tokenizer.lead)
     for part in message.parts:
-        _add_part(pieces, part)
+        _add_pieces(pieces, part)
     pieces.frame(_MESSAGE_END)
     return pieces.tokenize()[0][lead:]
 
@@ -181,24 +208,26 @@ def render_output(message: Message, tokenizer: Tokenizer) -> TokenIds:
 def _add_message(pieces: _Pieces, message: Message, index: int, part_pieces: dict[PartRef, range]) -> None:
     """Every result has a frame of its own, in front; all other parts share one. So no frame depends on which results
     stand beside, or between, the other parts."""
-    results = [number for number, part in enumerate(message.parts) if isinstance(part, Result)]
-    others = [number for number, part in enumerate(message.parts) if not isinstance(part, Result)]
-
-    def add(numbers: list[int]) -> None:
-        for number in numbers:
-            start = len(pieces)
-            _add_part(pieces, message.parts[number])
-            if len(pieces) > start:
-                part_pieces[PartRef(index, number)] = range(start, len(pieces))
-
-    add(results)
-    if others or message.role == "assistant":  # an assistant's also where it is empty: like the generation prompt
-        pieces.frame(_MESSAGE_START.format(message.role))
-        add(others)
+    results = {number for number, _ in message.results}
+    for number in sorted(results):
+        _add_part(pieces, message.parts[number], PartRef(index, number), part_pieces)
+    # an assistant's frame also where it is empty: like the generation prompt
+    if len(results) < len(message.parts) or message.role == "assistant":
+        pieces.frame(_MESSAGE_START[message.role])
+        for number, part in enumerate(message.parts):
+            if number not in results:
+                _add_part(pieces, part, PartRef(index, number), part_pieces)
         pieces.frame(_MESSAGE_END)
 
 
-def _add_part(pieces: _Pieces, part: Part) -> None:
+def _add_part(pieces: _Pieces, part: Part, ref: PartRef, part_pieces: dict[PartRef, range]) -> None:
+    start = len(pieces)
+    _add_pieces(pieces, part)
+    if len(pieces) > start:
+        part_pieces[ref] = range(start, len(pieces))
+
+
+def _add_pieces(pieces: _Pieces, part: Part) -> None:
     match part:
         case Text(text=text):
             pieces.content(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.int8 import Int8Linear, _Latest
 from drsr.backbone.model_folder import int8_identity
 from drsr.errors import BackboneError, SettingsError, UnknownBackbone
+from drsr.features import session as session_module
 from drsr.features.session import Session
-from drsr.features.vectors import candidate_features
+from drsr.features.vectors import FeatureWatch, candidate_features
 from drsr.offline.label.target_nll import TargetNll
 from drsr.policy.policy import Policy
 from tests.features.states import run_messages, state_of
@@ -89,10 +91,21 @@ def test_features_in_a_session_are_those_of_a_full_pass(tiny_folder: Folder, mon
     edited = copy.deepcopy(messages)
     edited[7]["content"] += " and more"
     requests = [messages[:end] for end in (12, 14, 15, 18)] + [edited, messages]
+    kept: list[tuple[int, int]] = []
+
+    def noted(*args: Any, **kwargs: Any) -> FeatureWatch:
+        whole = len(session.token_ids) // 64 * 64  # read in whole pieces for the request before
+        kept.append((kwargs["start"], whole - max((span.stop for span in kwargs["known"]), default=0)))
+        return FeatureWatch(*args, **kwargs)
+
+    monkeypatch.setattr(session_module, "FeatureWatch", noted)
     for request in requests:
         state = state_of(request, backbone.tokenizer)
         ours, full = session.features(state), candidate_features(backbone, state)
         assert np.abs(ours.matrix - full.matrix).max() < 1e-5  # sums over spans are added up in another order
+    # What was read in a shorter last piece is not kept: with many layers its bits are not those of a full pass.
+    assert any(start for start, _ in kept), "something is kept"
+    assert all(start % 64 == 0 and beyond >= 0 for start, beyond in kept)
 
 
 def test_a_policy_decides_alike_offline_and_online(tiny_folder: Folder) -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from drsr.features.content import content_indicators
+from drsr.features.content import (
+    _NONZERO_EXIT,
+    _RUN,
+    _is_path,
+    content_indicators,
+    nonzero_exits,
+    paths_in,
+    symbols,
+)
 from drsr.features.lexical import read_passages
 from drsr.request.request import read_request
 
@@ -41,6 +52,24 @@ def indicators(text: str) -> dict[str, float]:
 )
 def test_indicators(column: str, text: str, expected: float) -> None:
     assert indicators(text)[column] == pytest.approx(expected)
+
+
+@given(
+    st.lists(
+        st.sampled_from(("exit", "Exited", " with ", " code", "status: ", "return", "code", "=", "1", "0", "x", "\n"))
+        | st.text(alphabet=st.characters(max_codepoint=0x17F), max_size=3),
+        max_size=12,
+    ).map("".join)
+)
+def test_symbols_and_failed_commands_are_what_the_expressions_find(text: str) -> None:
+    """ASCII text is counted by a table and by looking only at two words."""
+    assert symbols(text) == len(re.findall(r"[^\w\s]", text))
+    assert nonzero_exits(text) == len(_NONZERO_EXIT.findall(text))
+
+
+@given(st.text(alphabet=st.sampled_from("ab./\\~ \n\t\r\x0b\x1c\u2028:(,1"), max_size=40))
+def test_paths_are_looked_for_in_lines_that_have_a_separator(text: str) -> None:
+    assert paths_in(text) == [run for run in _RUN.findall(text) if _is_path(run)]
 
 
 def test_nothing_said() -> None:

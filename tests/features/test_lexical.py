@@ -39,14 +39,14 @@ def test_opaque_parts_say_nothing() -> None:
 def test_words_are_lower_case_runs_of_letters_digits_and_underscores() -> None:
     request = read_request([{"role": "user", "content": "Find ORDER_17, über/42.5!"}])
     passage = read_passages(request)[PartRef(0, 0)]
-    assert passage.words == ("find", "order_17", "über", "42", "5")
+    assert passage.words == ["find", "order_17", "über", "42", "5"]
 
 
 def test_anthropics_system_stands_first() -> None:
     request = read_request({"system": "be brief", "messages": [{"role": "user", "content": "hello"}]})
     passages = read_passages(request)
     assert list(passages) == [PartRef(-1, 0), PartRef(0, 0)]
-    assert together(passages.values()).words == ("be", "brief", "hello")
+    assert together(passages.values()).words == ["be", "brief", "hello"]
 
 
 def test_identifiers_have_a_digit_or_an_underscore_and_three_characters() -> None:
@@ -60,7 +60,7 @@ def test_shares_of_nothing_are_nothing() -> None:
     assert quotient(1, 0) == 0
 
 
-@given(text=st.text(alphabet=st.characters(max_codepoint=0x17F), max_size=40))
+@given(text=st.text(alphabet=st.characters(max_codepoint=0x17F) | st.sampled_from("Σσς\n\u212a\u2028 "), max_size=40))
 def test_words_are_runs_of_letters_digits_and_underscores(text: str) -> None:
     """By splitting where a text is ASCII, by the expression elsewhere: the same."""
     assert words_of(text) == re.findall(r"\w+", text.lower())

@@ -27,7 +27,7 @@ def test_every_question_about_items(parts: list[list[str]], data: st.DataObject)
         assert found.last_among(wanted)[number] == max(chosen, default=-1)
         assert found.holders_among(wanted)[number] == len(chosen)
         assert found.mask([0, len(parts) - 1])[number] == (item in parts[0] or item in parts[-1])
-    pairs = {(int(item), int(of)) for item, of in zip(*found.grouped(group, 3), strict=True)}
+    pairs = {(int(item), int(of)) for item, of, _ in zip(*found.grouped(group, 3), strict=True)}
     assert pairs == {(numbers[x], int(group[n])) for n, part in enumerate(parts) for x in part if group[n] >= 0}
     items, counts = found.distinct(range(len(parts)))
     assert {int(i): int(c) for i, c in zip(items, counts, strict=True)} == {

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drsr.errors import ReceiptError
 from drsr.offline import samples
 from drsr.policy.policy import Decision
 from drsr.policy.scripted import scripted_policy
-from drsr.receipts.receipt import diff, explain, request_hash, restore
+from drsr.receipts.receipt import diff, explain, request_hash, restore, shared_runs
 from drsr.receipts.receipt_file import ReceiptFile
 from drsr.request.history import delete, read_history
-from drsr.request.request import read_request
+from drsr.request.request import Request, read_request
 from tests.messages import USER, answers, asks
+from tests.strategies import arbitrary, valid
 
 BODY: dict[str, Any] = json.loads(samples.REQUEST.read_text())
 
@@ -47,6 +51,20 @@ def test_a_receipt_says_everything_about_the_decision() -> None:
     assert all(record["invariants"].values())
     assert len(record["sets"]) == 14
     assert [row["verdict"] for row in record["sets"]].count("chosen") == 1
+
+
+@given(request=st.one_of(valid, arbitrary))
+def test_the_hash_is_of_the_json_with_sorted_keys(request: Request) -> None:
+    """Put together message by message, so that a rewrite's need not be written again."""
+    wire = request.to_wire()
+    text = json.dumps(wire, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert request_hash(request) == hashlib.sha256(text.encode()).hexdigest()
+    shorter = request.with_messages(request.messages[:1] + request.messages[2:4] + request.messages[5:])
+    runs = shared_runs(request, shorter)
+    assert request_hash(shorter, runs) == request_hash(shorter)
+    assert request_hash(request, runs) == request_hash(request)
+    other = read_request(wire, protocol=request.protocol)  # equal, but not the same objects
+    assert request_hash(other, runs) == request_hash(request)
 
 
 def test_the_removed_blocks_are_those_that_are_missing() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drsr.errors import RequestError
+from drsr.request.json_values import CheckedCopy
+from drsr.request.openai_chat import parsed_arguments
 from drsr.request.parts import Call, Opaque, Reasoning, Result, Text
 from drsr.request.request import read_request
 from tests.messages import USER
@@ -88,6 +93,18 @@ def test_openai_parts(wire: dict[str, Any], parts: tuple[Any, ...]) -> None:
 def test_arguments_that_spell_no_object_that_can_be_written_again_stay_the_string(arguments: str) -> None:
     (part,) = parts_of({"role": "assistant", "tool_calls": [call("f", arguments)]})
     assert part.arguments == arguments
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(("a", "\u00e9", "n" * 100_001)) | st.text(max_size=3),
+        st.text(max_size=3) | st.just("x" * 100_001) | st.integers() | st.none() | st.lists(st.text(max_size=2)),
+        max_size=18,
+    )
+)
+def test_arguments_are_what_a_checked_copy_of_them_is(arguments: dict[str, Any]) -> None:
+    """Short texts in ASCII are not copied once more."""
+    assert parsed_arguments(json.dumps(arguments)) == CheckedCopy()(arguments, "arguments")
 
 
 BAD_OPENAI: list[tuple[Any, str]] = [

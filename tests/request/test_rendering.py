@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from drsr.backbone.scripted import SPECIAL_TOKENS
 from drsr.request.contracts import TokenIds, Tokenizer
-from drsr.request.history import Block, History, Removal, delete, read_history, removal
+from drsr.request.history import Block, History, Removal, Rewrite, delete, read_history, removal
 from drsr.request.parts import PartRef
 from drsr.request.rendering import Rendering, render, render_output
 from drsr.request.request import Protocol, Request, read_request
@@ -223,6 +224,16 @@ def test_a_rewrite_rendered_from_scratch_equals_the_original_without_its_tokens(
     scratch = render(delete(history, blocks).request, tokenizer)
     assert np.array_equal(rendering.without(removed), scratch.token_ids)
     assert rendering.direct_saving(removed) == len(rendering) - len(scratch) >= 0
+    assert rendering.length_of(history.request, delete(history, blocks), tokenizer) == len(scratch)
+
+
+@given(case=deletions(valid))
+def test_a_rewrite_with_other_tools_is_counted_whole(case: tuple[History, list[Block]]) -> None:
+    history, blocks = case
+    request, kept = delete(history, blocks)
+    other = Rewrite(replace(request, tools=[{"type": "function", "function": {"name": "of another request"}}]), kept)
+    length = render(history.request, scripted()).length_of(history.request, other, scripted())
+    assert length == len(render(other.request, scripted()))
 
 
 @given(case=deletions(valid))

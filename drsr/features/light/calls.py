@@ -78,9 +78,9 @@ def object_of(call: Call) -> str:
         paths = paths_in(said)
         if paths:
             return paths[0]
-    for word in _WORD.findall(said):
-        if not word.isalpha():
-            return str(word.lower())
+    for found in _WORD.finditer(said):  # mostly one of the first
+        if not found.group().isalpha():
+            return found.group().lower()
     return said.strip().lower()
 
 

@@ -122,9 +122,16 @@ def _entities_of(holdings: Holdings, block: Block, held: Held, wanted: Mask | No
         used=used,
         used_recently=last_said >= index.recent_start,
         source=used & (held.among_sources[own] == sources_inside) & (sources_inside > 0),
-        introduced=np.isin(held.occurrences.first[own], parts),
+        introduced=_is_among(held.occurrences.first[own], parts),
         last_said=last_said,
     )
+
+
+def _is_among(numbers: Numbers, few: list[int]) -> Mask:
+    found = np.zeros(len(numbers), dtype=np.bool_)
+    for one in few:
+        found |= numbers == one
+    return found
 
 
 def _sources_inside(index: RequestIndex, occurrences: Occurrences, parts: list[int], own: Numbers) -> Numbers:
@@ -133,8 +140,8 @@ def _sources_inside(index: RequestIndex, occurrences: Occurrences, parts: list[i
     if not results:
         return np.zeros(len(own), dtype=np.int64)
     found = np.zeros(occurrences.kinds, dtype=np.int64)
-    for part in results:
-        found[np.unique(occurrences.inside(part))] += 1
+    items, holders = occurrences.distinct(results)
+    found[items] = holders
     return found[own]
 
 
@@ -201,7 +208,7 @@ def _age(index: RequestIndex, block: Block) -> dict[str, float]:
     return {
         "calls_before": log1p(sum(call.step < block.step for call in index.calls)),
         "calls_after": log1p(sum(call.step > block.step for call in index.calls)),
-        "words_after": log1p(sum(index.words.length(int(part)) for part in later)),
+        "words_after": log1p(int(index.words.lengths[later].sum())),
         "tokens_after_share": (len(rendering) - last) / len(rendering),
     }
 

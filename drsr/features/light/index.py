@@ -5,6 +5,7 @@ What all candidates of a decision are compared with. Cost is linear in the reque
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -204,8 +205,7 @@ def _calls(
     vocabulary: tuple[str, ...],
 ) -> Iterable[CallFacts]:
     messages = state.history.request.messages
-    speaks_of_error = np.fromiter(map(is_error, vocabulary), dtype=np.bool_, count=len(vocabulary))
-    names = np.fromiter(map(str.isalpha, vocabulary), dtype=np.bool_, count=len(vocabulary))
+    errors = _Errors(words, vocabulary)
     count = 0
     for number, block in enumerate(blocks):
         if block.kind is not BlockKind.TOOL_EXCHANGE:
@@ -222,14 +222,27 @@ def _calls(
             doing=doing_of(call),
             call=number_of[block.parts[0]],
             result=result,
-            error=None if result is None else _error(words.inside(result), speaks_of_error, names),
+            error=None if result is None else errors.reported_by(result),
         )
         count += 1
 
 
-def _error(said: Numbers, speaks_of_error: Mask, names: Mask) -> tuple[int, ...] | None:
-    found = np.flatnonzero(speaks_of_error[said[:_ERROR_AMONG]])
-    if not len(found):
-        return None
-    tail = said[found[0] : found[0] + 2 * _ERROR_WORDS]
-    return tuple(tail[names[tail]][:_ERROR_WORDS].tolist())
+class _Errors:
+    """The words of a request that speak of errors."""
+
+    def __init__(self, words: Occurrences, vocabulary: tuple[str, ...]) -> None:
+        speaks_of_error = np.fromiter(map(is_error, vocabulary), dtype=np.bool_, count=len(vocabulary))
+        self._names = np.fromiter(map(str.isalpha, vocabulary), dtype=np.bool_, count=len(vocabulary))
+        self._items = words.items
+        self._bounds: list[int] = words.bounds.tolist()
+        self._places: list[int] = np.flatnonzero(speaks_of_error[words.items]).tolist()
+
+    def reported_by(self, part: int) -> tuple[int, ...] | None:
+        """The words that say which error a part reports among its first words; None where it reports none."""
+        start, end = self._bounds[part : part + 2]
+        number = bisect_left(self._places, start)
+        if number == len(self._places) or self._places[number] >= min(start + _ERROR_AMONG, end):
+            return None
+        place = self._places[number]
+        tail = self._items[place : min(place + 2 * _ERROR_WORDS, end)]
+        return tuple(tail[self._names[tail]][:_ERROR_WORDS].tolist())

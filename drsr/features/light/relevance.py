@@ -11,7 +11,6 @@ from drsr.features.lexical import quotient
 from drsr.features.light.columns import BM25_B, BM25_K1
 from drsr.features.light.holdings import Holdings
 from drsr.features.light.index import RequestIndex
-from drsr.features.occurrences import distinct
 from drsr.request.history import Block
 
 Weights = NDArray[np.float64]
@@ -25,8 +24,7 @@ class BlockRelevance:
         self._blocks = len(index.blocks)
         block = index.block_of_part[index.words.parts]
         inside = block >= 0
-        keys, counts = distinct(index.words.items[inside] * max(self._blocks, 1) + block[inside])
-        self._word, self._block = np.divmod(keys, max(self._blocks, 1))
+        self._word, self._block, counts = index.words.grouped(index.block_of_part, self._blocks)
         lengths = np.bincount(block[inside], minlength=self._blocks)
         frequency = np.bincount(self._word, minlength=index.words.kinds)
         self.rarity: Weights = np.log1p((self._blocks - frequency + 0.5) / (frequency + 0.5))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.decide.candidates import DecisionState
-from drsr.features.lexical import read_passages
+from drsr.features.lexical import read_passages, words_of
 from drsr.features.light.as_read import as_read
 from drsr.features.light.columns import TEXT, light_layout
 from drsr.features.light.holdings import holding_columns, read_holdings
@@ -23,7 +23,7 @@ def light_features(state: DecisionState) -> CandidateFeatures:
     """The features of a state, of what its reader reads: the view. No language model is run."""
     read = as_read(state)
     passages = read_passages(read.history.request, sort_keys=True)
-    numbered = number_items([passage.words for passage in passages.values()])
+    numbered = number_items(words_of(passage.text) for passage in passages.values())
     index = read_index(read, passages, numbered)
     holdings = read_holdings(index)
     relevance = Relevance(holdings)
