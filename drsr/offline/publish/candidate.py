@@ -16,6 +16,7 @@ from drsr.decide.representation import FrozenRepresentation, checked
 from drsr.errors import ReleaseRefused
 from drsr.features.geometry import Geometry, geometry_of
 from drsr.features.light import light_layout
+from drsr.offline.calibrate.certificates import PointBound
 from drsr.offline.featurize.light_reader import LightReader, tokenizer_files
 from drsr.offline.publish.golden_requests import golden_requests, sample_requests
 from drsr.offline.publish.lineage import Link, Traced, lineage_bytes, policy_link
@@ -134,14 +135,19 @@ def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
 
 
 def build(
-    traced: Traced, scorer: FrozenScorer, numbers: PolicyNumbers, decided: Sequence[GoldenRequest], version: str
+    traced: Traced,
+    scorer: FrozenScorer,
+    numbers: PolicyNumbers,
+    decided: Sequence[GoldenRequest],
+    version: str,
+    bound: PointBound | None = None,
 ) -> Built:
-    """The policy under a version. The same inputs give the same bytes."""
+    """The policy under a version, with the bound of its point in the card. The same inputs give the same bytes."""
     numbers = replace(numbers, version=version)
     identity = policy_identity(numbers, scorer_bytes(scorer))
     links = (*traced.links, policy_link(traced.links, identity, version))
     states = Artifact.of(traced.state_keys)
-    card = model_card(numbers, traced, links, decided)
+    card = model_card(numbers, traced, links, decided, bound)
     others = tokenizer_files(numbers.backbone.name, TOKENIZER_FILE) if numbers.light else {}
     package = build_package(numbers, scorer, decided, lineage_bytes(links, states.sha256), card, others)
     return Built(numbers, identity, links, states, decided, package)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drsr.decide.numbers import PolicyNumbers
+from drsr.offline.calibrate.certificates import BOUND, PointBound
 from drsr.offline.publish.deployment import advice_of
 from drsr.offline.publish.lineage import Link, Traced
 from drsr.offline.train.metrics import Metric
@@ -19,11 +20,12 @@ def model_card(
     traced: Traced,
     links: Sequence[Link],
     golden: Sequence[GoldenRequest],
+    bound: PointBound | None = None,
     *,
     advises: bool = True,
 ) -> str:
     """The whole card. Its first line says whether to deploy the policy; `advises=False` gives the card that was written
-    before cards said so."""
+    before cards said so, and no `bound` that of a plain calibration before cards had one."""
     title = f"# {project_name(numbers)} {numbers.version}"
     advice = advice_of(numbers, traced)
     return "\n".join(
@@ -35,7 +37,7 @@ def model_card(
             "",
             *_warning(numbers),
             *_use(numbers),
-            *_operating_point(numbers, traced),
+            *_operating_point(numbers, traced, bound),
             *_data(traced),
             *_scorer(traced),
             *_limits(numbers, traced),
@@ -77,7 +79,7 @@ def _reads(numbers: PolicyNumbers) -> str:
     )
 
 
-def _operating_point(numbers: PolicyNumbers, traced: Traced) -> list[str]:
+def _operating_point(numbers: PolicyNumbers, traced: Traced, bound: PointBound | None) -> list[str]:
     record = traced.calibration
     params = record.params
     rows: list[tuple[str, object]] = [
@@ -93,9 +95,28 @@ def _operating_point(numbers: PolicyNumbers, traced: Traced) -> list[str]:
         ("mean part of a request removed, over all states", f"{record.mean_removal:.2%}"),
     ]
     if record.mode == "certified":
-        bound = f"{_number(record.unsafe_bound)} with confidence {record.confidence:g} ({record.bound})"
-        rows.append(("bound on the unsafe rate of new trajectories", bound))
-    return ["## Operating point", "", record.explanation, "", *_table(("", "value"), rows)]
+        certified = f"{_number(record.unsafe_bound)} with confidence {record.confidence:g} ({record.bound})"
+        rows.append(("bound on the unsafe rate of new trajectories", certified))
+    if bound is not None:
+        rows.append(("finite-sample bound on the unsafe rate, not paid for the search", _bounded(bound)))
+    return ["## Operating point", "", record.explanation, "", *_table(("", "value"), rows), *_assumed(bound)]
+
+
+def _bounded(bound: PointBound) -> str:
+    if bound.rate is None:
+        return f"none: a task here has {bound.largest} states, and max_group_states allows for {bound.most_states}"
+    return f"{_number(bound.rate)} with confidence {bound.confidence:g} ({BOUND})"
+
+
+def _assumed(bound: PointBound | None) -> list[str]:
+    if bound is None or bound.rate is None:
+        return []
+    return [
+        "The finite-sample bound assumes that tasks are independent draws of at most "
+        f"{bound.most_states} states each, and that the point was fixed before these states were seen; it was chosen "
+        "on them, so what can be promised lies above it, and `drsr calibrate --certified` says where.",
+        "",
+    ]
 
 
 def _data(traced: Traced) -> list[str]:

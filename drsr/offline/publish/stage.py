@@ -22,6 +22,8 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, ScorerNotTrained, VersionTaken
 from drsr.features.light import LIGHT_VIEW
+from drsr.offline.calibrate.certificates import PointBound
+from drsr.offline.calibrate.stage import point_bound
 from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.journal import note
@@ -149,7 +151,9 @@ def _publish(
     gates.append(in_one(run_check(AGREEMENT, Subject(catalog, artifacts, order.audit, candidate))))
     refuse_failed(gates)
     decided = decide_golden(numbers, scorer, backbone)
-    built = _first_free(catalog, traced, scorer, numbers, decided, order)
+    frames = traced.frames["train"], traced.frames["validation"]
+    bound = point_bound(artifacts, traced.calibration, traced.run, scorer, frames)
+    built = _first_free(catalog, traced, scorer, numbers, decided, bound, order)
     subject = Subject(catalog, artifacts, order.audit, candidate._replace(built=built), order.kept)
     gates += [in_one(run_check(check, subject)) for check in order.wheel_checks]
     refuse_failed(gates)
@@ -170,11 +174,12 @@ def _first_free(
     scorer: FrozenScorer,
     numbers: PolicyNumbers,
     decided: Sequence[GoldenRequest],
+    bound: PointBound | None,
     order: PublishOrder,
 ) -> Built:
     """The package under the version that was asked for, or under the first that no other package has."""
     for version in default_versions(traced.calibration) if order.version is None else (order.version,):
-        built = build(traced, scorer, numbers, decided, version)
+        built = build(traced, scorer, numbers, decided, version, bound)
         try:
             _refuse_taken(catalog, built)
             is_there(order.index, built.wheel)
