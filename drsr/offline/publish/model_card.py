@@ -7,12 +7,20 @@ from typing import Any
 
 from drsr.decide.numbers import PolicyNumbers
 from drsr.offline.calibrate.certificates import BOUND, PointBound
+from drsr.offline.evaluate.second_opinion import NOT_TAKEN, opinion_of
 from drsr.offline.publish.deployment import advice_of
 from drsr.offline.publish.lineage import Link, Traced
 from drsr.offline.train.metrics import Metric
 from drsr.policy.generated import requirement
 from drsr.policy.golden import TOLERANCE, GoldenRequest
 from drsr.policy.location import package_name, project_name
+
+ADVISES, BOUNDS = 2, 3
+"""Editions of the card: from the second on it says whether to deploy the policy, from the third on it has the
+finite-sample bound and a second opinion on the labels."""
+EDITION = BOUNDS
+SECOND_OPINION = "second_opinion"
+"""Under which key the numbers of a calibration have it."""
 
 
 def model_card(
@@ -22,23 +30,23 @@ def model_card(
     golden: Sequence[GoldenRequest],
     bound: PointBound | None = None,
     *,
-    advises: bool = True,
+    edition: int = EDITION,
 ) -> str:
-    """The whole card. Its first line says whether to deploy the policy; `advises=False` gives the card that was written
-    before cards said so, and no `bound` that of a plain calibration before cards had one."""
+    """The whole card, with the bound of a plain calibration's point. Earlier editions say less."""
     title = f"# {project_name(numbers)} {numbers.version}"
     advice = advice_of(numbers, traced)
     return "\n".join(
         [
-            *([f"{title}: {advice.verdict}", "", advice.why] if advises else [title]),
+            *([f"{title}: {advice.verdict}", "", advice.why] if edition >= ADVISES else [title]),
             "",
             "Decides, before each call of an agent's language model, which old history Blocks can be deleted from the "
             "request, or abstains.",
             "",
             *_warning(numbers),
             *_use(numbers),
-            *_operating_point(numbers, traced, bound),
+            *_operating_point(numbers, traced, bound if edition >= BOUNDS else None),
             *_data(traced),
+            *(_second_opinion(numbers) if edition >= BOUNDS else ()),
             *_scorer(traced),
             *_limits(numbers, traced),
             *_golden(golden),
@@ -134,6 +142,11 @@ def _data(traced: Traced) -> list[str]:
         "",
         *_table(("split", "trajectories", "labelled deletion sets"), rows),
     ]
+
+
+def _second_opinion(numbers: PolicyNumbers) -> list[str]:
+    values = numbers.calibration.get(SECOND_OPINION)
+    return [NOT_TAKEN if values is None else opinion_of(values, "policy.json").said, ""]
 
 
 def _scorer(traced: Traced) -> list[str]:

@@ -28,6 +28,7 @@ from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.runs import finish_run, start_run
+from drsr.offline.evaluate.second_opinion import read_opinion
 from drsr.offline.featurize.light_reader import load_light_reader
 from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
 from drsr.offline.publish.gates import AGREEMENT, in_one, refuse_failed
@@ -81,6 +82,8 @@ class PublishOrder:
     backbone: str | None = None
     """Another name for the same language model, under which consumers will load it."""
     device: str = "cpu"
+    second_opinion: Path | None = None
+    """A file that says how far another language model agrees with the labels."""
 
 
 def find_calibration(
@@ -137,6 +140,8 @@ def _publish(
     catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, order: PublishOrder
 ) -> Published:
     traced = trace(catalog, artifacts, calibration, kept=order.kept)
+    labelled_by = traced.labeler.identity.backbone
+    opinion = None if order.second_opinion is None else read_opinion(order.second_opinion, labelled_by)
     subject = Subject(catalog, artifacts, order.audit, Candidate(traced, order.may_abstain_always), order.kept)
     gates = [in_one(run_check(check, subject)) for check in order.checks]
     refuse_failed(gates)
@@ -146,7 +151,7 @@ def _publish(
     backbone = (
         load_light_reader(name) if traced.view.is_light else load_backbone(name, device=order.device, dtype=view.dtype)
     )
-    numbers = policy_numbers(traced, scorer, backbone)
+    numbers = policy_numbers(traced, scorer, backbone, opinion)
     candidate = Candidate(traced, order.may_abstain_always, numbers, backbone)
     gates.append(in_one(run_check(AGREEMENT, Subject(catalog, artifacts, order.audit, candidate))))
     refuse_failed(gates)
@@ -252,7 +257,7 @@ def _published_before(
         known = releases_of(connection, calibration.id)
     for record in known:
         same = record.code_version == drsr.__version__ and order.version in (None, record.version)
-        if same and order.backbone is None and artifacts.exists(record.wheel):
+        if same and order.backbone is None and order.second_opinion is None and artifacts.exists(record.wheel):
             return record, WheelFile(record.file_name, artifacts.get(record.wheel))
     return None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from drsr.offline.calibrate.stage import point_bound
 from drsr.offline.publish.lineage import JOURNAL, Link, before_the_journal, policy_link
-from drsr.offline.publish.model_card import model_card
+from drsr.offline.publish.model_card import EDITION, model_card
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
 from drsr.policy.generated import CARD_FILE
@@ -84,7 +84,7 @@ def _card(subject: Subject, links: tuple[Link, ...]) -> Iterator[str]:
     golden = read_golden(files, subject.named)
     traced = subject.traced
     shipped = files.others.get(CARD_FILE, b"").decode("utf-8", "replace")
-    if shipped in (model_card(files.numbers, traced, links, golden, advises=says) for says in (True, False)):
+    if shipped in (model_card(files.numbers, traced, links, golden, edition=earlier) for earlier in range(1, EDITION)):
         return  # a published wheel is never replaced, so the earlier forms stay valid
     frames = traced.frames["train"], traced.frames["validation"]
     bound = point_bound(subject.artifacts, traced.calibration, traced.run, subject.shipped_scorer, frames)
