@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import DecisionState as StateOfCatalog
 from drsr.offline.catalog.tables import Trajectory
+from drsr.offline.evaluate.second_opinion import SecondOpinion
 from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, measure_states
@@ -231,6 +233,7 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=60, help="most states to measure (default: 60)")
     parser.add_argument("--minutes", type=float, default=25.0, help="after which no state is begun (default: 25)")
     parser.add_argument("--labeler", default="default")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="what drsr publish --second-opinion takes")
     parser.add_argument("--json", action="store_true", help="print every state as soon as it is measured")
     options = parser.parse_args()
     import torch
@@ -258,8 +261,14 @@ def main() -> None:
     lengths = [one.context_tokens for one in found]
     print(f"{settings.backbone} and {options.backbone}: {len(found)} of {len(waiting)} tasks, one state of each")
     print(f"contexts of {min(lengths):,} to {max(lengths):,} tokens, {time.process_time() - computed:,.0f} s of CPU")
-    edges = intervals(found)
-    for name, value in compare(found)._asdict().items():
+    edges, agreed = intervals(found), compare(found)
+    if options.output is not None:
+        said = SecondOpinion(
+            *(settings.backbone, options.backbone, agreed.states, len({one.task for one in found})),
+            *(agreed.sets, agreed.pairs, agreed.same_verdict, agreed.same_order),
+        )
+        options.output.write_text(json.dumps(said.to_json(), indent=1) + "\n", encoding="utf-8")
+    for name, value in agreed._asdict().items():
         low, high = edges.get(name, (float("nan"),) * 2)
         print(f"{name:28} {f'{value:.3f} [{low:.3f}, {high:.3f}]' if isinstance(value, float) else value}")
 

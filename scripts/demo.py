@@ -19,7 +19,9 @@ from scripts.steps import Step, Workspace
 
 DEMO = Path("var", "demo")
 INDEX, PLOTS, AUDIT = DEMO / "index", DEMO / "plots", DEMO / "audit.html"
-FRONTIER = PLOTS / "operating_curve.png"
+CURVE = PLOTS / "operating_curve.png"
+FRONTIER = "frontier.svg"
+"""The figure of a replay, kept beside what else is known about a released wheel."""
 UNRELEASED = "0.1"
 """The version of a policy that no released one can be compared with."""
 
@@ -56,10 +58,22 @@ def steps(view: str, version: str | None) -> tuple[Step, ...]:
     )
 
 
-def look_next(view: str, work: Workspace) -> str:
+def frontier(view: str, version: str | None) -> Path | None:
+    """The frontier of all methods in the replay of a released wheel; None where there is no figure of it."""
+    if version is None:
+        return None
+    about = Path(RELEASED, "about")
+    own = about / f"{PROJECTS[view].replace('-', '_')}-{version}"
+    return next((path for path in (own / FRONTIER, about / FRONTIER) if path.is_file()), None)
+
+
+def look_next(view: str, work: Workspace, version: str | None) -> str:
     """Pages and commands."""
+    figure = frontier(view, version)
+    replayed = [(str(figure), "the frontier: every method on recorded test decisions, removed against unsafe")]
     rows = (
-        (str(FRONTIER), "the frontier: what it could remove, and how much of that would be unsafe"),
+        *(replayed if figure is not None else ()),
+        (str(CURVE), "its operating curve: removed against unsafe, on the states that it was calibrated on"),
         (str(AUDIT), "what an auditor gets: every number traced"),
         ("drsr corpus fetch public && drsr ingest --corpus public", "the texts, with which the audit is whole"),
         ("docs/guides/use-a-policy.md", "from here to an agent that prunes"),
@@ -77,11 +91,12 @@ def main() -> int:
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir(parents=True)
     work = Workspace(DEMO)
-    for step in steps(view, released_version(view)):
+    version = released_version(view)
+    for step in steps(view, version):
         if code := work.run(step, more=params_of(view)):
             print(f"demo: {step.shown} ended with {code}", file=sys.stderr)
             return code
-    print(f"\n{look_next(view, work)}\n\ndone in {time.monotonic() - started:.0f} s")
+    print(f"\n{look_next(view, work, version)}\n\ndone in {time.monotonic() - started:.0f} s")
     return 0
 
 

@@ -14,6 +14,9 @@ from scripts.steps import Step, Workspace
 
 REPORT = Path("var", "report")
 EVALUATION = Path("var", "evaluation")
+WINDOW = "4096"
+"""Of the acting model, in tokens, as in the released table. Recorded requests have at most 8,192, so methods that act
+when a window fills up would never act in one of 128,000."""
 
 
 def steps(view: str, wheel: Path) -> tuple[Step, ...]:
@@ -22,12 +25,13 @@ def steps(view: str, wheel: Path) -> tuple[Step, ...]:
     tasks = str(EVALUATION / "tasks-sandbox.jsonl")
     measured = ("--replay", replay, "--tasks", tasks)
     policy = ("--policy", str(wheel))
+    replaying = ("--replay", "--ablations", "--window", WINDOW, *policy, "--output", replay)
     return (
         Step("The texts of the public runs", ("drsr", "corpus", "fetch", "public")),
         Step("The rows are there; now they have their texts", ("drsr", "ingest", "--corpus", "public")),
         Step(
             "Every method and ablation on every recorded test decision",
-            ("drsr", "evaluate", "--view", READS[view], "--replay", "--ablations", *policy, "--output", replay),
+            ("drsr", "evaluate", "--view", READS[view], *replaying),
         ),
         Step(
             "A scripted agent on whole tasks, with every method in between",

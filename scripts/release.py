@@ -20,6 +20,8 @@ from scripts.steps import Step, Workspace
 
 MEASURED = Path("corpora", "measured")
 POLICIES = Path(RELEASED)
+OPINION = POLICIES / "about" / "second-opinion.json"
+"""How far another language model agrees with the labels of the measured corpus."""
 WORK = Path("var", "release")
 PROJECTS = {"default": "drsr-policy", "light": "drsr-policy-light"}
 """By kind, as `drsr publish --view` names it, what the policy is called."""
@@ -58,7 +60,8 @@ BACKBONE = Step("The embedded language model", ("drsr", "backbone", "fetch", "sm
 
 
 def publishing(view: str, version: str, index: Path) -> Step:
-    options = ("--view", view, "--version", version, "--index", str(index))
+    opinion = ("--second-opinion", str(OPINION)) if OPINION.is_file() else ()
+    options = ("--view", view, "--version", version, "--index", str(index), *opinion)
     return Step(f"{PROJECTS[view]} {version} as a wheel", ("drsr", "publish", *options))
 
 

@@ -75,7 +75,8 @@ def test_the_demo_runs_every_step_and_compares_with_what_was_released(
     assert demo.main() == 0
     stages = ["backbone", "harm", "import", "train", "calibrate", "evaluate", "publish", "policy", "audit"]
     assert machine.stages == [*stages, "scripts.demo_decision"]
-    assert str(demo.FRONTIER) in capsys.readouterr().out
+    assert str(demo.CURVE) in (out := capsys.readouterr().out)
+    assert "the frontier" not in out  # no replay of a released wheel is there
     for version in ("2026.9.30", "2026.11.18"):
         path = release.wheel_of(Path("policies"), "light", version)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +84,12 @@ def test_the_demo_runs_every_step_and_compares_with_what_was_released(
     machine.ran.clear()
     assert demo.main() == 0
     assert machine.stages == [*stages, "scripts.compare_wheels", "scripts.demo_decision"]
+    assert "the frontier" not in capsys.readouterr().out
+    figure = Path("policies", "about", "drsr_policy_light-2026.11.18", demo.FRONTIER)
+    figure.parent.mkdir(parents=True)
+    figure.write_text("<svg/>")
+    assert demo.main() == 0
+    assert f"{figure}" in capsys.readouterr().out
     assert machine.ran[-2][-1] == str(release.wheel_of(Path("policies"), "light", "2026.11.18"))
     machine.fails_at = "calibrate"
     machine.ran.clear()
@@ -129,6 +136,7 @@ def test_the_full_report_needs_a_wheel(machine: Machine) -> None:
     assert machine.stages == ["corpus", "ingest", "evaluate", "evaluate", "report"]
     evaluate, tasks, report = machine.ran[2:]
     assert evaluate[evaluate.index("--output") + 1] == report[report.index("--replay") + 1]
+    assert evaluate[evaluate.index("--window") + 1] == full_report.WINDOW
     assert tasks[tasks.index("--output") + 1] == report[report.index("--tasks") + 1]
     machine.fails_at = "ingest"
     assert full_report.main() == 3

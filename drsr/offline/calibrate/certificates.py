@@ -22,6 +22,9 @@ and tested in rising order, each at the full level, until one fails (fixed-seque
 "Learn then Test", 2021); every K, beta and start of a sequence pays its share of delta (Bonferroni). With probability
 1 - delta no certified policy has a true unsafe rate above the limit, however many were tried.
 
+A bound beside a plain calibration (`bound_at`) is the same bound for its one point, without a search to pay for: exact
+if the point had been fixed before these states were seen, optimistic because it was chosen on them.
+
 Cross-fitted. Every group of train and validation gives its counts by the choices of members that never saw it, and the
 thresholds are fixed beforehand (`FIXED_THRESHOLDS`), because no split is left to take them from. Two things are assumed
 beyond the above: that the final members, fitted on more tasks, are not less safe than the fold members; and that groups
@@ -37,7 +40,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.errors import SettingsError, SplitRefused
-from drsr.offline.calibrate.search import Calibration, SearchTable, choose, incomplete_states, source_weights, sweep
+from drsr.offline.calibrate.search import (
+    Calibration,
+    OperatingPoint,
+    SearchTable,
+    choose,
+    incomplete_states,
+    source_weights,
+    sweep,
+)
 from drsr.offline.calibrate.selection_path import SelectionPath, selection_path
 from drsr.offline.params import CalibrateParams, CertifiedParams
 from drsr.offline.train.examples import ExampleFrame, TrainingFrame
@@ -148,8 +159,35 @@ def certify_cross_fitted(scored: ScoredSets[TrainingFrame], params: CalibratePar
     return _certify(scored, params, lambda cardinality, coefficient: FIXED_THRESHOLDS)
 
 
+class PointBound(NamedTuple):
+    """The finite-sample bound of a point that a plain calibration chose."""
+
+    rate: float | None
+    """None where a task has more states than were allowed for, so that the bound does not hold."""
+    confidence: float
+    most_states: int
+    largest: int
+    """States of the largest task here."""
+
+
+def bound_at(scored: ScoredSets[TrainingFrame], point: OperatingPoint, params: CalibrateParams) -> PointBound:
+    """Bound the unsafe rate of one point, as if it had been fixed before these states were seen."""
+    certified = params.certified
+    largest = _largest_group([scored.frame])
+    if largest > certified.max_group_states:
+        return PointBound(None, certified.confidence, certified.max_group_states, largest)
+    path = selection_path(scored, point.max_cardinality, point.uncertainty_coefficient, params.removal_cap)
+    counts = group_counts(scored.frame, path.at(point.risk_threshold))
+    rate = unsafe_rate_bound(counts, certified.max_group_states, 1 - certified.confidence)
+    return PointBound(rate, certified.confidence, certified.max_group_states, largest)
+
+
+def _largest_group(frames: Sequence[TrainingFrame]) -> int:
+    return max(int(np.bincount(frame.state_group).max()) for frame in frames)
+
+
 def _check_group_states(frames: Sequence[TrainingFrame], certified: CertifiedParams) -> None:
-    largest = max(int(np.bincount(frame.state_group).max()) for frame in frames)
+    largest = _largest_group(frames)
     if largest > certified.max_group_states:
         raise SettingsError(
             f"calibrate.certified.max_group_states is {certified.max_group_states}, a task here has {largest} states",

@@ -14,14 +14,20 @@ import drsr
 from drsr.decide.selection import SelectionRule
 from drsr.errors import ScorerNotTrained
 from drsr.offline.calibrate import search as calibration
-from drsr.offline.calibrate.certificates import CertifiedCalibration, calibrate_certified, certify_cross_fitted
+from drsr.offline.calibrate.certificates import (
+    CertifiedCalibration,
+    PointBound,
+    bound_at,
+    calibrate_certified,
+    certify_cross_fitted,
+)
 from drsr.offline.calibrate.files import read_search_table, search_table_csv
 from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
-from drsr.offline.params import CalibrateParams, Params
+from drsr.offline.params import CalibrateParams, Params, calibrate_params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.records import CalibrationRecord, TrainingRecord, find_calibration, record_calibration
@@ -189,6 +195,22 @@ def plain_search(
     frames = inputs.train, inputs.validation
     scored = scores_of(artifacts, calibrated.run, scorer, frames, certified=False).chosen_by
     return calibration.search(scored, params)
+
+
+def point_bound(
+    artifacts: ArtifactStore,
+    record: CalibrationRecord,
+    run: TrainingRecord,
+    scorer: FrozenScorer,
+    frames: tuple[TrainingFrame, TrainingFrame],
+) -> PointBound | None:
+    """The finite-sample bound of the point that a plain calibration chose. None where it chose none, or the calibration
+    is certified and has its own."""
+    point = operating_point(record)
+    if record.mode != "plain" or point is None:
+        return None
+    scored = scores_of(artifacts, run, scorer, frames, certified=False).chosen_by
+    return bound_at(scored, point, calibrate_params(record.params))
 
 
 def operating_point(record: CalibrationRecord) -> calibration.OperatingPoint | None:

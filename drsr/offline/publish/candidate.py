@@ -16,10 +16,12 @@ from drsr.decide.representation import FrozenRepresentation, checked
 from drsr.errors import ReleaseRefused
 from drsr.features.geometry import Geometry, geometry_of
 from drsr.features.light import light_layout
+from drsr.offline.calibrate.certificates import PointBound
+from drsr.offline.evaluate.second_opinion import SecondOpinion
 from drsr.offline.featurize.light_reader import LightReader, tokenizer_files
 from drsr.offline.publish.golden_requests import golden_requests, sample_requests
 from drsr.offline.publish.lineage import Link, Traced, lineage_bytes, policy_link
-from drsr.offline.publish.model_card import model_card
+from drsr.offline.publish.model_card import SECOND_OPINION, model_card
 from drsr.offline.publish.package import Package, build_package
 from drsr.offline.publish.simple_index import WheelFile
 from drsr.offline.store.artifacts import Artifact
@@ -66,7 +68,9 @@ def representation_of(backbone: Backbone | LightReader, layout_hash: str) -> Fro
     return checked(backbone, backbone.identity, layout_hash)
 
 
-def policy_numbers(traced: Traced, scorer: FrozenScorer, backbone: Backbone | LightReader) -> PolicyNumbers:
+def policy_numbers(
+    traced: Traced, scorer: FrozenScorer, backbone: Backbone | LightReader, opinion: SecondOpinion | None = None
+) -> PolicyNumbers:
     """Every frozen number, each from where it was chosen or measured; the version is still to be chosen."""
     record, view = traced.calibration, traced.view.identity
     caps = caps_for(backbone.window)
@@ -82,7 +86,11 @@ def policy_numbers(traced: Traced, scorer: FrozenScorer, backbone: Backbone | Li
         seeds=scorer.seeds,
         backbone=BackboneNumbers(backbone.name, backbone.identity, view.dtype, _geometry(backbone)),
         layout_hash=scorer.layout_hash,
-        calibration={"key": record.calibration_key, **{name: getattr(record, name) for name in _OF_CALIBRATION}},
+        calibration={
+            "key": record.calibration_key,
+            **{name: getattr(record, name) for name in _OF_CALIBRATION},
+            **({} if opinion is None else {SECOND_OPINION: opinion.to_json()}),
+        },
         light=_light(backbone),
     )
 
@@ -134,14 +142,19 @@ def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
 
 
 def build(
-    traced: Traced, scorer: FrozenScorer, numbers: PolicyNumbers, decided: Sequence[GoldenRequest], version: str
+    traced: Traced,
+    scorer: FrozenScorer,
+    numbers: PolicyNumbers,
+    decided: Sequence[GoldenRequest],
+    version: str,
+    bound: PointBound | None = None,
 ) -> Built:
-    """The policy under a version. The same inputs give the same bytes."""
+    """The policy under a version, with the bound of its point in the card. The same inputs give the same bytes."""
     numbers = replace(numbers, version=version)
     identity = policy_identity(numbers, scorer_bytes(scorer))
     links = (*traced.links, policy_link(traced.links, identity, version))
     states = Artifact.of(traced.state_keys)
-    card = model_card(numbers, traced, links, decided)
+    card = model_card(numbers, traced, links, decided, bound)
     others = tokenizer_files(numbers.backbone.name, TOKENIZER_FILE) if numbers.light else {}
     package = build_package(numbers, scorer, decided, lineage_bytes(links, states.sha256), card, others)
     return Built(numbers, identity, links, states, decided, package)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from drsr.decide.numbers import PolicyNumbers
+from drsr.offline.calibrate.certificates import BOUND, PointBound
+from drsr.offline.evaluate.second_opinion import NOT_TAKEN, opinion_of
 from drsr.offline.publish.deployment import advice_of
 from drsr.offline.publish.lineage import Link, Traced
 from drsr.offline.train.metrics import Metric
@@ -13,30 +15,38 @@ from drsr.policy.generated import requirement
 from drsr.policy.golden import TOLERANCE, GoldenRequest
 from drsr.policy.location import package_name, project_name
 
+ADVISES, BOUNDS = 2, 3
+"""Editions of the card: from the second on it says whether to deploy the policy, from the third on it has the
+finite-sample bound and a second opinion on the labels."""
+EDITION = BOUNDS
+SECOND_OPINION = "second_opinion"
+"""Under which key the numbers of a calibration have it."""
+
 
 def model_card(
     numbers: PolicyNumbers,
     traced: Traced,
     links: Sequence[Link],
     golden: Sequence[GoldenRequest],
+    bound: PointBound | None = None,
     *,
-    advises: bool = True,
+    edition: int = EDITION,
 ) -> str:
-    """The whole card. Its first line says whether to deploy the policy; `advises=False` gives the card that was written
-    before cards said so."""
+    """The whole card, with the bound of a plain calibration's point. Earlier editions say less."""
     title = f"# {project_name(numbers)} {numbers.version}"
     advice = advice_of(numbers, traced)
     return "\n".join(
         [
-            *([f"{title}: {advice.verdict}", "", advice.why] if advises else [title]),
+            *([f"{title}: {advice.verdict}", "", advice.why] if edition >= ADVISES else [title]),
             "",
             "Decides, before each call of an agent's language model, which old history Blocks can be deleted from the "
             "request, or abstains.",
             "",
             *_warning(numbers),
             *_use(numbers),
-            *_operating_point(numbers, traced),
+            *_operating_point(numbers, traced, bound if edition >= BOUNDS else None),
             *_data(traced),
+            *(_second_opinion(numbers) if edition >= BOUNDS else ()),
             *_scorer(traced),
             *_limits(numbers, traced),
             *_golden(golden),
@@ -77,7 +87,7 @@ def _reads(numbers: PolicyNumbers) -> str:
     )
 
 
-def _operating_point(numbers: PolicyNumbers, traced: Traced) -> list[str]:
+def _operating_point(numbers: PolicyNumbers, traced: Traced, bound: PointBound | None) -> list[str]:
     record = traced.calibration
     params = record.params
     rows: list[tuple[str, object]] = [
@@ -93,9 +103,28 @@ def _operating_point(numbers: PolicyNumbers, traced: Traced) -> list[str]:
         ("mean part of a request removed, over all states", f"{record.mean_removal:.2%}"),
     ]
     if record.mode == "certified":
-        bound = f"{_number(record.unsafe_bound)} with confidence {record.confidence:g} ({record.bound})"
-        rows.append(("bound on the unsafe rate of new trajectories", bound))
-    return ["## Operating point", "", record.explanation, "", *_table(("", "value"), rows)]
+        certified = f"{_number(record.unsafe_bound)} with confidence {record.confidence:g} ({record.bound})"
+        rows.append(("bound on the unsafe rate of new trajectories", certified))
+    if bound is not None:
+        rows.append(("finite-sample bound on the unsafe rate, not paid for the search", _bounded(bound)))
+    return ["## Operating point", "", record.explanation, "", *_table(("", "value"), rows), *_assumed(bound)]
+
+
+def _bounded(bound: PointBound) -> str:
+    if bound.rate is None:
+        return f"none: a task here has {bound.largest} states, and max_group_states allows for {bound.most_states}"
+    return f"{_number(bound.rate)} with confidence {bound.confidence:g} ({BOUND})"
+
+
+def _assumed(bound: PointBound | None) -> list[str]:
+    if bound is None or bound.rate is None:
+        return []
+    return [
+        "The finite-sample bound assumes that tasks are independent draws of at most "
+        f"{bound.most_states} states each, and that the point was fixed before these states were seen; it was chosen "
+        "on them, so what can be promised lies above it, and `drsr calibrate --certified` says where.",
+        "",
+    ]
 
 
 def _data(traced: Traced) -> list[str]:
@@ -113,6 +142,11 @@ def _data(traced: Traced) -> list[str]:
         "",
         *_table(("split", "trajectories", "labelled deletion sets"), rows),
     ]
+
+
+def _second_opinion(numbers: PolicyNumbers) -> list[str]:
+    values = numbers.calibration.get(SECOND_OPINION)
+    return [NOT_TAKEN if values is None else opinion_of(values, "policy.json").said, ""]
 
 
 def _scorer(traced: Traced) -> list[str]:

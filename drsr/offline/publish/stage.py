@@ -22,10 +22,13 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, ScorerNotTrained, VersionTaken
 from drsr.features.light import LIGHT_VIEW
+from drsr.offline.calibrate.certificates import PointBound
+from drsr.offline.calibrate.stage import point_bound
 from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.runs import finish_run, start_run
+from drsr.offline.evaluate.second_opinion import read_opinion
 from drsr.offline.featurize.light_reader import load_light_reader
 from drsr.offline.publish.candidate import Built, build, decide_golden, policy_numbers
 from drsr.offline.publish.gates import AGREEMENT, in_one, refuse_failed
@@ -79,6 +82,8 @@ class PublishOrder:
     backbone: str | None = None
     """Another name for the same language model, under which consumers will load it."""
     device: str = "cpu"
+    second_opinion: Path | None = None
+    """A file that says how far another language model agrees with the labels."""
 
 
 def find_calibration(
@@ -135,6 +140,8 @@ def _publish(
     catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, order: PublishOrder
 ) -> Published:
     traced = trace(catalog, artifacts, calibration, kept=order.kept)
+    labelled_by = traced.labeler.identity.backbone
+    opinion = None if order.second_opinion is None else read_opinion(order.second_opinion, labelled_by)
     subject = Subject(catalog, artifacts, order.audit, Candidate(traced, order.may_abstain_always), order.kept)
     gates = [in_one(run_check(check, subject)) for check in order.checks]
     refuse_failed(gates)
@@ -144,12 +151,14 @@ def _publish(
     backbone = (
         load_light_reader(name) if traced.view.is_light else load_backbone(name, device=order.device, dtype=view.dtype)
     )
-    numbers = policy_numbers(traced, scorer, backbone)
+    numbers = policy_numbers(traced, scorer, backbone, opinion)
     candidate = Candidate(traced, order.may_abstain_always, numbers, backbone)
     gates.append(in_one(run_check(AGREEMENT, Subject(catalog, artifacts, order.audit, candidate))))
     refuse_failed(gates)
     decided = decide_golden(numbers, scorer, backbone)
-    built = _first_free(catalog, traced, scorer, numbers, decided, order)
+    frames = traced.frames["train"], traced.frames["validation"]
+    bound = point_bound(artifacts, traced.calibration, traced.run, scorer, frames)
+    built = _first_free(catalog, traced, scorer, numbers, decided, bound, order)
     subject = Subject(catalog, artifacts, order.audit, candidate._replace(built=built), order.kept)
     gates += [in_one(run_check(check, subject)) for check in order.wheel_checks]
     refuse_failed(gates)
@@ -170,11 +179,12 @@ def _first_free(
     scorer: FrozenScorer,
     numbers: PolicyNumbers,
     decided: Sequence[GoldenRequest],
+    bound: PointBound | None,
     order: PublishOrder,
 ) -> Built:
     """The package under the version that was asked for, or under the first that no other package has."""
     for version in default_versions(traced.calibration) if order.version is None else (order.version,):
-        built = build(traced, scorer, numbers, decided, version)
+        built = build(traced, scorer, numbers, decided, version, bound)
         try:
             _refuse_taken(catalog, built)
             is_there(order.index, built.wheel)
@@ -247,7 +257,7 @@ def _published_before(
         known = releases_of(connection, calibration.id)
     for record in known:
         same = record.code_version == drsr.__version__ and order.version in (None, record.version)
-        if same and order.backbone is None and artifacts.exists(record.wheel):
+        if same and order.backbone is None and order.second_opinion is None and artifacts.exists(record.wheel):
             return record, WheelFile(record.file_name, artifacts.get(record.wheel))
     return None
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from drsr.decide.selection import select
 from drsr.errors import SettingsError, SplitRefused
 from drsr.offline.calibrate.certificates import (
     GroupCounts,
+    bound_at,
     calibrate_certified,
     certified_in_sequence,
     certify_cross_fitted,
@@ -19,10 +21,11 @@ from drsr.offline.calibrate.certificates import (
     threshold_grid,
     unsafe_rate_bound,
 )
+from drsr.offline.calibrate.search import OperatingPoint
 from drsr.offline.calibrate.selection_path import SelectionPath, selection_path
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.scored_sets import ScoredSets
-from tests.offline.frames import make_frame, make_scored, params
+from tests.offline.frames import make_frame, make_scored, params, rows_of
 
 PARAMS = params().calibrate
 
@@ -144,6 +147,32 @@ def test_trials_of_one_task_are_one_draw() -> None:
     train, scored = make_scored(make_frame("train", 8, trials=4)), make_scored(frame)
     with pytest.raises(SettingsError, match="max_group_states is 3, a task here has 8 states"):
         calibrate_certified(train, scored, params().calibrate)
+
+
+def test_the_bound_of_one_point() -> None:
+    """The same counts, made by selecting in every state; tighter than a certificate, which pays for its search."""
+    frame, calibrate = make_frame("validation", 60), params().calibrate
+    scored = make_scored(frame)
+    point = OperatingPoint(3, 0.5, 0.6, 0, 0.0, 0.0, 0.0)
+    selected, unsafe = np.zeros((2, 60), dtype=np.int64)
+    sets, rule = scored.proposed(0.5), point.rule(calibrate.removal_cap)
+    for state, group in enumerate(frame.state_group):
+        rows = np.flatnonzero(frame.state == state)
+        choice = select(rows_of(sets, rows), int(frame.request_tokens[state]), rule).chosen
+        if choice is not None:
+            selected[group] += 1
+            unsafe[group] += frame.unsafe[rows[choice]]
+    assert 0 < unsafe.sum() < selected.sum()
+    found = bound_at(scored, point, calibrate)
+    assert found.rate == unsafe_rate_bound(GroupCounts(selected, unsafe), 3, 1 - calibrate.certified.confidence)
+    assert unsafe.sum() / selected.sum() < found.rate < 1
+    assert (found.confidence, found.most_states) == (0.95, 3)
+
+
+def test_no_bound_where_a_task_has_more_states_than_allowed_for() -> None:
+    scored = make_scored(make_frame("validation", 8, trials=4))
+    found = bound_at(scored, OperatingPoint(3, 0.0, 0.6, 0, 0.0, 0.0, 0.0), params().calibrate)
+    assert (found.rate, found.most_states, found.largest) == (None, 3, 8)
 
 
 def test_the_grid_is_where_so_many_states_prune() -> None:

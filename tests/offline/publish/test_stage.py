@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.release_tables import PolicyRelease
 from drsr.offline.catalog.scorer_tables import CalibrationRun
 from drsr.offline.catalog.tables import Run
+from drsr.offline.evaluate.second_opinion import SecondOpinion
 from drsr.offline.publish.golden_requests import golden_requests
 from drsr.offline.publish.lineage import read_lineage, trace
 from drsr.offline.publish.stage import Published, default_versions, find_calibration
@@ -231,6 +233,9 @@ def test_the_model_card_says_what_the_numbers_say(pipeline: Pipeline) -> None:
         record.requires,
         pipeline.backbone,
         "best of many that were tried on validation",
+        "| finite-sample bound on the unsafe rate, not paid for the search |",
+        "it was chosen on them, so what can be promised lies above it",
+        "No second opinion was taken",
     ):
         assert text in card
     assert "| unsafe AUROC | all sets |" in card
@@ -238,6 +243,20 @@ def test_the_model_card_says_what_the_numbers_say(pipeline: Pipeline) -> None:
     metadata = path.read_bytes()
     assert card.encode() in metadata  # pip shows it too
     assert b"Requires-Dist: drsr[backbone]>=0.1.0,<0.2\n" in metadata
+
+
+def test_a_second_opinion_is_in_numbers_and_card(pipeline: Pipeline, tmp_path: Path) -> None:
+    plain = published(pipeline, version="1.0").record
+    opinion = SecondOpinion(pipeline.backbone, "another", 60, 55, 800, 3_000, 0.81, 0.74)
+    path = tmp_path / "opinion.json"
+    path.write_text(json.dumps(opinion.to_json()))
+    found = published(pipeline, version="1.1", second_opinion=path)
+    files = read_found(str(found.wheel))
+    assert opinion.said in files.others["MODEL_CARD.md"].decode()
+    assert files.numbers.calibration["second_opinion"] == opinion.to_json()
+    assert found.record.identity != plain.identity
+    with pytest.raises(VersionTaken):
+        published(pipeline, version="1.0", second_opinion=path)
 
 
 def test_which_calibration(pipeline: Pipeline, artifacts: ArtifactStore, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
+from drsr.offline.calibrate.stage import point_bound
 from drsr.offline.publish.lineage import JOURNAL, Link, before_the_journal, policy_link
-from drsr.offline.publish.model_card import model_card
+from drsr.offline.publish.model_card import EDITION, model_card
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
 from drsr.policy.generated import CARD_FILE
@@ -81,9 +82,14 @@ def _card(subject: Subject, links: tuple[Link, ...]) -> Iterator[str]:
     if files.numbers.drsr_version != __version__ or subject.candidate is not None:
         return
     golden = read_golden(files, subject.named)
-    card, earlier = (model_card(files.numbers, subject.traced, links, golden, advises=says) for says in (True, False))
+    traced = subject.traced
     shipped = files.others.get(CARD_FILE, b"").decode("utf-8", "replace")
-    if shipped not in (card, earlier):  # a published wheel is never replaced, so the earlier form stays valid
+    if shipped in (model_card(files.numbers, traced, links, golden, edition=earlier) for earlier in range(1, EDITION)):
+        return  # a published wheel is never replaced, so the earlier forms stay valid
+    frames = traced.frames["train"], traced.frames["validation"]
+    bound = point_bound(subject.artifacts, traced.calibration, traced.run, subject.shipped_scorer, frames)
+    card = model_card(files.numbers, traced, links, golden, bound)
+    if shipped != card:
         lines = zip_longest(shipped.splitlines(), card.splitlines(), fillvalue="")
         number = next((number for number, (there, here) in enumerate(lines, 1) if there != here), 0)
         yield f"line {number} of {CARD_FILE} is not what the policy's numbers give"

@@ -1,15 +1,27 @@
-"""The log of reads: nobody read the test split to train or to calibrate, and the log knows of everything that was."""
+"""The log of reads: nobody read the test split to train or calibrate, or looked at it before choosing how to.
+
+A read to evaluate that came before a calibration is harmless for it in three cases only: it was calibrated by a recipe
+that some calibration before the read had already; the read judged a policy that was released; or no task that is in
+the test split now had a label then. Why: docs/decisions/0024-test-tasks-read-before-calibration.md.
+"""
 
 from __future__ import annotations
 
 import datetime
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import schema_differences
+from drsr.offline.catalog.release_tables import PolicyRelease
+from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
+from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.params import CalibrateParams, TrainParams, calibrate_params, train_params
 from drsr.offline.publish.subject import Subject
+from drsr.offline.train.ablations import FULL
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 
@@ -22,6 +34,37 @@ class Read(NamedTuple):
     view_id: int
     labeler_id: int | None
     read_at: datetime.datetime
+
+
+class Recipe(NamedTuple):
+    """Everything about a calibration that somebody chose, as opposed to what the data gave."""
+
+    mode: str
+    view_id: int
+    labeler_id: int
+    train: TrainParams
+    calibrate: CalibrateParams
+
+
+class EarlyReads(NamedTuple):
+    """Reads of test labels to evaluate, from before the calibration in question."""
+
+    reads: int
+    groups: int
+    """Tasks of the present test split that had a label at the last of these reads ..."""
+    of_groups: int
+    """... and all that have one now."""
+    releases: tuple[str, ...]
+    """Versions of the released policies that these reads judged."""
+    problems: list[str]
+
+    @property
+    def said(self) -> str:
+        judged = f", which judged release {', '.join(self.releases)}" if self.releases else ""
+        return (
+            f"{self.reads} of these before this calibration{judged}; {self.groups} of {self.of_groups} tasks of the "
+            "present test split had a label then"
+        )
 
 
 def check_split_reads(subject: Subject, told: Told) -> list[Verdict]:
@@ -37,17 +80,26 @@ def check_split_reads(subject: Subject, told: Told) -> list[Verdict]:
     problems += _unaccounted(subject, reads)
     with subject.catalog.reading() as connection:
         problems += [f"the catalog is not the one that drsr made: {found}" for found in schema_differences(connection)]
+        tested = [read for read in reads if read.split == "test" and read.labeler_id is not None]
+        early = _early_reads(connection, subject, [read.read_at for read in tested if read.purpose == "evaluate"])
     evidence = {
         "reads": [[read.split, read.purpose, read.read_at.isoformat(timespec="seconds")] for read in reads],
         "trained_at": subject.run.trained_at.isoformat(timespec="seconds"),
         "calibrated_at": subject.calibration.calibrated_at.isoformat(timespec="seconds"),
+        "early_reads": {
+            "reads": early.reads,
+            "test_groups_read": early.groups,
+            "test_groups": early.of_groups,
+            "releases": list(early.releases),
+        },
     }
     if problems:
         hint = "what was fitted with it is void: draw a new test split, and find out which code read past the log"
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
-    tested = [read for read in reads if read.split == "test" and read.labeler_id is not None]
-    early = sum(read.read_at < subject.calibration.calibrated_at for read in tested)
-    said = f"{len(tested)} to evaluate, {early} of these before this calibration" if tested else "none of any kind"
+    if early.problems:
+        return failed(CHECK, f"{first_of(early.problems)}; {early.said}", _READ_EARLY, early.problems, **evidence)
+    said = f"{len(tested)} to evaluate, {early.said if early.reads else 'none of them before this calibration'}"
+    said = said if tested else "none of any kind"
     detail = f"none of {len(fitting)} reads to train or calibrate was of the test split; reads of its labels: {said}"
     return passed(CHECK, detail, **evidence)
 
@@ -74,6 +126,100 @@ def _unaccounted(subject: Subject, reads: list[Read]) -> list[str]:
     return problems
 
 
+def _early_reads(connection: Connection, subject: Subject, evaluated: Sequence[datetime.datetime]) -> EarlyReads:
+    """Judge the reads to evaluate, by their times, that came before the calibration."""
+    this = subject.calibration
+    early = [at for at in evaluated if at < this.calibrated_at]
+    labelled = _first_labels(connection) if early else {}
+    groups = sum(at <= early[-1] for at in labelled.values()) if early else 0
+    fitted = _calibrations(connection) if early else []
+    own = _recipe(this.mode, this.params, subject.run.view_id, subject.run.labeler_id, subject.run.params)
+    released = _released(connection)
+    versions: dict[str, None] = {}
+    problems = []
+    for at in early:
+        judged = _judged_release(connection, fitted, released, at)
+        versions |= dict.fromkeys(judged)
+        known = any(row.calibrated_at <= at and row.recipe == own for row in fitted)
+        if not known and not judged and any(first <= at for first in labelled.values()):
+            problems.append(
+                f"the test split was read to evaluate on {at:%Y-%m-%d %H:%M:%S} UTC, and the parameters of this "
+                f"calibration of {this.calibrated_at:%Y-%m-%d %H:%M:%S} UTC were first calibrated after it"
+            )
+    return EarlyReads(len(early), groups, len(labelled), tuple(versions), problems)
+
+
+class _Calibrated(NamedTuple):
+    id: int
+    training_run_id: int
+    calibrated_at: datetime.datetime
+    recipe: Recipe
+
+
+def _calibrations(connection: Connection) -> list[_Calibrated]:
+    """Every calibration of a full scorer, oldest first."""
+    query = (
+        select(
+            *(CalibrationRun.id, CalibrationRun.training_run_id, CalibrationRun.calibrated_at),
+            *(CalibrationRun.mode, CalibrationRun.params),
+            *(TrainingRun.view_id, TrainingRun.labeler_id, TrainingRun.params),
+        )
+        .join(TrainingRun, TrainingRun.id == CalibrationRun.training_run_id)
+        .where(TrainingRun.ablation == FULL.name)
+        .order_by(CalibrationRun.calibrated_at, CalibrationRun.id)
+    )
+    return [_Calibrated(row[0], row[1], row[2], _recipe(*row[3:])) for row in connection.execute(query)]
+
+
+def _recipe(mode: str, calibrated: Any, view_id: int, labeler_id: int, trained: Any) -> Recipe:
+    # Recorded parameters leave out what was not used; read back they are whole, whichever version recorded them.
+    return Recipe(mode, view_id, labeler_id, train_params(trained), calibrate_params(calibrated))
+
+
+def _released(connection: Connection) -> dict[int, list[str]]:
+    """Versions of released policies by the calibration they were made from."""
+    found: dict[int, list[str]] = {}
+    for version, calibration in connection.execute(
+        select(PolicyRelease.version, PolicyRelease.calibration_run_id).order_by(PolicyRelease.id)
+    ):
+        found.setdefault(calibration, []).append(version)
+    return found
+
+
+def _judged_release(
+    connection: Connection, fitted: Sequence[_Calibrated], released: dict[int, list[str]], at: datetime.datetime
+) -> list[str]:
+    """Versions of the release that was judged by a read: what had been calibrated last, if nothing was trained since.
+
+    An evaluation with other parameters trains a scorer first, so a later training is somebody trying out another one.
+    """
+    before = [row for row in fitted if row.calibrated_at <= at]
+    if not before or before[-1].id not in released:
+        return []
+    later = select(TrainingRun.id).where(
+        TrainingRun.ablation == FULL.name,
+        TrainingRun.trained_at > before[-1].calibrated_at,
+        TrainingRun.trained_at <= at,
+    )
+    return [] if connection.execute(later.limit(1)).first() else released[before[-1].id]
+
+
+def _first_labels(connection: Connection) -> dict[str, datetime.datetime]:
+    """By task of the present test split: when its first label, of whichever labeler, was recorded."""
+    query = (
+        select(Trajectory.group_key, StateMeasurement.measured_at)
+        .join(DecisionState, DecisionState.trajectory_id == Trajectory.id)
+        .join(StateMeasurement, StateMeasurement.state_id == DecisionState.id)
+        .where(Trajectory.is_current(), Trajectory.split == "test", StateMeasurement.outcome == "labelled")
+        .order_by(StateMeasurement.measured_at.desc())
+    )
+    return {row.group_key: row.measured_at for row in connection.execute(query)}
+
+
+_READ_EARLY = (
+    "calibrate before you evaluate. Now either publish with the parameters that were calibrated before that read, or "
+    "withdraw the test runs that had a label then (drsr withdraw) and evaluate on tasks that nobody has seen"
+)
 CHECK = Check(
     "split reads",
     Severity.CRITICAL,
@@ -82,7 +228,8 @@ CHECK = Check(
     "train or to calibrate may be of the test split, and for the policy's own training and calibration the log must "
     "hold reads of exactly as many labels as they say they saw, before they were done: a frame that came from "
     "elsewhere has none. Tables are compared with the models, so that no view or trigger stands for the log. "
-    "How often the test split was read to evaluate before this calibration is reported, and is "
-    "for people to judge.",
+    "A read to evaluate from before this calibration fails it, unless the same parameters had been calibrated before "
+    "the read, or the read judged a policy that was released, or no present task of the test split had a label then. "
+    "How many tasks had been read, and for which releases, is reported.",
     check_split_reads,
 )

@@ -38,6 +38,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="WHO",
         help="who writes summaries: scripted (a double), embedded (the language model), or the URL of an endpoint",
     )
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="METHOD=MODEL",
+        help="a trained model instead of a stand-in, as a folder or a name in the hub's cache: of llmlingua2, "
+        "swe_pruner or pace; again for another",
+    )
     parser.add_argument("--summariser-model", default="default", metavar="NAME", help="the endpoint's model")
     parser.add_argument(
         "--window",
@@ -59,6 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Replay what is missing, then show everything."""
     import drsr
+    from drsr.offline.bench.comparators.handed_models import named_models
     from drsr.offline.bench.replay.file import MethodNote, ReplayFile, chosen_rows, note_of
     from drsr.offline.bench.replay.method_version import version_with
     from drsr.offline.bench.replay.recorded_runs import load_runs, measuring, open_runs
@@ -70,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.settings import load_settings
 
     require_positive(options, "limit", "window")
+    named_models(options.model)  # a mistake in it is told before anything is loaded
     tools = measuring(load_settings())
     summariser = summariser_of(options, tools.backbone.tokenizer, lambda: tools.backbone)
     policy = load_policy(options.policy, backbone=tools.backbone) if options.policy else None
@@ -144,13 +154,15 @@ def _methods(
     options: argparse.Namespace, tools: Measuring, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
 ) -> Registry:
     """Those that are asked for, and why others cannot run. Ablations are trained where one of them is asked for."""
+    from drsr.offline.bench.comparators.handed_models import load_models, named_models
     from drsr.offline.bench.comparators.registry import comparators
     from drsr.offline.bench.comparators.token_counts import TokenCounts
     from drsr.offline.bench.replay.chosen_methods import ablations_wanted, choose, lre_if_wanted, wanted_names
 
     tokenizer, wanted = tools.backbone.tokenizer, wanted_names(options.methods)
     lre = lre_if_wanted(wanted, catalog, artifacts, TokenCounts(tokenizer, options.window))
-    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
+    models = load_models(named_models(options.model))
+    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, models=models, wanted=wanted)
     if options.light_policy:
         registry = _with_light(registry, options.light_policy, tools)
     if options.ablations and ablations_wanted(wanted):

@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="WHO",
         help="who acts: scripted (a double that knows only what it is shown), or the URL of an endpoint",
     )
-    group.add_argument("--model", metavar="NAME", help="the endpoint's model; its key comes from DRSR_AGENT_KEY")
+    group.add_argument("--agent-model", metavar="NAME", help="the endpoint's model; its key comes from DRSR_AGENT_KEY")
     group.add_argument("--step-limit", type=int, default=24, metavar="N", help="requests per task (default: 24)")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="sent to the endpoint (default: 0)")
     group.add_argument(
@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.backbone.catalogue import load_tokenizer
     from drsr.errors import SettingsError
     from drsr.offline.bench.commands.replay import EMBEDDED, summariser_of
+    from drsr.offline.bench.comparators.handed_models import named_models
     from drsr.offline.bench.comparators.token_counts import TokenCounts
     from drsr.offline.bench.harness.bundled_manifests import find_manifest
     from drsr.offline.bench.harness.episode import Setting
@@ -80,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     if options.replay:
         raise SettingsError("--tasks is an evaluation of its own", hint="run one after the other")
     require_positive(options, "limit", "window", "step_limit")
+    named_models(options.model)  # a mistake in it is told before anything is loaded
     settings = load_settings()
     manifest = find_manifest(options.tasks)
     suite = find_suite(manifest.suite)
@@ -111,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 SAID = (
     "agent",
-    "model",
+    "agent_model",
     "methods",
     "policy",
     "summariser",
@@ -133,6 +135,7 @@ def told(options: argparse.Namespace) -> list[str]:
         value = getattr(options, name)
         if value is not None:
             said += [f"--{name.replace('_', '-')}", redact(str(value))]
+    said += [word for name in options.model for word in ("--model", name)]
     if options.ablations:  # they alone depend on labels and features
         said += ["--ablations", "--view", options.view, "--labeler", options.labeler]
     return [*said, *(["--run-commands"] if options.run_commands else [])]
@@ -159,15 +162,15 @@ def _agent(options: argparse.Namespace, name: str, suite: Suite, tokenizer: Toke
         return ContextDependentAgent(tokenizer)
     if not options.agent.startswith(("http://", "https://")):
         raise SettingsError(f"nobody called {options.agent!r} acts", hint="scripted, or the URL of an endpoint")
-    if not options.model:
-        raise SettingsError("an endpoint needs the name of a model", hint="--model NAME")
+    if not options.agent_model:
+        raise SettingsError("an endpoint needs the name of a model", hint="--agent-model NAME")
     if suite.executes_here and not options.run_commands:
         raise SettingsError(
             f"tasks of {name} execute commands that the model writes, on this machine and with your rights",
             hint="go into a container and say --run-commands",
         )
     key = os.environ.get("DRSR_AGENT_KEY")
-    return EndpointAgent(options.agent, options.model, api_key=key, seed=options.seed)
+    return EndpointAgent(options.agent, options.agent_model, api_key=key, seed=options.seed)
 
 
 @contextmanager
@@ -195,6 +198,7 @@ def _methods(
     """Those that are asked for, the baseline always among them, and why others cannot run."""
     from drsr.errors import SettingsError
     from drsr.offline.bench.commands.replay import EMBEDDED, with_ablations
+    from drsr.offline.bench.comparators.handed_models import load_models, named_models
     from drsr.offline.bench.comparators.registry import comparators
     from drsr.offline.bench.harness.runs import BASELINE
     from drsr.offline.bench.replay.chosen_methods import ablations_wanted, choose, lre_if_wanted, wanted_names
@@ -210,7 +214,8 @@ def _methods(
     artifacts = ArtifactStore(settings.artifact_root)
     lre = lre_if_wanted(wanted, catalog, artifacts, counts) if catalog is not None else None
     policy = _policy(options, settings, model if ablations or options.summariser == EMBEDDED else None)
-    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, wanted=wanted)
+    models = load_models(named_models(options.model))
+    registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, models=models, wanted=wanted)
     if ablations and catalog is not None:
         from drsr.offline.bench.replay.ablation_methods import computed_now  # they bring the language model's libraries
 

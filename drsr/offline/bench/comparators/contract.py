@@ -31,9 +31,10 @@ class Keep(StrEnum):
     """What the user said later on."""
 
 
-Trained = Literal["no", "untrained", "here", "stand-in"]
+Trained = Literal["no", "untrained", "here", "stand-in", "handed in"]
 """`no`: nothing to train. `untrained`: the source trains a model, and here an ordinary one takes its place. `here`:
-trained on our own train split. `stand-in`: the source's model is out of reach, and a simple rule takes its place."""
+trained on our own train split. `stand-in`: the source's model is out of reach, and a simple rule takes its place.
+`handed in`: a trained model that `--model` named."""
 
 
 class Event(NamedTuple):

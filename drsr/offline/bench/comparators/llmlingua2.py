@@ -4,8 +4,9 @@ A word's score is the mean of its sub-tokens' scores. Words above the percentile
 with a digit are forced, and so are line ends. Ids, arguments and Recent2 are never touched. It runs when the request is
 over its budget, and the target rate is what brings it back there.
 
-Assumptions. The source's classifier comes from a hub. A stand-in takes its place: a sub-token's score is how surprising
-it is among all that may be compressed, -log of its share. So the row says what dropping frequent words does, no more.
+Assumptions. The source's classifier comes from a hub: `--model llmlingua2=...` hands it in. Else a stand-in takes its
+place: a sub-token's score is how surprising it is among all that may be compressed, -log of its share; then the row
+says what dropping frequent words does, no more.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.edits import steps_before_recent, with_texts
+from drsr.offline.bench.comparators.handed_models import Scored, TokenKeeper
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.contracts import TokenIds
@@ -34,12 +35,6 @@ _WORD = re.compile(r"\S+\s*")
 _FORCED = re.compile(r"\d|\n")
 
 
-class TokenClassifier(Protocol):
-    """Scores the sub-tokens of some words: the higher, the rather it stays."""
-
-    def __call__(self, words: Sequence[TokenIds]) -> list[list[float]]: ...
-
-
 def surprisal(words: Sequence[TokenIds]) -> list[list[float]]:
     """The stand-in: -log of a sub-token's share among all of them."""
     counts = Counter(int(token) for word in words for token in word)
@@ -52,7 +47,7 @@ class LlmLingua2(PlainMethod):
 
     name = "llmlingua2"
     title = "LLMLingua-2"
-    assumptions = (
+    assumptions: tuple[str, ...] = (
         "The token classifier is a stand-in: a sub-token counts by how rare it is in what may be compressed.",
         "The budget is a quarter of the window, and no more than two thirds of the words are dropped.",
         "Words with a digit and words before a line end are forced to stay.",
@@ -61,9 +56,13 @@ class LlmLingua2(PlainMethod):
     trained: Trained = "stand-in"
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2, Keep.USER})
 
-    def __init__(self, counts: TokenCounts, classifier: TokenClassifier = surprisal) -> None:
+    def __init__(self, counts: TokenCounts, classifier: TokenKeeper | None = None) -> None:
         self._counts = counts
         self._classifier = classifier
+        self.model_identity = "" if classifier is None else classifier.identity
+        if classifier is not None:
+            self.trained = "handed in"
+            self.assumptions = (f"The token classifier is {classifier.said}.", *self.assumptions[1:])
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         budget, tokens = self._counts.share(BUDGET), self._counts.request(request)
@@ -72,22 +71,31 @@ class LlmLingua2(PlainMethod):
         if not available:
             return Rewrite(request)
         rate = max(LOWEST_RATE, 1 - (tokens - budget) / available)
-        shorter = self._compressed(texts, rate)
+        shorter, read = self._compressed(texts, rate)
         changed = {ref: text for ref, text in shorter.items() if text != texts[ref]}
         events = (Event("compressed", f"{len(changed)} texts to a rate of {rate:.2f}"),)
-        return Rewrite(with_texts(request, changed), events=events) if changed else Rewrite(request)
+        return Rewrite(with_texts(request, changed) if changed else request, read, events=events if changed else ())
 
-    def _compressed(self, texts: dict[PartRef, str], rate: float) -> dict[PartRef, str]:
+    def _compressed(self, texts: dict[PartRef, str], rate: float) -> tuple[dict[PartRef, str], int]:
+        """The texts without the words that score lowest, and the tokens that the classifier read."""
         words = {ref: _WORD.findall(text) for ref, text in texts.items()}
         every = [word for found in words.values() for word in found]
-        scored = self._classifier(self._counts.ids([word.rstrip() for word in every]))
-        scores = np.array([np.mean(score) if score else 0.0 for score in scored])
+        scored = self._scored(words.values(), every)
+        scores = np.array(scored.scores)
         threshold = np.quantile(scores, 1 - rate)
         stays = iter(
             score >= threshold or _FORCED.search(word) is not None for word, score in zip(every, scores, strict=True)
         )
         kept = {ref: [word for word in found if next(stays)] for ref, found in words.items()}
-        return {ref: "".join(kept[ref]).rstrip() or words[ref][0].rstrip() for ref in texts}
+        return {ref: "".join(kept[ref]).rstrip() or words[ref][0].rstrip() for ref in texts}, scored.tokens
+
+    def _scored(self, texts: Iterable[Sequence[str]], every: Sequence[str]) -> Scored:
+        """The mean score of each word's sub-tokens; a handed-in classifier reads every text for itself."""
+        if self._classifier is None:
+            pieces = surprisal(self._counts.ids([word.rstrip() for word in every]))
+            return Scored([float(np.mean(score)) if score else 0.0 for score in pieces])
+        found = [self._classifier(words) for words in texts]
+        return Scored([score for one in found for score in one.scores], sum(one.tokens for one in found))
 
 
 def compressible(history: History) -> dict[PartRef, str]:

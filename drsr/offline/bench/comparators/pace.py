@@ -6,8 +6,9 @@ window). With thresholds (0.4, 0.8, 1.5) x (1 + 0.5 P): above the third full, ab
 the first a brief one, else a placeholder. Shorter forms are written as the content of the tool result, so that pairs
 survive. Each summary is asked for once, when it is first needed.
 
-Assumptions. The embedder is a hashed bag of words (scikit-learn's HashingVectorizer, 16,384 buckets): the source's
-needs a hub. T_max is 100 Steps. Of a Step with several results the first carries the form; of one without, its text.
+Assumptions. The source's embedder comes from a hub: `--model pace=...` hands one in. Else it is a hashed bag of words
+(scikit-learn's HashingVectorizer, 16,384 buckets). T_max is 100 Steps. Of a Step with several results the first carries
+the form; of one without, its text.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 
 from drsr.offline.bench.comparators.contract import Keep, Ledger, Rewrite, Trained
 from drsr.offline.bench.comparators.edits import steps_before_recent, with_texts
+from drsr.offline.bench.comparators.handed_models import Embedder
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.comparators.transcript import step_messages, task_of, transcript
-from drsr.offline.bench.summarisers.summariser import Ask, Summariser
+from drsr.offline.bench.summarisers.summariser import Ask, Completion, Summariser
 from drsr.request.history import History, Step, read_history
 from drsr.request.parts import PartRef, Result, Text
 from drsr.request.request import Request
@@ -55,7 +57,7 @@ class Pace:
 
     name = "pace"
     title = "PACE"
-    assumptions = (
+    assumptions: tuple[str, ...] = (
         "The embedder is a hashed bag of words (16,384 buckets); the source's comes from a hub.",
         "T_max is 100 Steps; a brief summary has at most 48 tokens, a detailed one 160; the prompts are ours.",
         "A form that is not shorter than what it would replace is not used.",
@@ -66,8 +68,14 @@ class Pace:
     asks = True
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.RECENT2, Keep.USER})
 
-    def __init__(self, counts: TokenCounts) -> None:
+    def __init__(self, counts: TokenCounts, embedder: Embedder | None = None) -> None:
         self._counts = counts
+        self._embedder = embedder
+        self.model_identity = "" if embedder is None else embedder.identity
+        if embedder is not None:
+            self.trained = "handed in"
+            said = f"The embedder is {embedder.said}: the mean of its last hidden states over the beginning of a text."
+            self.assumptions = (said, *self.assumptions[1:])
 
     def begin(self) -> PaceMemory:
         return PaceMemory()
@@ -77,7 +85,7 @@ class Pace:
         past = history.steps[: steps_before_recent(history)]
         if not past:
             return Rewrite(request)
-        weights = self._weights(history, past)
+        weights = self._weights(history, past, ledger)
         pressure = max(len(history.steps) / MOST_STEPS, self._counts.request(request) / self._counts.window)
         texts: dict[PartRef, str] = {}
         for step, weight in zip(past, weights, strict=True):
@@ -92,10 +100,15 @@ class Pace:
                 ledger.note(form, f"Step {step.index}")
         return ledger.rewrite(with_texts(request, texts) if texts else request)
 
-    def _weights(self, history: History, past: tuple[Step, ...]) -> NDArray[np.float64]:
+    def _weights(self, history: History, past: tuple[Step, ...], ledger: Ledger) -> NDArray[np.float64]:
         keys = [transcript(step_messages(history, step)) for step in past]
         latest = history.request.messages[history.recent[0].message :]
-        return weights([*keys, f"{task_of(history)}\n{transcript(latest)}"])
+        texts = [*keys, f"{task_of(history)}\n{transcript(latest)}"]
+        if self._embedder is None:
+            return weights(texts)
+        found = self._embedder(texts)
+        ledger.paid(Completion("", found.tokens, 0))
+        return weighed(found.rows[:-1] @ found.rows[-1])
 
     def _form(
         self, history: History, step: Step, form: str, state: PaceMemory, summariser: Summariser, ledger: Ledger
@@ -124,10 +137,14 @@ def weights(texts: list[str]) -> NDArray[np.float64]:
     from sklearn.feature_extraction.text import HashingVectorizer
 
     rows = HashingVectorizer(n_features=_BUCKETS, norm="l2", alternate_sign=False).transform(texts)
-    cosine: NDArray[np.float64] = (rows[:-1] @ rows[-1].T).toarray()[:, 0]
+    return weighed((rows[:-1] @ rows[-1].T).toarray()[:, 0])
+
+
+def weighed(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The softmax of cosines with the query, times their number."""
     scaled = np.exp((cosine - cosine.max()) / TEMPERATURE)
-    weighed: NDArray[np.float64] = scaled / scaled.sum() * len(cosine)
-    return weighed
+    found: NDArray[np.float64] = scaled / scaled.sum() * len(cosine)
+    return found
 
 
 def _places(history: History, step: Step) -> list[PartRef]:

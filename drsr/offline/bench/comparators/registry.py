@@ -13,6 +13,7 @@ from drsr.offline.bench.comparators.baseline import Baseline
 from drsr.offline.bench.comparators.comem import CoMem
 from drsr.offline.bench.comparators.contract import Comparator, Peer
 from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy
+from drsr.offline.bench.comparators.handed_models import HandedModels
 from drsr.offline.bench.comparators.langchain_clear_tool_uses import LangChainClearToolUses
 from drsr.offline.bench.comparators.langchain_trim_messages import LangChainTrimMessages
 from drsr.offline.bench.comparators.litellm_trim_messages import LiteLlmTrimMessages
@@ -34,6 +35,7 @@ from drsr.offline.bench.comparators.token_counts import SOURCE_WINDOW, TokenCoun
 from drsr.policy.policy import Policy
 from drsr.request.contracts import Tokenizer
 
+NO_MODELS = HandedModels()
 OPENHANDS_PYTHON = (3, 12)
 """The oldest Python that OpenHands' package can be installed on."""
 
@@ -66,10 +68,12 @@ def comparators(
     window: int = SOURCE_WINDOW,
     lre: LreModel | None = None,
     policy: Policy | None = None,
+    models: HandedModels = NO_MODELS,
     wanted: Collection[str] | None = None,
 ) -> Registry:
     """All rows, in order. `tokenizer` counts for budgets; `window` is the acting model's, in tokens; `lre` was trained
-    by `fit_lre`, `policy` is DRSR's own row. Packages are tried of `wanted` rows only: importing them takes seconds."""
+    by `fit_lre`, `policy` is DRSR's own row, `models` take the place of stand-ins. Packages are tried of `wanted` rows
+    only: importing them takes seconds."""
     every: list[TokenCounts] = []
 
     def counts() -> TokenCounts:
@@ -93,15 +97,15 @@ def comparators(
         *(SlidingWindow(steps) for steps in (5, 10, 20)),
         *(PeriodicSummary(every) for every in (3, 5)),
         StructuralPruning(),
-        Pace(counts()),
-        LlmLingua2(counts()),
+        Pace(counts(), models.pace),
+        LlmLingua2(counts(), models.llmlingua2),
         SelfCompact(counts()),
         AconCore(counts()),
         SelfGc(counts()),
         Lre(lre, counts()) if lre else NotAvailable("lre", "LRE", "not trained: no regression was handed in"),
         CoMem(),
         Sam(counts()),
-        SwePruner(),
+        SwePruner(models.swe_pruner),
         Sculptor(counts()),
         Acm(counts()),
         ObservationMasking(),

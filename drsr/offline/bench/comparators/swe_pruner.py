@@ -3,9 +3,10 @@
 It acts on a tool output when it arrives, given a goal question; a skimmer scores lines; runs of omitted lines are
 marked. No goal, no change. What was pruned stays pruned, so the newest output is shortened too.
 
-Assumptions. The source's skimmer is a trained model of 0.6B. A lexical stand-in takes its place: a line counts by the
-goal's words in it and in its neighbours, weighed by how rare they are in the output. The goal is the call's own
-argument `context_focus_question`, else what the assistant says in the same message; a call without either has no goal.
+Assumptions. The source's skimmer is a trained model of 0.6B: `--model swe_pruner=...` hands one in, and lines whose
+tokens stay with a mean chance of a half stay. Else a lexical stand-in takes its place: a line counts by the goal's
+words in it and in its neighbours, weighed by how rare they are in the output. The goal is the call's own argument
+`context_focus_question`, else what the assistant says in the same message; a call without either has no goal.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 
 from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.edits import with_texts
+from drsr.offline.bench.comparators.handed_models import Scored, TokenKeeper
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.history import BlockKind, History, Step, read_history
 from drsr.request.parts import Call, PartRef, Reasoning, Result, Text
@@ -25,6 +27,8 @@ GOAL_ARGUMENT = "context_focus_question"
 FEWEST_LINES = 8
 """Shorter outputs are not worth skimming."""
 _NEIGHBOUR = 0.5
+_KEPT_FROM = 0.5
+"""The mean chance of a line's tokens from which a handed-in skimmer keeps it."""
 _WORD = re.compile(r"[^\W_]{3,}")
 _ALWAYS = re.compile(r"error|exception|traceback|failed|warning", re.IGNORECASE)
 
@@ -34,7 +38,7 @@ class SwePruner(PlainMethod):
 
     name = "swe_pruner"
     title = "SWE-Pruner"
-    assumptions = (
+    assumptions: tuple[str, ...] = (
         "A lexical stand-in takes the place of the trained skimmer: the goal's words in a line and its neighbours.",
         "The goal is the argument context_focus_question where a call has it, else what the assistant says beside it.",
         "Outputs of fewer than 8 lines stay; the first and the last line and lines that speak of errors always stay.",
@@ -42,14 +46,49 @@ class SwePruner(PlainMethod):
     trained: Trained = "stand-in"
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK, Keep.USER})
 
+    def __init__(self, skimmer: TokenKeeper | None = None) -> None:
+        self._skimmer = skimmer
+        self.model_identity = "" if skimmer is None else skimmer.identity
+        if skimmer is not None:
+            self.trained = "handed in"
+            said = f"The skimmer is {skimmer.said}; it keeps lines whose tokens stay with a mean chance of a half."
+            self.assumptions = (said, *self.assumptions[1:])
+
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         history = read_history(request)
         texts: dict[PartRef, str] = {}
+        read = 0
         for step in history.steps:
-            texts |= _pruned(history, step)
+            found, tokens = self._pruned(history, step)
+            texts |= found
+            read += tokens
         if not texts:
-            return Rewrite(request)
-        return Rewrite(with_texts(request, texts), events=(Event("skimmed", f"{len(texts)} tool outputs"),))
+            return Rewrite(request, read)
+        return Rewrite(with_texts(request, texts), read, events=(Event("skimmed", f"{len(texts)} tool outputs"),))
+
+    def _pruned(self, history: History, step: Step) -> tuple[dict[PartRef, str], int]:
+        """The shorter outputs of a Step, and the tokens that the skimmer read for them."""
+        parts = history.request.messages[step.message].parts
+        spoken = "\n".join(part.text for part in parts if isinstance(part, Text | Reasoning))
+        texts: dict[PartRef, str] = {}
+        read = 0
+        for block in step.blocks:
+            if block.kind is not BlockKind.TOOL_EXCHANGE or block.opaque or len(block.parts) < 2:
+                continue
+            call, result = (history.request.messages[ref.message].parts[ref.part] for ref in block.parts)
+            if isinstance(call, Call) and isinstance(result, Result):
+                shorter, tokens = self._skimmed(result.text, _goal(call) or spoken)
+                read += tokens
+                if len(shorter) < len(result.text):
+                    texts[block.parts[1]] = shorter
+        return texts, read
+
+    def _skimmed(self, output: str, goal: str) -> tuple[str, int]:
+        lines = output.splitlines()
+        if self._skimmer is None or len(lines) < FEWEST_LINES or not goal.strip():
+            return skim(output, goal), 0
+        found: Scored = self._skimmer([f"{line}\n" for line in lines], goal)
+        return _without(lines, [score >= _KEPT_FROM for score in found.scores]), found.tokens
 
 
 def skim(output: str, goal: str) -> str:
@@ -65,12 +104,13 @@ def skim(output: str, goal: str) -> str:
     if not any(scores):
         return output
     threshold = sum(scores) / len(scores)
+    return _without(lines, [score >= threshold for score in scores])
+
+
+def _without(lines: list[str], wanted: list[bool]) -> str:
+    """The lines that are wanted, first, last and those about errors among them, with marks where others were."""
     ends = (0, len(lines) - 1)
-    stays = [at in ends or scores[at] >= threshold or bool(_ALWAYS.search(line)) for at, line in enumerate(lines)]
-    return _marked(lines, stays)
-
-
-def _marked(lines: list[str], stays: list[bool]) -> str:
+    stays = [at in ends or wanted[at] or bool(_ALWAYS.search(line)) for at, line in enumerate(lines)]
     written: list[str] = []
     omitted = 0
     for line, stay in zip(lines, stays, strict=True):
@@ -82,21 +122,6 @@ def _marked(lines: list[str], stays: list[bool]) -> str:
             omitted = 0
         written.append(line)
     return "\n".join(written)
-
-
-def _pruned(history: History, step: Step) -> dict[PartRef, str]:
-    parts = history.request.messages[step.message].parts
-    spoken = "\n".join(part.text for part in parts if isinstance(part, Text | Reasoning))
-    texts: dict[PartRef, str] = {}
-    for block in step.blocks:
-        if block.kind is not BlockKind.TOOL_EXCHANGE or block.opaque or len(block.parts) < 2:
-            continue
-        call, result = (history.request.messages[ref.message].parts[ref.part] for ref in block.parts)
-        if isinstance(call, Call) and isinstance(result, Result):
-            shorter = skim(result.text, _goal(call) or spoken)
-            if len(shorter) < len(result.text):
-                texts[block.parts[1]] = shorter
-    return texts
 
 
 def _goal(call: Call) -> str:

@@ -124,5 +124,5 @@ def only_in_the_sandbox(suite: str) -> None:
     if suite != "sandbox":
         raise SettingsError(
             f"the scripted agent knows the sandbox's tasks alone, not those of {suite}",
-            hint="--agent http://HOST:PORT/v1 --model NAME",
+            hint="--agent http://HOST:PORT/v1 --agent-model NAME",
         )

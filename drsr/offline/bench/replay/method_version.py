@@ -7,17 +7,22 @@ from importlib.metadata import version
 
 from drsr.offline.bench.comparators.contract import Comparator, Peer
 from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy
+from drsr.offline.bench.comparators.llmlingua2 import LlmLingua2
 from drsr.offline.bench.comparators.lre import Lre
+from drsr.offline.bench.comparators.pace import Pace
+from drsr.offline.bench.comparators.swe_pruner import SwePruner
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.json_values import canonical_json
 
 
 def version_of(method: Comparator) -> str:
-    """Return which policy, which fit, or which package; empty where the method is the code of this project alone."""
+    """Return which policy, fit, handed-in model or package; empty where a method is code of this project alone."""
     if isinstance(method, DrsrPolicy):
         return method.identity
     if isinstance(method, Lre):
         return hashlib.sha256(canonical_json(method.model.to_json()).encode()).hexdigest()
+    if isinstance(method, LlmLingua2 | SwePruner | Pace) and method.model_identity:
+        return f"model {method.model_identity}"
     return f"{method.package} {version(method.package)}" if isinstance(method, Peer) else ""
 
 

@@ -203,7 +203,10 @@ def _domains(domains: Mapping[str, Comparison]) -> Analysis:
 
 
 def _methods(notes: Sequence[MethodNote]) -> Analysis:
-    trained = "untrained: an ordinary model takes the place of a trained one; stand-in: a simple rule does"
+    trained = (
+        "untrained: an ordinary model takes the place of a trained one; stand-in: a simple rule does; handed in: a "
+        "trained model that --model named"
+    )
     return Analysis(
         "methods",
         "The methods, and what was assumed",

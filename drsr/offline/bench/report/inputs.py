@@ -14,7 +14,7 @@ from drsr.offline.calibrate.search import SearchTable
 from drsr.offline.calibrate.stage import Calibrated, calibrate, plain_search
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Source, Trajectory
-from drsr.offline.evaluate.stage import Evaluated, evaluate_ablations
+from drsr.offline.evaluate.stage import Evaluated, evaluate_ablations, train_ablations
 from drsr.offline.featurize.views import RegisteredView, find_view, get_view
 from drsr.offline.ingest.splits import Split
 from drsr.offline.label.records import recorded_identity
@@ -114,6 +114,19 @@ def read_report_inputs(
 ) -> ReportInputs:
     """Train what is not trained yet, and read every split for evaluation."""
     bootstrap = Bootstrap(asked.replicates)
+    train_ablations(
+        catalog,
+        artifacts,
+        params,
+        view=asked.view,
+        labeler=asked.labeler,
+        checkpoints=asked.checkpoints,
+        configurations=(FULL,),
+        workers=asked.workers,
+        progress=progress,
+    )
+    inputs = read_inputs(catalog, artifacts, asked.view, asked.labeler, "calibrate")
+    calibrated = calibrate(catalog, artifacts, inputs, params)  # before test is read: what follows a read is void
     evaluated = evaluate_ablations(
         catalog,
         artifacts,
@@ -127,8 +140,6 @@ def read_report_inputs(
         configurations=None if asked.ablations else (FULL,),
         progress=progress,
     )
-    inputs = read_inputs(catalog, artifacts, asked.view, asked.labeler, "calibrate")
-    calibrated = calibrate(catalog, artifacts, inputs, params)
     frames: dict[str, ExampleFrame] = {"train": inputs.train, "validation": inputs.validation}
     if asked.split not in frames:
         frames[asked.split] = get_training_frame(

@@ -88,6 +88,12 @@ def add_commands(commands: Commands) -> None:
         help="publish even if Great Expectations is not installed and nobody judges the data; the release records it. "
         "If it is installed, the data is judged all the same",
     )
+    parser.add_argument(
+        "--second-opinion",
+        type=Path,
+        metavar="FILE",
+        help="how far another language model agrees with the labels, for the model card (benchmarks/second_opinion.py)",
+    )
     parser.add_argument("--backbone", metavar="NAME", help="the name under which consumers load the same backbone")
 
 
@@ -110,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
             may_abstain_always=options.always_abstain,
             beside=() if options.with_drsr is None else (drsr_wheel(options.with_drsr),),
             backbone=options.backbone,
+            second_opinion=options.second_opinion,
             device=settings.device,
             without_expectations=options.without_expectations,
             audit_sample=options.audit_sample,

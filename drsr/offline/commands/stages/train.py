@@ -47,6 +47,13 @@ def add_commands(commands: Commands) -> None:
         metavar="TASKS",
         help="instead of training: what scorers fitted on so many tasks of train and validation are worth, by folds",
     )
+    parser.add_argument(
+        "--choose-kind",
+        nargs="*",
+        metavar="KIND[:GROUP+GROUP]",
+        help="instead of training: compare kinds of scorer, on these groups of columns, by nested folds of tasks: "
+        "network, network-regularised, linear, trees, stack (default: all)",
+    )
     add_frame_options(parser)
     add_scorer_options(parser)
     add_training_options(parser)
@@ -98,6 +105,8 @@ def run(options: argparse.Namespace) -> int:
         inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
         if options.learning_curve is not None:
             return _learning_curve(inputs, params, options)
+        if options.choose_kind is not None:
+            return _choose_kind(inputs, params, options)
         with training_progress(params.train.max_epochs) as progress:
             results = train(
                 catalog,
@@ -142,6 +151,50 @@ def _learning_curve(inputs: TrainingInputs, params: Params, options: argparse.Na
     headers = ("tasks", "unsafe AUROC", "pairs in a state", "of equal size", "removal", "pruned", "unsafe rate")
     print(f"{params.train.scorer} on {len(everything.state_ids):,} states of {len(set(everything.group_ids)):,} tasks")
     print(table(headers, rows))
+    return 0
+
+
+def _choose_kind(inputs: TrainingInputs, params: Params, options: argparse.Namespace) -> int:
+    from drsr.offline.evaluate.nested_folds import KINDS, compare_kinds, parse_kind
+    from drsr.offline.store.progress import progress
+    from drsr.offline.train.examples import joined
+    from drsr.tables import table
+
+    kinds = [parse_kind(text, params.train) for text in options.choose_kind or KINDS]
+    everything = joined(inputs.train, inputs.validation)
+    with progress("choose a kind", "fits") as report:
+        found = compare_kinds(
+            everything, kinds, params.calibrate, inputs.column_groups, workers=options.workers, progress=report
+        )
+    if options.json:
+        best = None if found.best is None else found.best.name
+        print(json.dumps({"kinds": [row.to_json() for row in found.outcomes], "best": best, "said": found.said}))
+        return 0
+    rows = [
+        (
+            row.name,
+            *("-" if value is None else f"{value:.3f}" for value in row[1:4]),
+            f"{row.mean_removal:.1%}",
+            f"{min(row.fold_removals):.1%} to {max(row.fold_removals):.1%}",
+            f"{row.pruned:.0%}",
+            "-" if row.unsafe_rate is None else f"{row.unsafe_rate:.3f}",
+        )
+        for row in found.outcomes
+    ]
+    headers = (
+        "kind",
+        "unsafe AUROC",
+        "pairs in a state",
+        "of equal size",
+        "removal",
+        "by fold",
+        "pruned",
+        "unsafe rate",
+    )
+    print(
+        f"{len(everything.state_ids):,} states of {len(set(everything.group_ids)):,} tasks, thresholds from other folds"
+    )
+    print(f"{table(headers, rows)}\n{found.said}")
     return 0
 
 

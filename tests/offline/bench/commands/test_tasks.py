@@ -108,7 +108,7 @@ def test_a_model_behind_an_endpoint(drsr: Drsr, manifest: str, monkeypatch: pyte
 
     monkeypatch.setenv("DRSR_AGENT_KEY", "secret")
     with loopback_endpoint(reply) as url:
-        options = ("--agent", url, "--model", "tiny", "--run-commands", "--methods", "baseline", "--seed", "4")
+        options = ("--agent", url, "--agent-model", "tiny", "--run-commands", "--methods", "baseline", "--seed", "4")
         found = drsr("evaluate", "--tasks", manifest, *options, *QUICK, "--json").json
     (row,) = found["methods"]
     assert (row["reward"]["tasks"]["value"], row["failed"]) == (1.0, 0)
@@ -129,7 +129,16 @@ def test_an_endpoint_that_is_not_there(drsr: Drsr, manifest: str, monkeypatch: p
     with loopback_endpoint(lambda asked: Reply({})) as url:
         pass
     outcome = drsr(
-        "evaluate", "--tasks", manifest, "--agent", url, "--model", "tiny", "--run-commands", "--methods", "baseline"
+        "evaluate",
+        "--tasks",
+        manifest,
+        "--agent",
+        url,
+        "--agent-model",
+        "tiny",
+        "--run-commands",
+        "--methods",
+        "baseline",
     )
     assert outcome.code == 2
     assert "no answer after 5 attempts" in outcome.err
@@ -157,7 +166,7 @@ def test_tasks_that_were_learned_from_are_refused(drsr: Drsr, manifest: str, tmp
         (("--tasks", "two.json", "--methods", ","), "no method is called ''"),
         (("--tasks", "two.json", "--agent", "somebody"), "nobody called 'somebody' acts"),
         (("--tasks", "two.json", "--agent", "http://127.0.0.1:1/v1"), "needs the name of a model"),
-        (("--tasks", "two.json", "--agent", "http://127.0.0.1:1/v1", "--model", "m"), "with your rights"),
+        (("--tasks", "two.json", "--agent", "http://127.0.0.1:1/v1", "--agent-model", "m"), "with your rights"),
         (("--tasks", "two.json", "--step-limit", "0"), "--step-limit must be at least 1"),
         (("--tasks", "two.json", "--limit", "0"), "--limit must be at least 1"),
         (("--tasks", "two.json", "--replay"), "an evaluation of its own"),

@@ -131,3 +131,13 @@ def test_another_kind_of_scorer_and_its_learning_curve(filled: Drsr) -> None:
     assert refused.code == 2
     assert "train.scorer must be one of network, linear, trees, stack" in refused.err
     assert "at least 2 tasks" in filled("train", "--learning-curve", "1").err
+
+
+def test_kinds_of_scorer_by_nested_folds(filled: Drsr) -> None:
+    shown = filled("train", "--cross-fitted", "--choose-kind", "linear")
+    assert shown.code == 0
+    assert "thresholds from other folds" in shown.out
+    assert "chosen in each fold" in shown.out
+    found = filled("train", "--cross-fitted", "--choose-kind", "linear", "--json").json
+    assert [row["name"] for row in found["kinds"]] == ["linear", "chosen in each fold"]
+    assert "'oracle' is no kind of scorer" in filled("train", "--choose-kind", "oracle").err
