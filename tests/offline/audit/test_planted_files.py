@@ -74,6 +74,15 @@ def test_another_threshold_in_the_wheel(release: PublishedPipeline) -> None:
     assert "the wheel has SHA-256" in caught["hash chain to the trajectories"]
 
 
+def test_a_distribution_that_nothing_lies_outside_of(release: PublishedPipeline) -> None:
+    """The forger raises the limit, so that no request is ever called unlike the training states."""
+    known = read_found(str(release.wheel)).numbers.distribution
+    assert known is not None
+    forge(release, distribution=replace(known, limit=1_000.0))
+    caught = failures(audited(release))
+    assert f"its limit is {known.limit:g}" in caught["normaliser refitted"]
+
+
 def test_a_trajectory_whose_bytes_are_others(release: PublishedPipeline) -> None:
     one, other = [blob for (blob,) in ask(release.pipeline, "SELECT blob FROM trajectory WHERE split = 'train'")][:2]
     by_hand(release.pipeline, "UPDATE trajectory SET blob = ? WHERE blob = ?", other, one)
