@@ -61,7 +61,8 @@ class TrainingDistribution:
         compared = features[:, : len(self.mean)].astype(np.float64)
         standard = np.clip((compared - self.mean) / self.scale, -FARTHEST, FARTHEST)
         # Not by BLAS, whose threads cost more than they save on four rows.
-        return standard * np.einsum("rc,cd->rd", standard, self.precision.astype(np.float64)) / len(self.mean)
+        weighed: NDArray[np.float64] = np.einsum("rc,cd->rd", standard, self.precision.astype(np.float64))
+        return standard * weighed / len(self.mean)
 
     def distance(self, features: NDArray[np.float32], limit: float) -> Distance:
         """Compare the features of one request's candidates."""

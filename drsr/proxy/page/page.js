@@ -122,8 +122,10 @@ function show(state) {
   at("mode").textContent = MODES[state.mode];
   at("mode").className = `badge ${state.mode}`;
   const sessions = state.session_mode ? `, ${count(state.sessions)} conversations remembered` : "";
+  const { kind, version, backbone } = state.policy;
+  const policy = kind === "light" ? `light policy ${version}` : `policy ${version} with ${backbone}`;
   at("about").textContent =
-    `to ${state.upstream}, policy ${state.policy.version} with ${state.policy.backbone}${sessions}, ` +
+    `to ${state.upstream}, ${policy}${sessions}, ` +
     `drsr ${state.drsr}, up ${uptime(state.uptime_seconds)}`;
 
   const reasons = Object.entries(state.reasons);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from drsr.decide.distribution import DISTRIBUTION_FILE
+from drsr.decide.distribution import DISTRIBUTION_FILE, TrainingDistribution
 from drsr.offline.publish.package import build_package
 from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.generated import CARD_FILE
@@ -24,7 +24,12 @@ def load_shipped(release: PublishedPipeline) -> Ensemble:
 
 
 def forge(
-    release: PublishedPipeline, *, scorer: Ensemble | None = None, lineage: bytes | None = None, **numbers: Any
+    release: PublishedPipeline,
+    *,
+    scorer: Ensemble | None = None,
+    lineage: bytes | None = None,
+    known: TrainingDistribution | None = None,
+    **numbers: Any,
 ) -> None:
     """Build the wheel anew with other contents, every hash inside it in order."""
     files = read_found(str(release.wheel))
@@ -34,6 +39,6 @@ def forge(
         read_golden(files, str(release.wheel)),
         lineage or files.others[LINEAGE_FILE],
         files.others[CARD_FILE].decode(),
-        {name: data for name, data in files.others.items() if name == DISTRIBUTION_FILE},
+        {} if known is None else {DISTRIBUTION_FILE: known.data},
     )
     release.wheel.write_bytes(package.data)
