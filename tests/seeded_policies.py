@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.decide.distribution import DistributionNumbers, TrainingDistribution
 from drsr.decide.minimums import NO_MINIMUMS, Minimums
 from drsr.decide.numbers import BackboneNumbers, PolicyNumbers
 from drsr.decide.representation import FrozenRepresentation
 from drsr.features.geometry import geometry_of
+from drsr.features.layout import STRUCTURAL
 from drsr.features.light import light_layout
 from drsr.features.view_layouts import layout_of
 from drsr.policy.light_representation import LightRepresentation
@@ -74,3 +80,17 @@ def _numbers(
         layout_hash=layout_hash,
         light=light.numbers if light else None,
     )
+
+
+def plain_distribution(columns: int = len(STRUCTURAL)) -> TrainingDistribution:
+    """Made up: means of 0, scales of 1, columns that have nothing to do with each other."""
+    parts = np.zeros(columns), np.ones(columns), np.eye(columns)
+    return TrainingDistribution(*(part.astype(np.float32) for part in parts))
+
+
+def with_distribution(policy: Policy, limit: float) -> Policy:
+    """The same policy with a made-up distribution."""
+    found = plain_distribution()
+    numbers = replace(policy.numbers, distribution=DistributionNumbers(found.sha256, limit, 20))
+    frozen = policy.frozen
+    return Policy(numbers, frozen.scorer, frozen.representation, minimums=policy.minimums, distribution=found)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, get_args, get_origin, get_type_hints
 
 from drsr.decide.candidates import BINS, MINIMUM, RULE_VERSION
+from drsr.decide.distribution import DistributionNumbers
 from drsr.decide.selection import SelectionRule
 from drsr.errors import PolicyCorrupt, PolicyMismatch
 from drsr.features.geometry import Geometry
@@ -99,6 +100,9 @@ class PolicyNumbers:
     """The drsr that made it."""
     light: LightNumbers | None = None
     """None for a policy that reads with a language model; then it is not written either."""
+    distribution: DistributionNumbers | None = None
+    """How far a request may lie from the training states before a decision says so. None, and not written, for a policy
+    that was made before there was such a number, or from too few states."""
 
     def __post_init__(self) -> None:
         _require(bool(self.version), "version", "not empty")
@@ -183,6 +187,8 @@ class PolicyNumbers:
             del values["light"]  # as it was before there were light policies: the bytes are an identity
         else:
             values["format"] = LIGHT_FORMAT
+        if self.distribution is None:
+            del values["distribution"]
         geometry = self.backbone.geometry
         values["backbone"]["geometry"] = None if geometry is None else geometry._asdict()
         plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))  # tuples become lists
@@ -207,8 +213,9 @@ class PolicyNumbers:
             "light",
             "there in a light policy, and nowhere else",
         )
+        _require(values.get("distribution", ...) is not None, "distribution", "left out where there is none")
         written = {key: value for key, value in values.items() if key not in ("format", "always_abstains")}
-        numbers: PolicyNumbers = _read(cls, {"light": None, **written})
+        numbers: PolicyNumbers = _read(cls, {"light": None, "distribution": None, **written})
         if values.get("always_abstains") is not numbers.always_abstains:
             raise PolicyCorrupt("always_abstains contradicts risk_threshold", where="policy.json")
         return numbers

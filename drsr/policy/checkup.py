@@ -216,14 +216,19 @@ def _advice(policy: Policy, device: str, timings: Sequence[Timing]) -> list[str]
     if slowest <= QUICK:
         advice.append(f"a decision is quick here: no deadline needed below {QUICK:.0f} ms")
     else:
-        least = 250 * -(-int(min(each.milliseconds for each in timings)) // 250)
-        advice.append(
-            f"a decision takes {usual / 1000:.1f} s here: give calls a deadline (deadline_ms={max(least, 250)}); what "
-            "is late is read on in the background and serves the run's next call"
-        )
-        if policy.numbers.light is None and device == "cpu":
-            advice.append(_quicker())
-    advice.append("keep sessions on: a run's later decisions read only what is new, and prompt caches stay of use")
+        takes = f"a decision takes {usual / 1000:.1f} s here"
+        if policy.numbers.light is not None:  # it has nothing to read on with, and a deadline would only lose it
+            advice.append(f"{takes}, which is long for a light policy: is the machine busy?")
+        else:
+            least = 250 * -(-int(min(each.milliseconds for each in timings)) // 250)
+            advice.append(
+                f"{takes}: give calls a deadline (deadline_ms={max(least, 250)}); what is late is read on in the "
+                "background and serves the run's next call"
+            )
+            if device == "cpu":
+                advice.append(_quicker())
+    reads = "" if policy.numbers.light is not None else "a run's later decisions read only what is new, and "
+    advice.append(f"keep sessions on: {reads}what was removed stays removed, so prompt caches stay of use")
     if isinstance(policy.frozen.representation, LazyRepresentation | FrozenRepresentation):
         advice.append("of a longer request only the end is looked at; a light policy looks at all of it")
     return advice

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from drsr.decide.numbers import FULL
+from drsr.decide.numbers import FULL, PolicyNumbers
 from drsr.errors import PolicyCorrupt
 from drsr.features.light import LIGHT_VIEW
 from drsr.policy.folder import PolicyFiles
@@ -50,6 +50,7 @@ def describe(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> str:
             numbers.features_version if light is None else f"{numbers.features_version}, {light.light_version}",
         ),
         *([] if light is None else [("tokenizer file", light.tokenizer_sha256)]),
+        ("unlike its training states", _unlike(numbers)),
         ("made by drsr", numbers.drsr_version),
     ]
     lines = [table(("policy", ""), rows)]
@@ -74,6 +75,11 @@ def describe_json(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> dict[s
         "lineage": _lineage(files),
         "files": sorted(files.names),
     }
+
+
+def _unlike(numbers: PolicyNumbers) -> str:
+    known = numbers.distribution
+    return "it does not say" if known is None else f"from distance {known.limit:g} on, by {known.states:,} states"
 
 
 def _lineage(files: PolicyFiles) -> list[dict[str, Any]]:

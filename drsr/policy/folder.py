@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drsr.backbone.tokenizer import TOKENIZER_FILE
+from drsr.decide.distribution import DISTRIBUTION_FILE
 from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, LayoutMismatch, PolicyCorrupt, PolicyMismatch, ScorerCorrupt
 from drsr.files import write_atomically
@@ -129,7 +130,10 @@ def _read(read: _Reader, where: str) -> PolicyFiles:
         raise PolicyCorrupt(error.what, where=error.where, hint=error.hint or _HINT) from None
     except LayoutMismatch as error:
         raise PolicyMismatch(error.what, where=error.where, hint=error.hint) from None
-    _check_tokenizer(numbers, contents, where)
+    if numbers.light is not None:
+        _check_named(TOKENIZER_FILE, numbers.light.tokenizer_sha256, "counts tokens with", contents, where)
+    if numbers.distribution is not None:
+        _check_named(DISTRIBUTION_FILE, numbers.distribution.sha256, "compares requests with", contents, where)
     if scorer.seeds != numbers.seeds:
         raise PolicyCorrupt(f"has members {scorer.seeds}, the policy {numbers.seeds}", where=scorer_file)
     identity = policy_identity(numbers, contents[SCORER_FILE])
@@ -137,17 +141,14 @@ def _read(read: _Reader, where: str) -> PolicyFiles:
     return PolicyFiles(numbers, scorer, identity, others)
 
 
-def _check_tokenizer(numbers: PolicyNumbers, contents: Mapping[str, bytes], where: str) -> None:
-    """A light policy counts tokens with the file that it names by its hash, and no other."""
-    if numbers.light is None:
-        return
-    place = f"{where}/{TOKENIZER_FILE}"
-    if TOKENIZER_FILE not in contents:
-        raise PolicyCorrupt("the policy counts tokens with it, and it is missing", where=place, hint=_HINT)
-    found = hashlib.sha256(contents[TOKENIZER_FILE]).hexdigest()
-    if found != numbers.light.tokenizer_sha256:
-        what = f"SHA-256 is {found}, the policy counts tokens with {numbers.light.tokenizer_sha256}"
-        raise PolicyCorrupt(what, where=place, hint=_HINT)
+def _check_named(name: str, sha256: str, does: str, contents: Mapping[str, bytes], where: str) -> None:
+    """A policy uses the file that its numbers name by its hash, and no other."""
+    place = f"{where}/{name}"
+    if name not in contents:
+        raise PolicyCorrupt(f"the policy {does} it, and it is missing", where=place, hint=_HINT)
+    found = hashlib.sha256(contents[name]).hexdigest()
+    if found != sha256:
+        raise PolicyCorrupt(f"SHA-256 is {found}, the policy {does} {sha256}", where=place, hint=_HINT)
 
 
 def _checked_contents(read: _Reader, where: str) -> dict[str, bytes]:

@@ -29,6 +29,7 @@ from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.background import BackgroundReader
 from drsr.decide.candidates import DecisionState, freeze_rendered
 from drsr.decide.decision import Frozen, Outcome, Reason, decide
+from drsr.decide.distribution import DISTRIBUTION_FILE, Distance, TrainingDistribution, read_distribution
 from drsr.decide.minimums import NO_MINIMUMS, Minimums
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import (
@@ -129,6 +130,18 @@ class Decision:
         """0 where nothing was removed."""
         return 0 if self.tokens_before is None or self.tokens_after is None else self.tokens_before - self.tokens_after
 
+    @cached_property
+    def distance(self) -> Distance | None:
+        """How far the request lies from what the policy was trained and calibrated on; `distance.outside` says whether
+        that is too far to expect the published rates. None where nothing was read, or the policy does not know."""
+        features = None if self.outcome is None else self.outcome.evidence.features
+        limits, found = self.policy.numbers.distribution, self.policy.distribution
+        return (
+            None
+            if features is None or found is None or limits is None
+            else found.distance(features.matrix, limits.limit)
+        )
+
     def explain(self) -> str:
         """A table of every set considered, with saving, unsafe score, predicted harm and why it was not chosen."""
         return explain(self.receipt)
@@ -156,6 +169,7 @@ class Policy:
         receipts: Receipts | None = None,
         prices: PriceTable | None = None,
         minimums: Minimums | None = None,
+        distribution: TrainingDistribution | None = None,
     ) -> None:
         """`load_policy` is the usual way in; this one is for whoever has just made the parts.
 
@@ -176,7 +190,15 @@ class Policy:
                 where=f"policy {numbers.version}",
                 hint=f"give it the backbone {numbers.backbone.name}",
             )
+        named = None if numbers.distribution is None else numbers.distribution.sha256
+        if named != (None if distribution is None else distribution.sha256):
+            raise PolicyMismatch(
+                "the distribution of its training features is not the one that its numbers name",
+                where=f"policy {numbers.version}",
+                hint=f"hand in the one of its {DISTRIBUTION_FILE}, or none where the numbers name none",
+            )
         self.frozen = Frozen(numbers, representation, scorer)
+        self.distribution = distribution
         self.receipts = receipts
         self.prices = prices or bundled_prices()
         self.minimums = minimums or Minimums()
@@ -335,6 +357,7 @@ class Policy:
             )
         representation = self.frozen.representation
         own = {TOKENIZER_FILE: representation.tokenizer_file} if isinstance(representation, LightRepresentation) else {}
+        own |= {} if self.distribution is None else {DISTRIBUTION_FILE: self.distribution.data}
         write_policy(Path(folder), self.numbers, self.frozen.scorer, {**own, **(others or {})})
 
     def decided(
@@ -447,7 +470,10 @@ def policy_of(
     else:
         representation = _representation(numbers, backbone, device, dtype)
     table = PriceTable({}, prices) if isinstance(prices, Prices) else prices or PriceTable.chosen()
-    return Policy(numbers, files.scorer, representation, receipts=receipts, prices=table)
+    distribution = None
+    if numbers.distribution is not None:
+        distribution = read_distribution(files.others[DISTRIBUTION_FILE], files.scorer.columns, DISTRIBUTION_FILE)
+    return Policy(numbers, files.scorer, representation, receipts=receipts, prices=table, distribution=distribution)
 
 
 def _representation(

@@ -50,6 +50,9 @@ class Activity:
         self.eligible = self._counter(
             "drsr_eligible_total", "Requests from which something could have gone, if the policy had said so."
         )
+        self.compared = self._counter(
+            "drsr_compared_total", "Requests inside and outside what the policy was calibrated on.", "where"
+        )
         self.refusals = self._counter(
             "drsr_refusals_total", "Requests that the proxy answered with an error itself.", "kind"
         )
@@ -101,6 +104,8 @@ class Activity:
         if exchange.reason is not None:
             self.decisions.labels(endpoint, exchange.reason).inc()
             self.eligible.inc(_is_eligible(exchange))
+        if exchange.outside is not None:
+            self.compared.labels("outside" if exchange.outside else "inside").inc()
         if exchange.refusal is not None:
             self.refusals.labels(exchange.refusal).inc()
         if exchange.ending is Ending.CLIENT_GONE:
@@ -155,6 +160,7 @@ class Activity:
             "reasons": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
             "eligible": counted(self.eligible)[()],
             "mostly_late": self.mostly_late(),
+            "compared": {where: count for (where,), count in counted(self.compared).items()},
             "tokens": counted(self.tokens)[()],
             "tokens_saved": counted(self.saved)[()],
             "shadow_tokens_saved": counted(self.shadow_saved)[()],

@@ -163,7 +163,11 @@ class ProxyApp:
         state: dict[str, Any] = {
             "mode": self.mode,
             "drsr": __version__,
-            "policy": {"version": self.policy.version, "backbone": self.policy.numbers.backbone.name},
+            "policy": {
+                "version": self.policy.version,
+                "kind": self.policy.numbers.kind,
+                "backbone": self.policy.numbers.backbone.name,
+            },
             "upstream": str(self.settings.upstream),
             "currency": self.settings.currency,
             "deadline_milliseconds": 1000 * self.settings.deadline,

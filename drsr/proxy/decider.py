@@ -47,6 +47,8 @@ class Answer(NamedTuple):
     receipt: dict[str, Any] | None
     session: Mapping[str, Any] | None
     """In a session: what it reckoned."""
+    outside: bool | None
+    """Whether it lies outside what the policy was calibrated on; None where nobody knows."""
     too_large: bool
     """Whether it was not read because of its size."""
 
@@ -255,6 +257,7 @@ class Decider:
             content=content,
             receipt=self._receipts(decision) if self._receipts else None,
             session=decision.session,
+            outside=None if decision.distance is None else decision.distance.outside,
             too_large=isinstance(decision.error, RequestTooLarge),
         )
 

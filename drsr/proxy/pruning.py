@@ -151,4 +151,5 @@ class Pruning:
         exchange.shadow_saved = answer.tokens_saved if exchange.shadow_reason else 0
         exchange.receipt = answer.receipt
         exchange.session = answer.session
+        exchange.outside = answer.outside
         return answer.content if applied else None

@@ -59,6 +59,7 @@ def build_receipt(decision: Decision) -> dict[str, Any]:
             "saved": decision.tokens_saved,
         },
         "session": decision.session,
+        "distance": None if decision.distance is None else decision.distance.to_json(),
     }
     record |= _looked_at(outcome) if outcome else _NOTHING
     record["milliseconds"] = {**record["milliseconds"], "total": round(decision.total_milliseconds, 3)}
@@ -194,6 +195,7 @@ def explain(record: dict[str, Any]) -> str:
     if record["removed"]:
         places = (f"{block['block']} ({block['kind']}, {_places(block['messages'])})" for block in record["removed"])
         lines.append(f"removed: {', '.join(places)}")
+    lines += _far(record.get("distance"))
     broken = [name for name, holds in record["invariants"].items() if not holds]
     if broken:
         lines.append(f"violated: {', '.join(broken)}")
@@ -213,6 +215,16 @@ def explain(record: dict[str, Any]) -> str:
         headers = ("delete", "saves", "share", "unsafe score", "predicted harm", "why")
         lines += ["", f"{len(rows)} sets of {len(names)} candidates:", table(headers, rows)]
     return "\n".join(lines)
+
+
+def _far(distance: dict[str, Any] | None) -> list[str]:
+    """Say so where a request lies outside what the policy was calibrated on."""
+    if distance is None or not distance["outside"]:
+        return []
+    return [
+        f"unlike the training states: distance {distance['distance']:.2f} where {distance['limit']:.2f} is the limit, "
+        f"most by {', '.join(distance['columns'])}; the published rates do not cover it"
+    ]
 
 
 def diff(record: dict[str, Any]) -> list[str]:

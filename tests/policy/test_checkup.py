@@ -81,6 +81,16 @@ def test_a_slow_policy_gets_a_deadline_and_a_quicker_one(monkeypatch: pytest.Mon
     assert "pip install drsr-policy-light" in advice
 
 
+def test_a_light_policy_that_is_slow_gets_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads in one go: what is late would be lost, not read on in the background."""
+    policy = slowed(light_policy(), 0.6, monkeypatch)
+    monkeypatch.setattr("drsr.policy.checkup.load_policy", lambda *_, **__: policy)
+    advice = " ".join(examine(lengths=[1000]).advice)
+    assert "is the machine busy?" in advice
+    assert "deadline" not in advice
+    assert "keep sessions on: what was removed stays removed" in advice
+
+
 def test_a_server_is_told_only_what_it_can_change(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slow_start(light_policy(), 0.001) == []
     assert slow_start(scripted_policy(risk_threshold=None), 0.001) == []

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from drsr.policy.scripted import scripted_policy
 from drsr.proxy.activity import SECONDS, Activity, counted, percentiles
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream
+from tests.seeded_policies import with_distribution
 
 
 def parsed(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -101,3 +103,18 @@ def test_what_the_proxy_counts(start_proxy: StartProxy, upstream: ScriptedUpstre
     info = next(labels for name, labels in found if name == "drsr_policy_info")
     assert dict(info)["version"] == "scripted.0"
     assert all(name.startswith("drsr_") for name, _ in found)
+
+
+@pytest.mark.parametrize(("limit", "where"), [(1e-6, "outside"), (1e6, "inside")])
+def test_requests_unlike_the_training_states_are_counted(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, limit: float, where: str
+) -> None:
+    proxy = start_proxy(policy=with_distribution(scripted_policy(), limit))
+    chat = f"{proxy.address}/v1/chat/completions"
+    for steps in (2, 7):  # from the first nothing could go, so that nothing is read
+        http.post(chat, json=openai_body(steps=steps))
+    assert eventually(lambda: proxy.count("compared", where) == 1)
+    assert proxy.app.activity.to_json()["compared"] == {where: 1}
+    recent = proxy.app.activity.to_json()["recent"]
+    assert [each["outside"] for each in recent] == [where == "outside", None]
+    assert f'drsr_compared_total{{where="{where}"}} 1.0' in http.get(f"{proxy.address}/metrics").text

@@ -14,6 +14,7 @@ from tests.proxy.conftest import StartProxy
 from tests.proxy.running import RunningProxy, eventually
 from tests.proxy.scripted_upstream import ScriptedUpstream
 from tests.real_browser import Browser
+from tests.seeded_policies import light_policy, with_distribution
 
 CLOCK = "--virtual-time-budget=5000"
 """Milliseconds of the page's own clock, which runs as fast as it can."""
@@ -79,7 +80,8 @@ def test_it_shows_what_happened(
     assert "SECRET" not in source
     page = Page(source)
     assert page.texts["mode"] == "pruning"
-    assert "policy scripted.0" in page.texts["about"]
+    assert "policy scripted.0 with scripted" in page.texts["about"]
+    assert not page.texts.get("compared")
     assert page.texts["requests"] == "7"
     assert page.texts["pruned"] == "4"
     assert page.texts["saved"] == f"{state['tokens_saved']:,}"
@@ -177,3 +179,14 @@ def test_the_state_is_what_the_page_reads(proxy: RunningProxy, http: httpx.Clien
     for key in json.loads(state.text):
         if key not in ("held_bytes", "deciding", "undecided", "late_decisions", "client_disconnects", "refusals"):
             assert f"state.{key}" in script, key
+
+
+def test_it_says_which_requests_the_policy_was_not_calibrated_on(
+    browser: Browser, start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client
+) -> None:
+    proxy = start_proxy(policy=with_distribution(light_policy(), 1e-6))
+    http.post(f"{proxy.address}/v1/chat/completions", json=openai_body(steps=7))
+    assert eventually(lambda: proxy.count("compared", "outside") == 1)
+    page = Page(browser.open(f"{proxy.address}/", CLOCK, "--dump-dom"))
+    assert "light policy seeded," in page.texts["about"]
+    assert page.texts["compared"].startswith("1 of 1 requests that were read are unlike")

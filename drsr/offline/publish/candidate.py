@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from drsr.backbone.catalogue import read_tokenizer_file
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.decision import Reason
+from drsr.decide.distribution import DISTRIBUTION_FILE, DistributionNumbers, TrainingDistribution
 from drsr.decide.numbers import BackboneNumbers, LightNumbers, PolicyNumbers
 from drsr.decide.representation import FrozenRepresentation, checked
 from drsr.errors import ReleaseRefused
@@ -25,6 +26,7 @@ from drsr.offline.publish.model_card import SECOND_OPINION, model_card
 from drsr.offline.publish.package import Package, build_package
 from drsr.offline.publish.simple_index import WheelFile
 from drsr.offline.store.artifacts import Artifact
+from drsr.offline.train.distribution import fit_distribution
 from drsr.policy.folder import policy_identity
 from drsr.policy.golden import GoldenRequest, expected_of, survives
 from drsr.policy.light_representation import LightRepresentation
@@ -92,7 +94,13 @@ def policy_numbers(
             **({} if opinion is None else {SECOND_OPINION: opinion.to_json()}),
         },
         light=_light(backbone),
+        distribution=None if (fitted := distribution_of(traced)) is None else fitted[1],
     )
+
+
+def distribution_of(traced: Traced) -> tuple[TrainingDistribution, DistributionNumbers] | None:
+    """Return the distribution of the features that a calibration rests on, which takes a moment to fit."""
+    return fit_distribution(list(traced.frames.values()), traced.view.columns)
 
 
 def _light(backbone: Backbone | LightReader) -> LightNumbers | None:
@@ -112,7 +120,8 @@ def decide_golden(
     A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
     prunes nothing would show no rewrite to whoever verifies it.
     """
-    policy = Policy(numbers, scorer, representation_of(backbone, numbers.layout_hash))
+    # No decision depends on the distribution: it is only told beside it.
+    policy = Policy(replace(numbers, distribution=None), scorer, representation_of(backbone, numbers.layout_hash))
     decided = (_golden(policy, name, request) for name, request in golden_requests().items())
     found = [item for item in decided if item is not None]
     pruned = sum(item.expected.pruned for item in found)
@@ -156,6 +165,8 @@ def build(
     states = Artifact.of(traced.state_keys)
     card = model_card(numbers, traced, links, decided, bound)
     others = tokenizer_files(numbers.backbone.name, TOKENIZER_FILE) if numbers.light else {}
+    fitted = None if numbers.distribution is None else distribution_of(traced)
+    others |= {} if fitted is None else {DISTRIBUTION_FILE: fitted[0].data}
     package = build_package(numbers, scorer, decided, lineage_bytes(links, states.sha256), card, others)
     return Built(numbers, identity, links, states, decided, package)
 

@@ -200,6 +200,7 @@ def _limits(numbers: PolicyNumbers, traced: Traced) -> list[str]:
         if traced.calibration.mode == "plain"
         else "- The bound holds for new trajectories of the same kind, not for others.",
         _length_limit(numbers),
+        *_known(numbers),
         "- Prefix, later user messages and the two latest Steps are never touched.",
         "",
     ]
@@ -218,6 +219,17 @@ def _length_limit(numbers: PolicyNumbers) -> str:
         f"at most {cap} (the end of longer requests, read as if it were the whole request): on longer requests ages, "
         "distances and counts lie beyond what was trained on."
     )
+
+
+def _known(numbers: PolicyNumbers) -> list[str]:
+    known = numbers.distribution
+    if known is None:
+        return []
+    return [
+        f"- A request whose features lie farther than {known.limit:g} from those of the {known.states:,} states that "
+        "it was made from is unlike them: `decision.distance.outside` says so, the proxy counts it, and the numbers of "
+        "this card do not cover it. Of requests like the training states about one in twenty lies outside."
+    ]
 
 
 def _golden(golden: Sequence[GoldenRequest]) -> list[str]:

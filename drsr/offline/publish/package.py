@@ -3,6 +3,7 @@
     drsr_policy/__init__.py          a few fixed lines: load(), verify(), __version__
     drsr_policy/policy.json          every frozen number, with hashes of backbone, layout, renderer and rule
     drsr_policy/scorer.safetensors   normaliser and members
+    drsr_policy/distribution.safetensors   of the training features, where there were enough states
     drsr_policy/golden.json          golden requests with the decisions and scores that are expected
     drsr_policy/lineage.json         hash chain back to the trajectories
     drsr_policy/MODEL_CARD.md        for people
@@ -50,7 +51,7 @@ def build_package(
     card: str,
     others: Mapping[str, bytes] | None = None,
 ) -> Package:
-    """The wheel of a policy; `others` are the files that a light one has besides."""
+    """The wheel of a policy; `others` are the files that it has besides: of a light one, and its distribution."""
     check_version(numbers.version)
     package = package_name(numbers)
     name = WheelName(package, numbers.version)

@@ -58,6 +58,8 @@ class Exchange:
     """The decision's, to be kept when the exchange has ended."""
     session: Mapping[str, Any] | None = None
     """What the conversation's session reckoned for it."""
+    outside: bool | None = None
+    """Whether it lies outside what the policy was calibrated on; None where nobody knows."""
     shadow: bool = False
     """Whether nothing is changed, whatever is decided."""
     shadow_reason: str | None = None
@@ -108,6 +110,7 @@ class Exchange:
             "model": None if self.model is None else excerpt(self.model, 100),
             "usage": None if self.usage is None else self.usage._asdict(),
             "bill": None if self.bill is None else self.bill._asdict(),
+            "outside": self.outside,
             "shadow_reason": self.shadow_reason,
             "shadow_saved": self.shadow_saved,
             "decision_milliseconds": _rounded(self.decision_milliseconds),

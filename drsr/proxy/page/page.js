@@ -93,6 +93,14 @@ function late(state) {
     `${duration(state.deadline_milliseconds)} and pruned nothing. Use a light policy, a GPU or a longer --deadline-ms; drsr doctor says which.`;
 }
 
+function compared(state) {
+  const { outside = 0, inside = 0 } = state.compared;
+  at("compared").textContent = outside
+    ? `${count(outside)} of ${count(outside + inside)} requests that were read are unlike what the policy was calibrated on; ` +
+      "its published rates do not cover them."
+    : "";
+}
+
 function recentRow(each, currency) {
   const read = each.tokens_before !== null;
   const saved = each.shadow_saved ? `(${count(each.shadow_saved)})` : read ? count(each.tokens_saved) : "–";
@@ -114,8 +122,10 @@ function show(state) {
   at("mode").textContent = MODES[state.mode];
   at("mode").className = `badge ${state.mode}`;
   const sessions = state.session_mode ? `, ${count(state.sessions)} conversations remembered` : "";
+  const { kind, version, backbone } = state.policy;
+  const policy = kind === "light" ? `light policy ${version}` : `policy ${version} with ${backbone}`;
   at("about").textContent =
-    `to ${state.upstream}, policy ${state.policy.version} with ${state.policy.backbone}${sessions}, ` +
+    `to ${state.upstream}, ${policy}${sessions}, ` +
     `drsr ${state.drsr}, up ${uptime(state.uptime_seconds)}`;
 
   const reasons = Object.entries(state.reasons);
@@ -131,6 +141,7 @@ function show(state) {
     : state.tokens ? `${share(state.tokens_saved, state.tokens)} of ${count(state.tokens)}` : "";
   money(state);
   late(state);
+  compared(state);
   latency("decision", state.decision_milliseconds);
   latency("upstream", state.upstream_milliseconds);
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from drsr.decide.distribution import DISTRIBUTION_FILE, TrainingDistribution
 from drsr.offline.publish.package import build_package
 from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.generated import CARD_FILE
@@ -22,15 +24,21 @@ def load_shipped(release: PublishedPipeline) -> Ensemble:
 
 
 def forge(
-    release: PublishedPipeline, *, scorer: Ensemble | None = None, lineage: bytes | None = None, **numbers: float
+    release: PublishedPipeline,
+    *,
+    scorer: Ensemble | None = None,
+    lineage: bytes | None = None,
+    known: TrainingDistribution | None = None,
+    **numbers: Any,
 ) -> None:
     """Build the wheel anew with other contents, every hash inside it in order."""
     files = read_found(str(release.wheel))
     package = build_package(
-        replace(files.numbers, **numbers),  # type: ignore[arg-type]
+        replace(files.numbers, **numbers),
         scorer or files.scorer,
         read_golden(files, str(release.wheel)),
         lineage or files.others[LINEAGE_FILE],
         files.others[CARD_FILE].decode(),
+        {} if known is None else {DISTRIBUTION_FILE: known.data},
     )
     release.wheel.write_bytes(package.data)

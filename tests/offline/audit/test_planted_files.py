@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import orjson
+import pytest
 
+from drsr.decide.distribution import DistributionNumbers, TrainingDistribution
+from drsr.offline.audit.checks import normaliser
+from drsr.offline.publish.candidate import distribution_of
+from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.train import distribution
 from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.location import read_found
 from drsr.scorer.ensemble import Ensemble
@@ -19,6 +25,7 @@ from tests.offline.audit.published import (
     by_hand,
     failures,
 )
+from tests.seeded_policies import plain_distribution
 
 
 def test_a_swapped_weight_file_in_the_wheel(release: PublishedPipeline) -> None:
@@ -72,6 +79,29 @@ def test_another_threshold_in_the_wheel(release: PublishedPipeline) -> None:
     caught = failures(audited(release))
     assert f"shipped risk_threshold is {numbers.risk_threshold + 0.1}" in caught["calibration repeated"]
     assert "the wheel has SHA-256" in caught["hash chain to the trajectories"]
+
+
+def test_a_distribution_that_the_frames_do_not_give(
+    release: PublishedPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The forger raises the limit, so that no request is ever called unlike the training states; or makes it all up."""
+
+    def caught(found: TrainingDistribution, numbers: DistributionNumbers) -> dict[str, str]:
+        forge(release, known=found, distribution=replace(numbers, sha256=found.sha256))
+        return failures(audited(release, [normaliser.CHECK]))
+
+    made_up = plain_distribution()
+    assert "too few states" in caught(made_up, DistributionNumbers("", 1.0, 20))["normaliser refitted"]
+    monkeypatch.setattr(distribution, "FEWEST_STATES", 2)  # the small pipeline has no twenty
+    monkeypatch.setattr(distribution, "FOLDS", 2)
+    pipeline = release.pipeline
+    fitted = distribution_of(Subject(pipeline.catalog, pipeline.artifacts, Order(policy=str(release.wheel))).traced)
+    assert fitted is not None
+    found, numbers = fitted
+    assert caught(found, numbers) == {}
+    wide = caught(found, replace(numbers, limit=1_000.0))
+    assert f"its limit is {numbers.limit:g}" in wide["normaliser refitted"]
+    assert "comes out otherwise" in caught(plain_distribution(len(found.mean)), numbers)["normaliser refitted"]
 
 
 def test_a_trajectory_whose_bytes_are_others(release: PublishedPipeline) -> None:

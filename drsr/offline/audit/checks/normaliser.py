@@ -1,11 +1,18 @@
-"""The check that the shipped normaliser was fitted on the training split alone, by fitting it again."""
+"""The check that the shipped normaliser was fitted on the training split alone, by fitting it again.
+
+So is the distribution that a policy compares requests with, on training and validation.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drsr.decide.distribution import DISTRIBUTION_FILE, read_distribution
 from drsr.offline.params import train_params
+from drsr.offline.publish.candidate import distribution_of
 from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame, used_columns
 from drsr.offline.train.examples import TrainingFrame
@@ -15,14 +22,21 @@ from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_normaliser
 
 AGREEMENT = 1e-6
 """Relative: processors add up in different orders. On one machine the bits are the same."""
+_ROUNDED = 1e-4
+"""The same of a distribution, whose numbers are rounded and come from a matrix that was inverted."""
 
 
 def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
     traced = subject.traced
     run, shipped = traced.run, subject.shipped_scorer
+    wrong = _other_distribution(subject)
+    if wrong:
+        return failed(CHECK, wrong[0], "publish again from the present frames, and find out who changed it", wrong)
     if not isinstance(shipped, Ensemble):
         detail = "this kind of scorer has no normaliser of its own; drsr audit --retrain fits all of it again"
-        return passed(CHECK, detail)
+        known = subject.policy.numbers.distribution if subject.has_policy else None
+        same = f"; the distribution of {known.states:,} states, fitted again, is the shipped one" if known else ""
+        return passed(CHECK, detail + same)
     ablation = find_ablation(run.ablation)
     groups = tuple(map(column_group, traced.view.columns))
     params = train_params(run.params)
@@ -66,6 +80,32 @@ def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
     return passed(CHECK, detail, **evidence)
 
 
+def _other_distribution(subject: Subject) -> list[str]:
+    """Return where the shipped distribution is not what the frames give. A policy from before there was one has none,
+    and is not asked for it."""
+    if not subject.has_policy or subject.policy.numbers.distribution is None:
+        return []
+    files = subject.policy
+    claimed = files.numbers.distribution
+    assert claimed is not None
+    again = distribution_of(subject.traced)
+    if again is None:
+        return ["the policy ships a distribution of its training features, and there are too few states to fit one"]
+    fitted, numbers = again
+    shipped = read_distribution(files.others[DISTRIBUTION_FILE], files.scorer.columns, DISTRIBUTION_FILE)
+    pairs = [(getattr(fitted, name), getattr(shipped, name)) for name in ("mean", "scale", "precision")]
+    near = all(
+        one.shape == other.shape and np.allclose(one, other, rtol=_ROUNDED, atol=_ROUNDED) for one, other in pairs
+    )
+    problems = [] if near else [f"fitted again, {DISTRIBUTION_FILE} comes out otherwise than shipped"]
+    if claimed.states != numbers.states or not math.isclose(claimed.limit, numbers.limit, rel_tol=_ROUNDED):
+        problems.append(
+            f"fitted again, its limit is {numbers.limit:g} by {numbers.states:,} states, the policy has "
+            f"{claimed.limit:g} by {claimed.states:,}"
+        )
+    return problems
+
+
 def _all_candidates(frames: dict[str, TrainingFrame]) -> NDArray[np.float32]:
     return np.concatenate([frame.features[frame.present] for frame in frames.values()])
 
@@ -93,6 +133,7 @@ CHECK = Check(
     "The mean and standard deviation of every feature column, and of the harms, are computed again over the "
     "candidates of the policy's training states, read from the feature files, and compared with those in the "
     "policy's weight file. So that it is known what the comparison can see, they are also computed with the "
-    "validation states added.",
+    "validation states added. The distribution that a policy compares requests with, and its limit, are fitted again "
+    "on the training and validation states, and compared with those in the wheel.",
     check_normaliser,
 )
