@@ -25,8 +25,10 @@ SUFFIX = ".sig"
 FORMAT = "drsr-signature/1"
 _LARGEST = 10_000
 """Bytes of a key or a signature; real ones have a few hundred."""
-_NEW_KEY = "openssl genpkey -algorithm ed25519 -out signing.pem && openssl pkey -in signing.pem -pubout -out trusted.pem"
-_PRIVATE = f"make one with: {_NEW_KEY}; then --sign signing.pem"
+_PRIVATE = (
+    "make one with: openssl genpkey -algorithm ed25519 -out signing.pem && openssl pkey -in signing.pem -pubout -out "
+    "trusted.pem; then --sign signing.pem"
+)
 _PUBLIC = "ask whoever publishes the policy for trusted.pem, the public half of the key they sign with"
 
 

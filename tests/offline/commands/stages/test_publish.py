@@ -54,10 +54,8 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     assert "nothing to publish: this calibration was published before as drsr-policy 1.0" in out
 
 
-def test_a_signature_beside_the_wheel(
-    pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Of a wheel that was published before, too: its bytes do not change by it. A wrong key is found before the work."""
+def test_a_signature_beside_the_wheel(pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of a wheel that was published before, too: its bytes stay the same. A wrong key is found before the work."""
     key = Ed25519PrivateKey.generate()
     code, _, err = printed(capsys, "--version", "1.0", "--sign", "none.pem")
     assert code == 2
