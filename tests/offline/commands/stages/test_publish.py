@@ -35,7 +35,7 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, err = printed(capsys, "--version", "1.0")
     assert (code, err) == (0, "")
     assert out.startswith("published drsr-policy 1.0\n")
-    assert out.count("  passed  ") == 16
+    assert out.count("  passed  ") == 17
     assert "83 rules are kept" in out
     assert "8 links computed again" in out
     index = tmp_path / "var" / "index"
@@ -48,7 +48,7 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, _ = printed(capsys, "--json")
     shown = json.loads(out)
     assert (code, shown["published"], shown["is_new"], shown["version"]) == (0, True, False, "1.0")
-    assert [gate["passed"] for gate in shown["gates"]] == [True] * 16
+    assert [gate["passed"] for gate in shown["gates"]] == [True] * 17
     code, out, _ = printed(capsys, "--calibration", pipeline.calibration.calibration_key[:8])
     assert code == 0
     assert "nothing to publish: this calibration was published before as drsr-policy 1.0" in out
