@@ -1,5 +1,5 @@
-"""Bad states declared unmeasurable: more than a split's budget is a failure, without a text and without a language model,
-and whatever is excluded is named."""
+"""Bad states declared unmeasurable: more than a split's budget is a failure, without texts and without a language
+model, and whatever is excluded is named."""
 
 from __future__ import annotations
 
