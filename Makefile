@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo release report repro sample quick test fuzz lint format benchmarks sbom audit-dependencies clean
+.PHONY: help install demo release report repro sample quick test fuzz lint format benchmarks sbom hashes audit-dependencies clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -71,6 +71,9 @@ format: .venv/installed  ## let ruff rewrite what it can
 
 sbom: .venv/installed    ## CycloneDX lists of what is in each image and in a policy's wheel: var/sbom/*.cdx.json (WHEEL=FILE)
 	$(BIN)/python -m scripts.sbom $(if $(WHEEL),--wheel $(WHEEL))
+
+hashes: .venv/installed  ## requirements with the hash of every file, for pip install --require-hashes (EXTRAS=light); needs a package index
+	$(BIN)/python -m scripts.hashes $(if $(filter command line,$(origin EXTRAS)),$(EXTRAS),light)
 
 audit-dependencies: .venv/installed  ## known vulnerabilities of what is installed, by pip-audit; needs a network, and is not part of CI
 	$(PYTHON) -m venv .venv/audit

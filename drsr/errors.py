@@ -40,6 +40,7 @@ Our exception hierarchy:
   x PolicyError               a frozen policy cannot be used
     + PolicyCorrupt           one of its files is missing, cut short, not readable or has another hash
     + PolicyMismatch          made for another backbone, feature layout, renderer or candidate rule
+    + PolicyUntrusted         its wheel is not signed with the key that is trusted
     + ReleaseRefused          a check failed before publishing; nothing was published
   x ExpectationFailed         the data breaks a rule that it must keep; nothing was made from it
   x NotCarriedOver            a decision could not be carried over to a framework's own objects; they stay unchanged
@@ -211,6 +212,10 @@ class PolicyCorrupt(PolicyError):
 
 class PolicyMismatch(PolicyError):
     """Made for another backbone, feature layout, renderer or candidate rule."""
+
+
+class PolicyUntrusted(PolicyError):
+    """Its wheel is not signed with the key that is trusted; nothing of it was read."""
 
 
 class ManifestError(InputError):

@@ -6,16 +6,21 @@ import os
 import secrets
 from pathlib import Path
 
+UNFINISHED = ".part"
+"""How the names of unfinished files end."""
 
-def write_atomically(path: Path, data: bytes, *, sync: bool = False) -> None:
+
+def write_atomically(path: Path, data: bytes, *, sync: bool = False, mode: int = 0o666) -> None:
     """Write a file so that a reader sees all of it or what was there before; with `sync`, also after a power cut.
 
-    What is there may be a link into a cache, such as DVC's: it is replaced, never written into.
+    What is there may be a link into a cache, such as DVC's: it is replaced, never written into. The unfinished file has
+    a name that nobody can guess and is made anew, so a link that somebody put in its place is not followed. `mode` is
+    who may read it, less what the umask takes away.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
-        with temporary.open("wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
             if sync:
                 file.flush()

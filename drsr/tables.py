@@ -33,6 +33,14 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(character if character.isprintable() or character in keep else "?" for character in text)
 
 
+_STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def plain_cell(value: object) -> object:
+    """A cell of a CSV file that is opened as a sheet: text from strangers must not begin a formula there."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_STARTS_A_FORMULA) else value
+
+
 def excerpt(text: str, length: int = 48) -> str:
     """The beginning of a text on one line, without a character that could move a terminal's cursor."""
     head = " ".join(text[: 4 * length].split())

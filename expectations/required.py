@@ -17,6 +17,7 @@ REQUIRED: dict[str, dict[str, str]] = {
         "the agent's messages are among the run's messages": "expect_column_pair_values_a_to_be_greater_than_b",
         "deliveries are readable and sources have their runs": "expect_no_rows",
         "no near-duplicates across splits": "expect_no_rows",
+        "no copy in disguise across splits": "expect_no_rows",
     },
     "states": {
         "there are states": "expect_table_row_count_to_be_between",

@@ -43,3 +43,21 @@ def test_the_same_bytes_are_not_written_again(tmp_path: Path) -> None:
     assert path.stat() == before
     write_if_changed(path, b"two")
     assert path.read_bytes() == b"two"
+
+
+def test_a_link_in_the_place_of_an_unfinished_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even one whose name was guessed."""
+    monkeypatch.setattr("secrets.token_hex", lambda size: "0" * size)
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"kept")
+    (tmp_path / f".file.{os.getpid()}.{'0' * 8}.part").symlink_to(kept)
+    with pytest.raises(FileExistsError):
+        write_atomically(tmp_path / "file", b"new")
+    assert kept.read_bytes() == b"kept"
+
+
+def test_who_may_read_it(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "file", b"mine", mode=0o600)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drsr.tables import excerpt, printable, table
+from drsr.tables import excerpt, plain_cell, printable, table
 
 
 def test_numbers_stand_right_and_text_left() -> None:
@@ -33,3 +33,9 @@ def test_a_cell_cannot_reach_the_terminal() -> None:
 def test_printable_text_stays_as_it_is() -> None:
     assert printable("one two é 猫") == "one two é 猫"
     assert printable("one\ntwo\r\x1b]0;title\x07\x9b", keep="\n") == "one\ntwo??]0;title??"
+
+
+def test_text_from_strangers_begins_no_formula_in_a_sheet() -> None:
+    for text in ("=HYPERLINK(1)", "@SUM(A1)", "+1", "-1", "\t=1", "\r=1"):
+        assert plain_cell(text) == f"'{text}"
+    assert [plain_cell(value) for value in ("gpt-4o", "", -1, -1.5, None)] == ["gpt-4o", "", -1, -1.5, None]

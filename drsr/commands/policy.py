@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drsr.command_line import Commands, add_command
@@ -21,6 +22,7 @@ examples:
   drsr policy list                                              installed ones, and those released with this code
   drsr policy show                                              the installed drsr_policy
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl
+  drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl --trusted-key trusted.pem
   drsr policy diff index/drsr-policy/drsr_policy-2026.11.{9,16}-py3-none-any.whl
 """
 QUIET_SECONDS = 5.0
@@ -56,6 +58,13 @@ def add_commands(commands: Commands) -> None:
         description="Exit code 0: all decide as they did when the policy was published; 1: not all.",
     )
     verify.add_argument("policy", nargs="?", metavar="POLICY", help=_WHERE)
+    verify.add_argument(
+        "--trusted-key",
+        type=Path,
+        metavar="FILE",
+        help="a public key in PEM form: refuse the wheel unread unless the .sig file beside it was made with its "
+        "private half (drsr publish --sign)",
+    )
     _add_backbone_options(verify)
     diff = add_command(actions, "diff", run_diff, help="what changed in numbers and on the golden requests")
     diff.add_argument("old", metavar="OLD", help="a policy's folder or wheel")
@@ -109,13 +118,17 @@ def run_show(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     from drsr.policy.golden import verify_files
-    from drsr.policy.location import read_found
+    from drsr.policy.location import read_found, read_signed
 
-    files = read_found(options.policy)
+    key: Path | None = options.trusted_key
+    files = read_found(options.policy) if key is None else read_signed(options.policy, key)
     verification = verify_files(
         _policy(files, options), files, options.policy or "the installed policy", _progress(QUIET_SECONDS)
     )
-    print(json.dumps(verification.to_json()) if options.json else verification.to_text())
+    if options.json:
+        print(json.dumps(verification.to_json() | {"signed": key is not None}))
+    else:
+        print(verification.to_text() + (f"\nsigned with the trusted key {key}" if key is not None else ""))
     return 0 if verification.passed else 1
 
 

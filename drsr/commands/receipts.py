@@ -58,6 +58,7 @@ def run_receipts(options: argparse.Namespace) -> int:
     from drsr.command_line import require_positive
     from drsr.receipts.receipt_file import read_receipts
     from drsr.receipts.totals import COLUMNS, add_up, listed, told
+    from drsr.tables import plain_cell
 
     require_positive(options, "last")
     records = read_receipts(Path(options.receipts))
@@ -71,7 +72,7 @@ def run_receipts(options: argparse.Namespace) -> int:
     if options.csv:
         writer = csv.DictWriter(sys.stdout, COLUMNS)
         writer.writeheader()
-        writer.writerows({"group": name, **total.to_json()} for name, total in totals.items())
+        writer.writerows({"group": plain_cell(name), **total.to_json()} for name, total in totals.items())
     elif options.json:
         print(json.dumps({name: total.to_json() for name, total in totals.items()}))
     else:

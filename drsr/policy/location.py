@@ -20,6 +20,7 @@ from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import InputError, PolicyCorrupt, PolicyMismatch
 from drsr.policy.folder import PolicyFiles, read_contents, read_policy
 from drsr.policy.generated import CODE_FILE, HINT, generated_code, refuse_changed, refuse_code
+from drsr.policy.signature import read_trusted_key, refuse_unsigned
 from drsr.policy.wheel_file import read_wheel, record_hash
 
 PACKAGE = "drsr_policy"
@@ -60,9 +61,7 @@ def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles
         _refuse_code_in(path, files)
         return files
     if path.is_file():
-        files = read_wheel_policy(_bytes_of(path), str(path))
-        _refuse_misnamed(files.numbers, path.name.partition("-")[0], str(path))
-        return files
+        return _read_wheel_file(_bytes_of(path), path)
     package = location.replace("-", "_")  # pip's name of a package and Python's
     if package.isidentifier():
         return read_installed(_installed_folder(package))
@@ -71,6 +70,24 @@ def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles
         where=location,
         hint="name a policy's folder, its wheel, or the installed package drsr-policy; drsr policy list shows them",
     )
+
+
+def read_signed(location: str | None, trusted_key: Path) -> PolicyFiles:
+    """Read and check the policy in a wheel, once the signature beside it is that of the trusted key.
+
+    The bytes that were verified are the ones that are read.
+    """
+    key = read_trusted_key(trusted_key)
+    path = Path(location) if location is not None else None
+    if path is None or not path.is_file():
+        raise InputError(
+            "a signature is of a wheel, and this is not one",
+            where=location or "the installed policy",
+            hint="name the wheel: pip download --no-deps drsr-policy brings it; its .sig comes from the same folder",
+        )
+    data = _bytes_of(path)
+    refuse_unsigned(data, path, key)
+    return _read_wheel_file(data, path)
 
 
 def read_installed(folder: Path) -> PolicyFiles:
@@ -140,6 +157,12 @@ def read_wheel_policy(data: bytes, where: str) -> PolicyFiles:
         raise PolicyCorrupt(f"holds {(strays + unlisted)[0]}, which its manifest does not know", where=where)
     _refuse_changed(policy, {n.removeprefix(expected): files[n] for n in files if n.startswith(expected)}, where)
     return policy
+
+
+def _read_wheel_file(data: bytes, path: Path) -> PolicyFiles:
+    files = read_wheel_policy(data, str(path))
+    _refuse_misnamed(files.numbers, path.name.partition("-")[0], str(path))
+    return files
 
 
 def _bytes_of(path: Path) -> bytes:

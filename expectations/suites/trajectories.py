@@ -78,5 +78,20 @@ SUITE = Suite(
                 ),
             ),
         ),
+        Part(
+            "disguised_copies",
+            "One row per pair of current trajectories of different splits of which one holds what the agent says in "
+            "the other, case and numbers aside.",
+            ("first", "second"),
+            (
+                Rule(
+                    "no copy in disguise across splits",
+                    ExpectNoRows(),
+                    "look at both, {told}; take one out: drsr withdraw --duplicates, or drsr withdraw {first} --reason "
+                    "'a copy of the other'; or give both runs the same task and ingest into a new catalog",
+                    needs_text=True,
+                ),
+            ),
+        ),
     ),
 )

@@ -86,8 +86,8 @@ def test_what_is_copied_is_there_and_not_ignored(dockerfile: Path) -> None:
 def test_services_are_built_from_what_is_here_or_pinned() -> None:
     for name, service in SERVICES.items():
         if "image" in service:
-            tag = service["image"].partition(":")[2]
-            assert re.search(r"\d", tag), f"{name} is not pinned"
+            chosen = re.fullmatch(r"\$\{\w+_IMAGE:-([\w./-]+:[\w.-]*\d[\w.-]*)\}", service["image"])
+            assert chosen, f"{name} is not pinned, or nobody can name a digest"
             continue
         dockerfile = ROOT / service["build"]["dockerfile"]
         stages = [line.split(" AS ")[-1] for line in of(dockerfile, "FROM") if " AS " in line]
@@ -135,7 +135,7 @@ HEALTH = {
 SERVICE = {
     "type": "object",
     "properties": {
-        "image": {"type": "string", "pattern": r"^[\w./-]+:[\w.-]*\d[\w.-]*$"},
+        "image": {"type": "string", "pattern": r"^\$\{\w+_IMAGE:-[\w./-]+:[\w.-]*\d[\w.-]*\}$"},
         "build": {
             "properties": dict.fromkeys(("context", "dockerfile", "target"), {"type": "string"}),
             "required": ["context", "dockerfile"],
@@ -208,6 +208,15 @@ def test_the_compose_file_is_of_the_form_that_we_allow() -> None:
 def test_what_would_be_seen(change: dict[str, Any]) -> None:
     services = {**SERVICES, "postgres": SERVICES["postgres"] | change}
     assert complaints({**COMPOSE, "services": services})
+
+
+def test_what_asks_for_no_password_is_published_to_this_machine_alone() -> None:
+    """In the compose file and in every example."""
+    ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert ports
+    texts = [*DOCKERFILES, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    ports += [found for text in texts for found in re.findall(r"docker run .*?-p (\S+)", text.read_text())]
+    assert all(port.startswith("127.0.0.1:") for port in ports), ports
 
 
 def test_no_service_is_root_or_can_become_it() -> None:

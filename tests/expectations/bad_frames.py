@@ -49,6 +49,11 @@ def _pair(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row], columns=frame.columns)
 
 
+def _disguised(frame: pd.DataFrame) -> pd.DataFrame:
+    row = {"first": "runs/a", "first_split": "train", "second": "runs/b", "second_split": "test", "told": "all of it"}
+    return pd.DataFrame([row], columns=frame.columns)
+
+
 def _subject(frame: pd.DataFrame) -> pd.DataFrame:
     row = {"first": "a/1", "first_split": "train", "second": "b/2", "second_split": "test", "shared": "#W1234567"}
     return pd.DataFrame([row], columns=frame.columns)
@@ -73,6 +78,7 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
         "the agent's messages are among the run's messages": [at("assistant_messages", 13)],
         "deliveries are readable and sources have their runs": [_unsettled],
         "no near-duplicates across splits": [_pair],
+        "no copy in disguise across splits": [_disguised],
     },
     "states": {
         "there are states": [nothing],

@@ -28,6 +28,7 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
             ),
             "unsettled_feeds": pd.DataFrame(columns=["source", "share", "largest_share", "runs", "expected_runs"]),
             "near_duplicates": pd.DataFrame(columns=["first", "first_split", "second", "second_split", "jaccard"]),
+            "disguised_copies": pd.DataFrame(columns=["first", "first_split", "second", "second_split", "told"]),
         },
         "states": {
             "states": pd.DataFrame(

@@ -29,6 +29,7 @@ from drsr.offline.audit.checks import (
     weight_files,
     withdrawals,
 )
+from drsr.offline.audit.exclusions import CHECK as EXCLUSIONS
 from drsr.offline.audit.journal import CHECK as JOURNAL
 from drsr.offline.ingest.absent_texts import AbsentTexts, absent_texts
 from drsr.offline.publish.subject import Subject
@@ -40,6 +41,7 @@ CHECKS: tuple[Check[Subject], ...] = (
     JOURNAL,
     splits.CHECK,
     states.CHECK,
+    EXCLUSIONS,
     split_reads.CHECK,
     withdrawals.CHECK,
     promises.CHECK,

@@ -79,12 +79,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _duplicates(place: Place, *, as_json: bool) -> int:
-    """Withdraw what the rule against near-duplicates would name, all at once."""
+    """Withdraw what the rules against near-duplicates and copies in disguise would name, all at once."""
+    from drsr.offline.ingest.feeds.disguises import disguised_pairs
     from drsr.offline.ingest.near_duplicates import leaked_pairs
     from drsr.offline.ingest.withdrawals import withdraw, without_duplicates
     from drsr.offline.store.kept import kept_here
 
-    chosen = without_duplicates(leaked_pairs(place.catalog, place.artifacts, kept=kept_here()))
+    kept = kept_here()
+    literal = leaked_pairs(place.catalog, place.artifacts, kept=kept)
+    chosen = without_duplicates([*literal, *disguised_pairs(place.catalog, place.artifacts, kept)])
     with place.catalog.writing() as connection:
         found = [withdraw(connection, name, reason) for name, reason in chosen.items()]
     if as_json:

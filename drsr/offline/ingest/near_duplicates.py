@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
@@ -34,8 +33,8 @@ THRESHOLD = 0.8
 REPRESENTATIVES = 8
 _WORDS_PER_SHINGLE = 5
 _BANDS, _ROWS_PER_BAND = 25, 5
-_ODD = 0x9E3779B97F4A7C15
-_WORD = re.compile(r"\w+")
+ODD = 0x9E3779B97F4A7C15
+WORD = re.compile(r"\w+")
 _NOT_TEXT = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "call_id", "signature"})
 _SHARED_ROLES = frozenset({"system", "developer"})
 
@@ -62,6 +61,11 @@ class LeakedPair(NamedTuple):
     second_split: str
     jaccard: float
 
+    @property
+    def told(self) -> str:
+        """Say what they share."""
+        return f"Jaccard index {self.jaccard:.2f}"
+
 
 def leaked_pairs(
     catalog: Catalog, artifacts: ArtifactStore, threshold: float = THRESHOLD, kept: Kept | None = None
@@ -71,20 +75,7 @@ def leaked_pairs(
     One trajectory is in memory at a time; what grows with their number are signatures of 1 KB. With `kept` only those
     that have no signature yet are read, and pairs that may be alike.
     """
-    query = (
-        select(
-            TrajectoryRow.id,
-            Source.name,
-            TrajectoryRow.external_id,
-            TrajectoryRow.split,
-            TrajectoryRow.blob,
-        )
-        .join(Source, Source.id == TrajectoryRow.source_id)
-        .where(TrajectoryRow.is_current(), TrajectoryRow.has_text())
-        .order_by(Source.name, TrajectoryRow.external_id)
-    )
-    with catalog.reading() as connection:
-        rows = {row.id: row for row in connection.execute(query)}
+    rows = runs_with_text(catalog)
     blobs = {bytes_named(row.blob): row.blob for row in rows.values()}
     signed = readings(artifacts, kept, "signature of a run's text", blobs, lambda _, data: _signed(data))
     pairs = near_duplicates(
@@ -94,15 +85,33 @@ def leaked_pairs(
         lambda row_id: np.frombuffer(signed[bytes_named(rows[row_id].blob)], dtype="<u8"),
     )
     return [
-        LeakedPair(
-            f"{rows[first].name}/{rows[first].external_id}",
-            rows[first].split,
-            f"{rows[second].name}/{rows[second].external_id}",
-            rows[second].split,
-            similarity,
-        )
+        LeakedPair(rows[first].name, rows[first].split, rows[second].name, rows[second].split, similarity)
         for first, second, similarity in pairs
     ]
+
+
+class RunWithText(NamedTuple):
+    """A current run whose text is here."""
+
+    id: int
+    name: str
+    """`source/external id`."""
+    split: str
+    blob: str
+
+
+def runs_with_text(catalog: Catalog) -> dict[int, RunWithText]:
+    """Return the current runs whose text is here, by row, in the order of their names."""
+    columns = (TrajectoryRow.id, Source.name, TrajectoryRow.external_id, TrajectoryRow.split, TrajectoryRow.blob)
+    query = (
+        select(*columns)
+        .join(Source, Source.id == TrajectoryRow.source_id)
+        .where(TrajectoryRow.is_current(), TrajectoryRow.has_text())
+        .order_by(Source.name, TrajectoryRow.external_id)
+    )
+    with catalog.reading() as connection:
+        found = connection.execute(query).all()
+    return {number: RunWithText(number, f"{source}/{name}", split, blob) for number, source, name, split, blob in found}
 
 
 def _signed(data: bytes) -> bytes:
@@ -135,21 +144,26 @@ def text_of(trajectory: Trajectory) -> str:
     """Everything said in a trajectory but the instructions, which all runs of an agent share."""
     messages = trajectory.request["messages"]
     return "\n".join(
-        text for message in messages if message["role"] not in _SHARED_ROLES for text in _strings_in(message)
+        text for message in messages if message["role"] not in _SHARED_ROLES for text in strings_in(message)
     )
 
 
 def shingles(text: str) -> Shingles:
     """The distinct runs of five words, as sorted hashes. A shorter text is one shingle, an empty one has none."""
-    words = np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in _WORD.findall(text)], dtype=np.uint64)
+    return np.unique(shingles_in_order(text))
+
+
+def shingles_in_order(text: str) -> Shingles:
+    """The same as they come, each as often as it comes."""
+    words = np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in WORD.findall(text)], dtype=np.uint64)
     if len(words) == 0:
         return words
     width = min(_WORDS_PER_SHINGLE, len(words))
     hashes = np.zeros(len(words) - width + 1, dtype=np.uint64)
     for offset in range(width):
         # A polynomial in an odd base modulo 2**64: the order of the words counts.
-        hashes = hashes * np.uint64(_ODD) + words[offset : offset + len(hashes)]
-    return np.unique(hashes)
+        hashes = hashes * np.uint64(ODD) + words[offset : offset + len(hashes)]
+    return hashes
 
 
 def jaccard(first: Shingles, second: Shingles) -> float:
@@ -159,55 +173,17 @@ def jaccard(first: Shingles, second: Shingles) -> float:
     return common / union if union else 0.0
 
 
-LOOK_ALIKE = 0.4
-"""Part of the shorter run's folded shingles, from which on two runs of different splits look alike."""
-_SAMPLED = 4
-"""One of so many folded shingles is kept, the same in every run."""
-_FEWEST = 10
-"""Of kept shingles: less says nothing."""
-_MOST_HOLDERS = 50
-"""A shingle that more runs hold is the environment's, and tells no two runs apart."""
-
-
-def folded_sketch(text: str) -> Shingles:
-    """A fixed part of the shingles of a text whose case is folded, and in which every word with a digit is the same.
-
-    So a copy with other numbers, ids or letter case has the same sketch, and what is shared by sketches is shared by
-    the texts in the same proportion: also where one is a part of the other.
-    """
-    words = ("0" if any(map(str.isdigit, word)) else word for word in _WORD.findall(text.casefold()))
-    found = shingles(" ".join(words))
-    kept: Shingles = found[(found * np.uint64(_ODD)) >> np.uint64(32) & np.uint64(_SAMPLED - 1) == 0]
-    return kept
-
-
-def look_alikes(splits: Mapping[Key, str], sketches: Mapping[Key, Shingles]) -> list[NearDuplicate[Key]]:
-    """Pairs across splits of which one holds much of the other, most alike first; the number is that part."""
-    holders: dict[int, list[Key]] = {}
-    for key, sketch in sketches.items():
-        for shingle in sketch.tolist() if len(sketch) >= _FEWEST else ():
-            holders.setdefault(shingle, []).append(key)
-    common: Counter[tuple[Key, Key]] = Counter()
-    for keys in holders.values():
-        if 1 < len(keys) <= _MOST_HOLDERS:
-            common.update(pair for pair in combinations(keys, 2) if splits[pair[0]] != splits[pair[1]])
-    found = [
-        NearDuplicate(first, second, count / min(len(sketches[first]), len(sketches[second])))
-        for (first, second), count in common.items()
-    ]
-    return sorted((pair for pair in found if pair.jaccard >= LOOK_ALIKE), key=lambda pair: -pair.jaccard)
-
-
-def _strings_in(value: Any) -> Iterator[str]:
+def strings_in(value: Any) -> Iterator[str]:
+    """Yield what is said in a message, in the order in which it is stored."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _strings_in(item)
+            yield from strings_in(item)
     elif isinstance(value, dict):
         for name in sorted(value):  # as they are stored, so that a run reads the same before and after
             if name not in _NOT_TEXT:
-                yield from _strings_in(value[name])
+                yield from strings_in(value[name])
 
 
 _EMPTY = MinHash(num_perm=_BANDS * _ROWS_PER_BAND, seed=1, hashfunc=int)
@@ -225,7 +201,7 @@ def _candidates(signatures: NDArray[Any], splits: Sequence[str]) -> set[tuple[in
     for start in range(0, signatures.shape[1], _ROWS_PER_BAND):
         whole = np.zeros(len(signatures), dtype=np.uint64)  # one number for a band: two that agree share it
         for row in signatures[:, start : start + _ROWS_PER_BAND].T:
-            whole = whole * np.uint64(_ODD) + row
+            whole = whole * np.uint64(ODD) + row
         _, bucket_of = np.unique(whole, return_inverse=True)
         order = np.argsort(bucket_of, kind="stable")
         edges = np.flatnonzero(np.diff(bucket_of[order])) + 1

@@ -19,6 +19,7 @@ from drsr.offline.catalog import ledger
 from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.statements import insert_all, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory, Withdrawal
+from drsr.offline.ingest.feeds.disguises import DisguisedPair
 from drsr.offline.ingest.near_duplicates import LeakedPair
 
 ERASED = "erased: "
@@ -109,7 +110,7 @@ def taken_back_runs(connection: Connection) -> list[WithdrawnRun]:
     return _runs(connection, ~_IN_FORCE)
 
 
-def without_duplicates(pairs: Sequence[LeakedPair]) -> dict[str, str]:
+def without_duplicates(pairs: Sequence[LeakedPair | DisguisedPair]) -> dict[str, str]:
     """Choose one run of each pair, with the reason: what is trained on goes before what is judged by."""
     order = ("train", "validation", "test")
     chosen: dict[str, str] = {}
@@ -118,7 +119,7 @@ def without_duplicates(pairs: Sequence[LeakedPair]) -> dict[str, str]:
             continue
         sides = sorted([(pair.first_split, pair.first), (pair.second_split, pair.second)], key=lambda side: side[1])
         (_, out), (split, stays) = sorted(sides, key=lambda side: order.index(side[0]))
-        chosen[out] = f"nearly the same as {stays} of {split} (Jaccard index {pair.jaccard:.2f})"
+        chosen[out] = f"nearly the same as {stays} of {split} ({pair.told})"
     return chosen
 
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drsr.errors import InputError, MissingExtra, VersionTaken
+from drsr.files import UNFINISHED, write_if_changed
 
 _WHEEL = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[A-Za-z0-9][A-Za-z0-9._+!]*)-[^/]+\.whl")
-_PART = ".part"
 _PAGE = """<!DOCTYPE html>
 <html>
   <head>
@@ -106,7 +106,7 @@ def add_wheels(index: Path, wheels: list[WheelFile]) -> None:
         there = [is_there(index, wheel) for wheel in wheels]  # all are looked at before anything is written
         for wheel, known in zip(wheels, there, strict=True):
             if not known:
-                _write(place_of(index, wheel), wheel.data)
+                write_if_changed(place_of(index, wheel), wheel.data, sync=True)
         write_pages(index)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(index), hint="name another folder") from None
@@ -114,14 +114,15 @@ def add_wheels(index: Path, wheels: list[WheelFile]) -> None:
 
 def write_pages(index: Path) -> None:
     """Write every page from what the folder holds, and remove what a killed process left half-written."""
-    for leftover in sorted(index.rglob(f".*{_PART}")):
+    for leftover in sorted(index.rglob(f".*{UNFINISHED}")):
         leftover.unlink()
     projects = sorted({path.parent for path in index.glob("*/*.whl")})
     for project in projects:
         wheels = [WheelFile(path.name, path.read_bytes()) for path in sorted(project.glob("*.whl"))]
-        _write(project / "index.html", _page(f"Links for {project.name}", [_wheel_link(wheel) for wheel in wheels]))
+        links = [_wheel_link(wheel) for wheel in wheels]
+        write_if_changed(project / "index.html", _page(f"Links for {project.name}", links), sync=True)
     names = [f'<a href="{project.name}/">{html.escape(project.name)}</a>' for project in projects]
-    _write(index / "index.html", _page("Simple index", names))
+    write_if_changed(index / "index.html", _page("Simple index", names), sync=True)
 
 
 def drsr_wheel(source: Path) -> WheelFile:
@@ -178,16 +179,3 @@ def _requires_python(wheel: WheelFile) -> str:
 
 def _page(title: str, links: list[str]) -> bytes:
     return _PAGE.format(title=html.escape(title), links="\n".join(f"    {link}" for link in links)).encode()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """A reader, and a power cut, sees the whole file or the one before. The same content is not written again."""
-    if path.exists() and path.read_bytes() == data:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}{_PART}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

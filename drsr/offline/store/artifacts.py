@@ -212,7 +212,10 @@ class ArtifactStore:
         with self._reaching():
             if self.local_root is not None:
                 if not os.path.exists(path):
-                    write_atomically(Path(path), stored, sync=True)
+                    self.local_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    # Runs hold whatever an agent has seen: others may read them only if they may read the folder.
+                    shared = self.local_root.stat().st_mode & 0o044
+                    write_atomically(Path(path), stored, sync=True, mode=0o600 | shared)
             else:
                 # An object appears at once or not at all.
                 self._filesystem.pipe_file(path, stored)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +13,9 @@ from hypothesis import strategies as st
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.ingest.near_duplicates import (
-    THRESHOLD,
     NearDuplicate,
-    folded_sketch,
     jaccard,
     leaked_pairs,
-    look_alikes,
     near_duplicates,
     shingles,
     text_of,
@@ -146,41 +141,3 @@ def test_a_planted_pair_is_found_in_the_catalog(catalog: Catalog, artifacts: Art
     write_json(tmp_path / "runs" / "x.json", chat(100) | {"id": "run-99", "task": task_in_split("train")})
     ingest(catalog, artifacts, str(tmp_path / "runs"))
     assert leaked_pairs(catalog, artifacts) == []
-
-
-WORDS = [
-    f"{one}{two}" for one in ("sun", "rain", "stone", "field", "wood") for two in ("ing", "er", "ly", "ful", "less")
-]
-
-
-def said(seed: int, words: int = 900) -> str:
-    draw = random.Random(seed)
-    return " ".join(
-        f"{draw.choice(WORDS)} {draw.choice(WORDS)} item-{draw.randrange(10**6)}" for _ in range(words // 3)
-    )
-
-
-def one_word_in_eight(text: str) -> str:
-    draw = random.Random(5)
-    return " ".join("other" if draw.random() < 1 / 8 else word for word in text.split())
-
-
-COPIES: dict[str, Callable[[str], str]] = {
-    "other numbers": lambda text: re.sub(r"\d+", lambda found: str(int(found[0]) + 1), text),
-    "other letter case": lambda text: text.upper(),
-    "one word in eight": one_word_in_eight,
-    "half of another run appended": lambda text: text + " " + said(99, 450),
-}
-
-
-@pytest.mark.parametrize("how", COPIES)
-def test_copies_that_a_jaccard_index_does_not_see_look_alike(how: str) -> None:
-    copied = COPIES[how](said(1))
-    assert jaccard(shingles(said(1)), shingles(copied)) < THRESHOLD
-    texts = {"run": said(1), "copy": copied, "another": said(2), "yet another": said(3)}
-    splits = {"run": "train", "copy": "test", "another": "test", "yet another": "train"}
-    (pair,) = look_alikes(splits, {name: folded_sketch(text) for name, text in texts.items()})
-    assert {pair.first, pair.second} == {"run", "copy"}
-    assert (
-        look_alikes(dict.fromkeys(splits, "train"), {name: folded_sketch(text) for name, text in texts.items()}) == []
-    )

@@ -227,3 +227,15 @@ def test_a_missing_package_is_named(root: str, package: str, monkeypatch: pytest
 def test_the_advice_for_a_lost_artifact_is_to_ingest_again(store: ArtifactStore) -> None:
     with pytest.raises(ArtifactCorrupt, match="touch the run's file and drsr ingest it again"):
         store.get("0" * 64)
+
+
+def test_others_may_read_an_artifact_only_if_they_may_read_the_folder(tmp_path: Path) -> None:
+    """Runs hold whatever an agent has seen. A team that shares the folder shares them."""
+    for name, mode, wanted in (("private", None, 0o600), ("team", 0o750, 0o640)):
+        root = tmp_path / name
+        if mode is not None:
+            root.mkdir()
+            root.chmod(mode)
+        key = ArtifactStore(str(root)).put(b"a run")
+        assert (root / key[:2] / key).stat().st_mode & 0o777 == wanted
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700

@@ -67,8 +67,9 @@ def _ensemble(scored: ScoredSets[TrainingFrame], frame: TrainingFrame, run: Trai
         if here["support"] != there["support"]:
             yield f"{what} rests on {here['support']:,}, recorded are {there['support']:,}"
         allowed = AGREEMENT if metric.name == _BRIER else RANKED
-        if not _near(here["value"], there["value"], allowed):
-            yield f"{what} is {here['value']}, recorded is {there['value']}"
+        for part, end in (("", "value"), ("the low end of ", "low"), ("the high end of ", "high")):
+            if not _near(here[end], there.get(end), allowed):
+                yield f"{part}{what} is {here[end]}, recorded is {there.get(end)}"
     for name, grouping in recorded:
         yield f"{name} of the ensemble ({grouping}) is recorded, and nobody measures that"
 
@@ -111,8 +112,9 @@ CHECK = Check(
     Severity.CRITICAL,
     "Do the weights that decide do what the training run says they did?",
     "The shipped ensemble, and each of its members alone, score the policy's validation states. Pair accuracies, rank "
-    f"correlation and AUROC must be the recorded ones to {RANKED:g}, Brier scores to {AGREEMENT:.0e}, and each "
-    "member's the best of the evaluations that training kept. Weights fitted on something else do something else; "
-    "that these came out of training, and not only do the same, is shown by drsr audit --retrain.",
+    f"correlation and AUROC must be the recorded ones to {RANKED:g}, Brier scores to {AGREEMENT:.0e}, with the ends "
+    "of their intervals, and each member's the best of the evaluations that training kept. Weights fitted on something "
+    "else do something else; that these came out of training, and not only do the same, is shown by drsr audit "
+    "--retrain.",
     check_judged_scorer,
 )

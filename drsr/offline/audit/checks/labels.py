@@ -14,6 +14,7 @@ from drsr.offline.label.remeasure import Remeasured, remeasure
 from drsr.offline.label.target_nll import AGREEMENT
 from drsr.offline.params import calibrate_params
 from drsr.offline.publish.subject import Subject
+from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
 from drsr.request.view import caps_for
 
@@ -31,7 +32,7 @@ def check_labels(subject: Subject, told: Told) -> list[Verdict]:
         silent = states_without_text(connection, subject.state_keys)
     what = f"the harms of {absent:,} states"
     if silent == len(set(subject.state_keys)):
-        return without_texts(passed(CHECK, "no state has its text here, so none was measured again"), what)
+        return without_texts(_without_measuring(subject), what)
     deciding, unknown = _deciding_or_none(subject)
     backbone = subject.backbone(identity.backbone, identity.dtype, identity.backbone_identity)
     found = remeasure(
@@ -87,9 +88,15 @@ def check_labels(subject: Subject, told: Told) -> list[Verdict]:
 
 def deciding_sets(subject: Subject, neighbours: int = NEIGHBOURS) -> dict[str, int]:
     """Return the set of each state that the operating point selects, and those that the next thresholds would."""
+    frame, rows = _deciding_rows(subject, neighbours)
+    return {frame.state_ids[frame.state[row]]: int(frame.mask[row]) for row in rows}
+
+
+def _deciding_rows(subject: Subject, neighbours: int) -> tuple[TrainingFrame, list[int]]:
+    """The same as rows of a frame; where a state is in both, what is selected comes last, and counts."""
     record, frames = subject.calibration, subject.traced.frames
     if record.risk_threshold is None:
-        return {}
+        return frames["validation"], []
     certified = record.mode == "certified"
     both = (frames["train"], frames["validation"])
     scored = scores_of(subject.artifacts, subject.run, subject.shipped_scorer, both, certified=certified).chosen_by
@@ -98,11 +105,41 @@ def deciding_sets(subject: Subject, neighbours: int = NEIGHBOURS) -> dict[str, i
     above = np.flatnonzero(path.threshold > record.risk_threshold)
     following = path.row[above[np.argsort(path.threshold[above], kind="stable")][:neighbours]]
     chosen = path.at(record.risk_threshold)
-    frame = scored.frame
-    return {
-        frame.state_ids[frame.state[row]]: int(frame.mask[row])
-        for row in (*following, *chosen[chosen >= 0])  # where a state is in both, what is selected counts
-    }
+    return scored.frame, [*following.tolist(), *chosen[chosen >= 0].tolist()]
+
+
+def near_the_tolerance(subject: Subject, tolerance: float, agreement: float) -> tuple[list[str], str]:
+    """Return the selected sets whose recorded harm is too near to the tolerance to tell which side it is on, and
+    whether the limit would be broken with all of them unsafe; calibration counts them as recorded (decision 23)."""
+    frame, rows = _deciding_rows(subject, neighbours=0)
+    harms = [float(frame.harm[row]) for row in rows]
+    near = [row for row, harm in zip(rows, harms, strict=True) if tolerance - agreement < harm <= tolerance]
+    named = [
+        f"state {frame.state_ids[frame.state[row]]}, deletion set {int(frame.mask[row])}: {frame.harm[row]:+.6f}"
+        for row in near
+    ]
+    unsafe = sum(harm > tolerance for harm in harms) + len(near)
+    limit = calibrate_params(subject.calibration.params).max_unsafe_rate
+    if not near or unsafe <= limit * len(harms):
+        return named, ""
+    return named, (
+        f"{unsafe} of {len(harms)} selected sets are unsafe or too near to the tolerance to tell ({len(near)}); "
+        f"the limit is {limit:.1%}: {named[0]}"
+    )
+
+
+def _without_measuring(subject: Subject) -> list[Verdict]:
+    """Judge what the recorded harms say by themselves."""
+    tolerance, dtype = subject.labeler.identity.harm_tolerance, subject.labeler.identity.dtype
+    said = "no state has its text here, so none was measured again"
+    try:
+        near, broken = near_the_tolerance(subject, tolerance, AGREEMENT[dtype])
+    except DrsrError as error:  # another check fails then
+        return passed(CHECK, f"{said}; which sets decide the threshold cannot be read ({error.what})")
+    if broken:
+        return failed(CHECK, broken, "calibrate again below the limit", near, near=near)
+    count = f"; {len(near):,} selected sets are too near to the tolerance to tell, and the limit holds with them"
+    return passed(CHECK, f"{said}{count if near else ''}", near=near)
 
 
 def _deciding_or_none(subject: Subject) -> tuple[dict[str, int], str]:
@@ -121,14 +158,19 @@ def _beyond_the_limits(subject: Subject, deciding: dict[str, int], found: Remeas
     harms = [label.direct for label in found.compared if selected.get(label.state_key) == label.mask]
     if len(harms) != subject.calibration.selected:
         return []  # some states are here without their texts
-    near = sum(tolerance - found.agreement < harm <= tolerance for harm in harms)
-    unsafe = sum(harm > tolerance for harm in harms) + near
+    near = [
+        f"state {label.state_key}, deletion set {label.mask}: {label.direct:+.6f}"
+        for label in found.compared
+        if selected.get(label.state_key) == label.mask and tolerance - found.agreement < label.direct <= tolerance
+    ]
+    unsafe = sum(harm > tolerance for harm in harms) + len(near)
     limit = calibrate_params(subject.calibration.params).max_unsafe_rate
     if unsafe <= limit * len(harms):
         return []
     return [
-        f"{unsafe} of {len(harms)} selected sets are unsafe or too near to the tolerance to tell ({near}); "
-        f"the limit is {limit:.1%}"
+        f"{unsafe} of {len(harms)} selected sets are unsafe or too near to the tolerance to tell ({len(near)}); "
+        f"the limit is {limit:.1%}",
+        *near,
     ]
 
 

@@ -15,7 +15,8 @@ from drsr.offline.catalog.statements import among, storable
 from drsr.offline.catalog.tables import DecisionState, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest.corpus.task_names import NamedTask, all_task_names
-from drsr.offline.ingest.near_duplicates import Shingles, folded_sketch, look_alikes, text_of
+from drsr.offline.ingest.feeds.disguises import agent_sketch, copies_in_disguise, folded_sketch, masked, said_in
+from drsr.offline.ingest.near_duplicates import Shingles, strings_in, text_of
 from drsr.offline.ingest.splits import assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.publish.subject import Subject
@@ -44,6 +45,11 @@ class Placed(NamedTuple):
     """False: it was imported without its bytes, and what they would say is taken from the recorded task."""
     sketch: str = ""
     """Some of its shingles, case folded and numbers masked, in hexadecimal digits."""
+    agent: str = ""
+    """The same of what its agent says."""
+    asked: str = ""
+    """SHA-256 of the words of its first message by the user, case folded and numbers masked; empty for a short one."""
+    blob: str = ""
 
     @property
     def named_group(self) -> str:
@@ -60,13 +66,13 @@ def check_splits(subject: Subject, told: Told) -> list[Verdict]:
         unknown.append(f"which states are behind the policy cannot be read: {error.what}")
     versions = _read(subject, {trajectory for trajectory, _ in states}, told)
     runs = [version for version in versions if version.is_used]
-    problems = [*_misfiled(versions), *_on_both_sides(runs), *unknown]
+    problems = [*_misfiled(versions), *_on_both_sides(runs), *_in_disguise(subject, runs), *unknown]
     behind = Counter(split for _, split in states)
     if behind["test"]:
         problems.append(f"{behind['test']} states of the test split are among those that the policy was made from")
-    alike = _look_alikes(runs)
+    alike = _asked_alike(runs)
     sides = dict(Counter(run.split for run in runs))
-    evidence: dict[str, Any] = {"trajectories": sides, "policy_states": dict(behind), "look alike": alike[:SHOWN]}
+    evidence: dict[str, Any] = {"trajectories": sides, "policy_states": dict(behind), "asked alike": alike[:SHOWN]}
     if problems:
         hint = (
             "take the run out on one side (drsr withdraw SOURCE/ID --reason TEXT), train, calibrate and publish again"
@@ -74,7 +80,7 @@ def check_splits(subject: Subject, told: Told) -> list[Verdict]:
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
     counts = ", ".join(f"{count:,} {split}" for split, count in sorted(sides.items()))
     groups = len({run.named_group for run in runs})
-    said = f"; {len(alike):,} pairs across splits look alike, for people to judge: {alike[0]}" if alike else ""
+    said = f"; {len(alike):,} tasks of two splits read alike, for people to judge: {alike[0]}" if alike else ""
     detail = f"{len(runs):,} trajectories of {groups:,} groups, each on one side: {counts}{said}"
     verdict = passed(CHECK, detail, **evidence)
     absent = sum(not run.has_text for run in runs)
@@ -103,38 +109,62 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
         known = connection.execute(query).all()
     names = all_task_names()
     blobs = {bytes_named(row.blob): row.blob for row in known if row.has_text}
-    read = readings(subject.artifacts, subject.kept, "task, text and sketch of a run", blobs, _task_and_text)
+    read = readings(subject.artifacts, subject.kept, "task, text and sketches of a run", blobs, _task_and_text)
     found = []
     for done, (number, version, current, source, external_id, split, group, blob, has_text, task) in enumerate(known):
         told(done, len(known))
         is_used = bool(current) or number in behind
-        task, said, sketch = orjson.loads(read[bytes_named(blob)]) if has_text else (task, "", "")
+        task, said, *masks = orjson.loads(read[bytes_named(blob)]) if has_text else (task, "", "", "", "")
         own = storable(group_key(source, external_id, task))
         named = names.find(source, external_id, task)
         if not has_text:
             named = named or names.find_named(source, task)
         of = f"{source}/{external_id}"
-        found.append(Placed(of, version, is_used, split, group, own, named, said, bool(has_text), sketch))
+        found.append(Placed(of, version, is_used, split, group, own, named, said, bool(has_text), *masks, blob))
     return found
 
 
 def _task_and_text(name: str, data: bytes) -> bytes:
-    """Return the task that a stored run names, the hash of its messages, and a sketch of them."""
+    """Return the task that a stored run names, the hash of its messages, and of what it says without case and numbers:
+    a sketch, one of the agent's words, and the hash of the first message by the user."""
     run = Trajectory.from_json(data)
     words = text_of(run)
     text = words.encode("utf-8", "replace")
-    sketch = folded_sketch(words).astype("<u8").tobytes().hex()
-    return orjson.dumps([run.task, hashlib.sha256(text).hexdigest() if text else "", sketch])
+    sketches = [found.astype("<u8").tobytes().hex() for found in (folded_sketch(words), agent_sketch(run))]
+    first = next((message for message in run.request["messages"] if message["role"] == "user"), {})
+    asked = masked(" ".join(strings_in(first)))
+    asked = hashlib.sha256(asked.encode("utf-8", "replace")).hexdigest() if asked.count(" ") >= _WORDS_OF_A_TASK else ""
+    return orjson.dumps([run.task, hashlib.sha256(text).hexdigest() if text else "", *sketches, asked])
 
 
-def _look_alikes(runs: list[Placed]) -> list[str]:
-    """Pairs of runs across splits that say much the same in other numbers, letters or lengths. Reported, not judged:
-    runs of one environment share what it prints."""
-    splits = {run.name: run.split for run in runs}
-    sketches = {run.name: _shingles(run) for run in runs}
+_WORDS_OF_A_TASK = 12
+"""A shorter first message may be a greeting."""
+
+
+def _in_disguise(subject: Subject, runs: list[Placed]) -> list[str]:
+    """Runs of two splits of which one is a copy of the other, once case is folded and numbers are masked."""
+    here = {run.name: run for run in runs if run.has_text}
+    pairs = copies_in_disguise(
+        {name: run.split for name, run in here.items()},
+        {name: _numbers(run.agent) for name, run in here.items()},
+        lambda name: said_in(Trajectory.from_json(subject.artifacts.get(here[name].blob))),
+    )
     return [
-        f"{pair.first} ({splits[pair.first]}) and {pair.second} ({splits[pair.second]}) share {pair.jaccard:.0%}"
-        for pair in look_alikes(splits, sketches)
+        f"{pair.first} ({here[pair.first].split}) and {pair.second} ({here[pair.second].split}) are one run in "
+        f"disguise: they share {pair.told}"
+        for pair in pairs
+    ]
+
+
+def _asked_alike(runs: list[Placed]) -> list[str]:
+    """Tasks in more than one split whose first message has the same words, case and numbers aside. Reported, not
+    judged: some benchmarks ask the same of different files."""
+    found: dict[str, dict[str, str]] = {}
+    for run in runs:
+        if run.asked:
+            found.setdefault(run.asked, {}).setdefault(run.split, run.name)
+    return [
+        " and ".join(f"{name} ({split})" for split, name in sides.items()) for sides in found.values() if len(sides) > 1
     ]
 
 
@@ -203,7 +233,11 @@ def _on_both_sides(runs: list[Placed]) -> list[str]:
 
 
 def _shingles(run: Placed) -> Shingles:
-    return np.frombuffer(bytes.fromhex(run.sketch), "<u8").astype(np.uint64)
+    return _numbers(run.sketch)
+
+
+def _numbers(digits: str) -> Shingles:
+    return np.frombuffer(bytes.fromhex(digits), "<u8").astype(np.uint64)
 
 
 CHECK = Check(
@@ -215,7 +249,9 @@ CHECK = Check(
     "is accepted only where corpora/NAME/tasks.csv of this installation gives it to the run, or where it is that of "
     "a run that is nearly the same, or that it parted from; no group and no text "
     "of a run, instructions left out, may be in two splits; none of the policy's states may be of the test split. "
-    "Texts that are nearly the same are found by the expectation on near-duplicates; those that share much once case "
-    "is folded and numbers are masked, or of which one holds the other, are named here for people to judge.",
+    "Texts that are nearly the same are found by the expectation on near-duplicates. Here no run may hold what the "
+    "agent of a run in another split says, once case is folded and numbers are masked, nor share a part of every piece "
+    "of it, as a copy does in which words were replaced. Tasks whose words are the same but for case and numbers are "
+    "named for people to judge.",
     check_splits,
 )

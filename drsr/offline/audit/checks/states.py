@@ -54,6 +54,8 @@ class FrozenRun(NamedTuple):
     """None: it is not frozen under this rule."""
     states: Mapping[int, str]
     """Outcome of measuring by decision; empty where a state waits."""
+    chosen_at: Mapping[int, float]
+    """Quantile of the eligible decisions that chose each state, by decision."""
 
 
 def check_states(subject: Subject, told: Told) -> list[Verdict]:
@@ -116,7 +118,12 @@ def _current_runs(connection: Connection, rule: FreezingRule, labeler: NamedLabe
     )
     frozen = select(FrozenTrajectory.trajectory_id, FrozenTrajectory.eligible_decisions)
     states = (
-        select(DecisionState.trajectory_id, DecisionState.decision_index, StateMeasurement.outcome)
+        select(
+            DecisionState.trajectory_id,
+            DecisionState.decision_index,
+            DecisionState.quantile,
+            StateMeasurement.outcome,
+        )
         .outerjoin(
             StateMeasurement,
             (StateMeasurement.state_id == DecisionState.id) & (StateMeasurement.labeler_id == labeler.id),
@@ -125,10 +132,20 @@ def _current_runs(connection: Connection, rule: FreezingRule, labeler: NamedLabe
     )
     eligible = dict(connection.execute(frozen.where(is_rule(FrozenTrajectory, rule))).tuples().all())
     outcomes: dict[int, dict[int, str]] = {}
-    for number, decision, outcome in connection.execute(states):
+    chosen_at: dict[int, dict[int, float]] = {}
+    for number, decision, quantile, outcome in connection.execute(states):
         outcomes.setdefault(number, {})[decision] = outcome or ""
+        chosen_at.setdefault(number, {})[decision] = quantile
     return [
-        FrozenRun(f"{source}/{name}", split, blob, bool(here), eligible.get(number), outcomes.get(number, {}))
+        FrozenRun(
+            f"{source}/{name}",
+            split,
+            blob,
+            bool(here),
+            eligible.get(number),
+            outcomes.get(number, {}),
+            chosen_at.get(number, {}),
+        )
         for number, source, name, split, blob, here in connection.execute(runs)
     ]
 
@@ -177,6 +194,7 @@ def _freeze(run: Trajectory, tokenizer: Tokenizer, caps: Caps, *, is_light: bool
         columns = light_features(state).matrix if is_light else structural_features(state).astype(np.float32)
         states[str(found.decision)] = {
             "request_hash": record.request_hash,
+            "quantile": record.quantile,
             "candidate_savings": [candidate["direct_saving"] for candidate in record.candidates],
             "candidate_texts": [candidate["text_hash"] for candidate in record.candidates],
             "request_tokens": len(state.rendering),
@@ -202,6 +220,11 @@ def _left_out(runs: Sequence[FrozenRun], again: Mapping[str, Any]) -> Iterator[s
                 yield f"run {run.name} has {found['eligible']} eligible decisions, the catalog says {run.eligible}"
             if decisions != sorted(run.states):
                 yield f"run {run.name} gives states at {decisions}, the catalog has {sorted(run.states)}"
+            for decision, quantile in sorted(run.chosen_at.items()):
+                there = found["states"].get(str(decision), {}).get("quantile", quantile)
+                if quantile != there:
+                    at = f"run {run.name}, state at {decision}"
+                    yield f"{at}: quantile {there:g} chose it, the catalog says {quantile:g}"
         if any(run.states.values()) and not all(run.states.values()):
             waiting = [decision for decision, outcome in sorted(run.states.items()) if not outcome]
             yield f"run {run.name} was measured, but not its states at {waiting}: a run is measured whole"

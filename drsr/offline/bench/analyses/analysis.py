@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from drsr.offline.evaluate.cells import cell
 from drsr.offline.train.metrics import Metric, none_if_nan
+from drsr.tables import plain_cell
 
 Cell = str | int | float | Metric | None
 """A metric brings its interval along: in brackets for people, in columns of their own for programs."""
@@ -37,7 +38,7 @@ class Analysis(NamedTuple):
         ]
         writer.writerow(chain.from_iterable(headings))
         for row in self.rows:
-            writer.writerow(chain.from_iterable(map(_values, row, with_interval)))
+            writer.writerow(map(plain_cell, chain.from_iterable(map(_values, row, with_interval))))
         return stream.getvalue()
 
     def to_markdown(self) -> str:

@@ -20,6 +20,7 @@ examples:
   drsr publish                                             the latest drsr calibrate, version of its day, into var/index
   drsr publish --index packages --version 2026.11.16
   drsr publish --view light                                the latest drsr calibrate --view light: drsr-policy-light
+  drsr publish --sign signing.pem                          and a signature beside the wheel: policy verify --trusted-key
   drsr publish --with-drsr .                               and drsr itself, built from this source tree
   pip install --no-deps --index-url file:///.../var/index drsr-policy
 """
@@ -70,6 +71,13 @@ def add_commands(commands: Commands) -> None:
         help="put drsr itself beside it: a wheel, or a source tree to build one from",
     )
     parser.add_argument(
+        "--sign",
+        type=Path,
+        metavar="KEY",
+        help="a private Ed25519 key in PEM form, to sign the wheel with: WHEEL.sig beside it (make one with openssl "
+        "genpkey -algorithm ed25519 -out KEY)",
+    )
+    parser.add_argument(
         "--not-worse",
         action="store_true",
         help="refuse a policy that is worse on validation than the released one, as the nightly flow does",
@@ -99,13 +107,16 @@ def add_commands(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import ReleaseRefused
+    from drsr.files import write_if_changed
     from drsr.offline.audit.release import gated_order
     from drsr.offline.catalog.journal import head
     from drsr.offline.publish.simple_index import drsr_wheel
     from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE
     from drsr.offline.store.place import opened
+    from drsr.policy.signature import read_signing_key, sign, signature_of
 
+    key = None if options.sign is None else read_signing_key(options.sign)  # a wrong one is found before the work
     with opened() as (settings, catalog, artifacts):
         calibration = find_calibration(
             catalog, options.calibration, certified=options.certified, light=options.view == "light"
@@ -126,6 +137,8 @@ def run(options: argparse.Namespace) -> int:
             published = publish(catalog, artifacts, calibration, order)
         except ReleaseRefused as refusal:
             return _refused(refusal, as_json=options.json)
+        if key is not None:
+            write_if_changed(signature_of(published.wheel), sign(published.wheel.read_bytes(), key))
         with catalog.reading() as connection:
             latest = head(connection)
     print(json.dumps(_shown(published, latest)) if options.json else _text(published, latest))
@@ -145,10 +158,13 @@ def _refused(refusal: Any, *, as_json: bool) -> int:
 
 
 def _shown(published: Published, latest: Head | None) -> dict[str, Any]:
+    from drsr.policy.signature import signature_of
+
     return published.record.to_json() | {
         "published": True,
         "is_new": published.is_new,
         "wheel_file": str(published.wheel),
+        "signature_file": str(signature) if (signature := signature_of(published.wheel)).is_file() else None,
         "journal": str(latest),
         "gates": [gate.row for gate in published.gates],
     }
@@ -156,6 +172,7 @@ def _shown(published: Published, latest: Head | None) -> dict[str, Any]:
 
 def _text(published: Published, latest: Head | None) -> str:
     from drsr.offline.publish.simple_index import holds_drsr, install_command
+    from drsr.policy.signature import signature_of
 
     record, index, project = published.record, published.wheel.parents[1], published.wheel.parent.name
     head = "published" if published.is_new else "nothing to publish: this calibration was published before as"
@@ -166,6 +183,7 @@ def _text(published: Published, latest: Head | None) -> str:
         "",
         f"  {published.wheel} ({record.size / 1e6:.1f} MB)",
         f"  SHA-256 {record.wheel}",
+        *([f"  signature {signature}"] if (signature := signature_of(published.wheel)).is_file() else []),
         f"  lineage {record.lineage}",
         f"  journal {latest}",
         f"  requires {record.requires}",

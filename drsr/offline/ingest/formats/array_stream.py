@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from drsr.offline.ingest.formats.json_values import DECODER, dumps, not_utf8
+from drsr.offline.ingest.formats.json_values import DECODER, MOST_VALUES, dumps, not_utf8, refuse_too_many
 from drsr.offline.store.source_files import Limits, Unreadable
 
 _CHUNK = 4 << 20
@@ -90,6 +90,8 @@ class ArrayStream:
         pending = len(self._text) - self._at
         if pending > self._limit:
             raise Unreadable("too_large", f"one element of more than {self._limit} characters")
+        if pending > MOST_VALUES:  # fewer characters cannot hold too many values
+            refuse_too_many(self._text[self._at :].encode("utf-8", "replace"))
         data = self._stream.read(max(_CHUNK, pending))
         self._ended = not data
         self._text, self._at = self._text[self._at :] + self._decoded(data), 0

@@ -17,6 +17,7 @@ from tests.offline.small_pipeline import Pipeline
         ("UPDATE label SET direct_saving = direct_saving + 25 WHERE mask = 3", "the recorded saving is"),
         ("UPDATE candidate SET direct_saving = direct_saving + 25", "candidate_savings are not those"),
         ("UPDATE frozen_trajectory SET eligible_decisions = eligible_decisions + 1", "eligible decisions, the catalog"),
+        ("UPDATE decision_state SET quantile = 0.5 WHERE id = 1", " chose it, the catalog says 0.5"),
     ],
 )
 def test_what_the_runs_do_not_give(pipeline: Pipeline, forgery: str, says: str) -> None:

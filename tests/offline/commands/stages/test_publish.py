@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from drsr.cli import main
 from drsr.offline.publish.records import find_release
@@ -33,8 +35,8 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, err = printed(capsys, "--version", "1.0")
     assert (code, err) == (0, "")
     assert out.startswith("published drsr-policy 1.0\n")
-    assert out.count("  passed  ") == 16
-    assert "82 rules are kept" in out
+    assert out.count("  passed  ") == 17
+    assert "83 rules are kept" in out
     assert "8 links computed again" in out
     index = tmp_path / "var" / "index"
     assert f"pip install --no-deps --index-url {index.as_uri()} drsr-policy" in out
@@ -46,10 +48,35 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     code, out, _ = printed(capsys, "--json")
     shown = json.loads(out)
     assert (code, shown["published"], shown["is_new"], shown["version"]) == (0, True, False, "1.0")
-    assert [gate["passed"] for gate in shown["gates"]] == [True] * 16
+    assert [gate["passed"] for gate in shown["gates"]] == [True] * 17
     code, out, _ = printed(capsys, "--calibration", pipeline.calibration.calibration_key[:8])
     assert code == 0
     assert "nothing to publish: this calibration was published before as drsr-policy 1.0" in out
+
+
+def test_a_signature_beside_the_wheel(pipeline: Pipeline, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of a wheel that was published before, too: its bytes stay the same. A wrong key is found before the work."""
+    key = Ed25519PrivateKey.generate()
+    code, _, err = printed(capsys, "--version", "1.0", "--sign", "none.pem")
+    assert code == 2
+    assert "the key to sign with is not there" in err
+    assert not (tmp_path / "var" / "index").exists()
+    Path("key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    Path("trusted.pem").write_bytes(public)
+    code, out, _ = printed(capsys, "--version", "1.0", "--json")
+    shown = json.loads(out)
+    wheel = Path(shown["wheel_file"])
+    before = wheel.read_bytes()
+    assert (code, shown["signature_file"]) == (0, None)
+    assert main(["policy", "verify", str(wheel), "--trusted-key", "trusted.pem"]) == 2
+    capsys.readouterr()
+    code, out, _ = printed(capsys, "--sign", "key.pem")
+    assert code == 0
+    assert f"  signature {wheel}.sig\n" in out
+    assert wheel.read_bytes() == before
+    assert main(["policy", "verify", str(wheel), "--trusted-key", "trusted.pem", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["signed"] is True
 
 
 def test_a_refusal_shows_what_was_checked_and_has_exit_code_1(
