@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -81,8 +82,7 @@ def search_row(record: CalibrationRecord, table: bytes) -> dict[str, Any]:
     """Counted from the stored table alone: how many policies it has and how many of them are admissible, whether the
     chosen one is among them with the very numbers of the record, and whether an admissible one removes more."""
     rows = list(csv.DictReader(io.StringIO(table.decode("utf-8"))))
-    limits = record.params["max_unsafe_rate"], record.params["max_mean_harm"]
-    admissible = [row for row in rows if _keeps(row, *limits) and row.get("certified", "True") == "True"]
+    admissible = [row for row in rows if _keeps(row, record.params) and row.get("certified", "True") == "True"]
     chosen = [row for row in admissible if _is_chosen(row, record)]
     return {
         "calibration": record.calibration_key[:12],
@@ -99,12 +99,16 @@ def search_row(record: CalibrationRecord, table: bytes) -> dict[str, Any]:
     }
 
 
-def _keeps(row: dict[str, str], max_unsafe_rate: float, max_mean_harm: float) -> bool:
-    """Selects something, and keeps to both limits, by the counts and not by what the table says itself."""
-    selected = int(row["selected"])
-    if selected == 0:
+def _keeps(row: dict[str, str], params: Mapping[str, Any]) -> bool:
+    """Selects something, and keeps to both limits, by the counts and not by what the table says itself. Where sources
+    are weighted, the weighted counts must keep to the first limit too; a table without them keeps to nothing."""
+    if int(row["selected"]) == 0:
         return False
-    return int(row["unsafe"]) / selected <= max_unsafe_rate and float(row["mean_harm"]) <= max_mean_harm
+    kinds = ("", "balanced_") if params.get("source_balance") else ("",)
+    if any(f"{kind}unsafe" not in row for kind in kinds):
+        return False
+    rate = max(int(row[f"{kind}unsafe"]) / int(row[f"{kind}selected"]) for kind in kinds)
+    return rate <= params["max_unsafe_rate"] and float(row["mean_harm"]) <= params["max_mean_harm"]
 
 
 def _is_chosen(row: dict[str, str], record: CalibrationRecord) -> bool:

@@ -71,3 +71,13 @@ def test_only_what_is_certified_counts() -> None:
     lines = [f"{line},{number == 1}" for number, line in enumerate(LINES)]
     found = row(record(mode="certified"), lines, f"{HEADER},certified")
     assert (found["admissible_rows"], found["chosen_rows"]) == (1, 0)
+
+
+def test_where_sources_are_weighted_the_weighted_counts_keep_to_the_limit_too() -> None:
+    weighted = record(params={**LIMITS, "source_balance": 0.5})
+    header = f"{HEADER},balanced_selected,balanced_unsafe"
+    kept, broken = ([f"{line},{selected},100" for line in LINES] for selected in (1000, 900))
+    assert row(weighted, kept, header)["admissible_rows"] == 2
+    assert row(weighted, broken, header)["admissible_rows"] == 0
+    assert row(record(), broken, header)["admissible_rows"] == 2
+    assert row(weighted)["admissible_rows"] == 0  # a table without them
