@@ -68,7 +68,7 @@ def test_nothing_admissible() -> None:
 
 
 def test_only_what_is_certified_counts() -> None:
-    lines = [f"{line},{number == 1}" for number, line in enumerate(LINES)]
+    lines = [f"{line},{int(number == 1)}" for number, line in enumerate(LINES)]
     found = row(record(mode="certified"), lines, f"{HEADER},certified")
     assert (found["admissible_rows"], found["chosen_rows"]) == (1, 0)
 
