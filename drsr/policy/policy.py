@@ -54,6 +54,7 @@ from drsr.errors import (
 from drsr.policy.folder import PolicyFiles, policy_identity, write_policy
 from drsr.policy.light_representation import LightRepresentation, light_representation, refuse_other_tokens
 from drsr.policy.location import read_found
+from drsr.receipts.recall import recalled, with_recall
 from drsr.receipts.receipt import build_receipt, explain
 from drsr.request.contracts import Backbone, SetScorer
 from drsr.request.history import History, Protect, read_history
@@ -151,6 +152,10 @@ class Decision:
         """The decision as one JSON record, without any text of the request."""
         return build_receipt(self)
 
+    def recall(self, id: str | None = None) -> str:
+        """Answer a call of the tool `recall_history`: the removed Block of that name, or the list of all."""
+        return recalled(self.outcome, id)
+
     def receipt_with_text(self) -> dict[str, Any]:
         """The same with the request before and after, from which `drsr restore` gives back what was removed."""
         return {**self.receipt, "text": {"before": self.original, "after": self.request}}
@@ -234,6 +239,7 @@ class Policy:
         session: PruningSession | Literal["auto"] | None = "auto",
         deadline_ms: float | None = None,
         minimums: Minimums | None = None,
+        recall: bool = False,
     ) -> Decision:
         """Decide about one request: either `messages` (with `tools`, and `system` for Anthropic), or a whole `request`.
 
@@ -249,8 +255,12 @@ class Policy:
         `deadline_ms` is how long reading may be waited for. A request that takes longer comes back as it is, its reason
         `deadline_exceeded`; reading goes on in the background, and the next request of that run continues from there.
         Features are then equal to those without a deadline up to rounding, as in a session.
+
+        `recall` adds the tool `recall_history` to the request, which your program answers with `decision.recall`.
         """
         body = request_body(messages, request, tools, system)
+        if recall:
+            body = with_recall(body, None if format == "auto" else format)
         deadline = deadline_after(deadline_ms)
         protect = with_tool_rules(protect, only_tools, never_tools)
         if session is not None:

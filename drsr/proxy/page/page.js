@@ -121,7 +121,7 @@ function recentRow(each, currency) {
 function show(state) {
   at("mode").textContent = MODES[state.mode];
   at("mode").className = `badge ${state.mode}`;
-  const sessions = state.session_mode ? `, ${count(state.sessions)} conversations remembered` : "";
+  const sessions = state.session_mode ? `, ${count(state.sessions)} conversation${state.sessions === 1 ? "" : "s"} remembered` : "";
   const { kind, version, backbone } = state.policy;
   const policy = kind === "light" ? `light policy ${version}` : `policy ${version} with ${backbone}`;
   at("about").textContent =

@@ -1,0 +1,93 @@
+"""Recall: a tool by which the model can ask for history that was removed. Off unless a program asks for it.
+
+    decision = policy.prune(messages, tools=tools, recall=True)     # decision.request["tools"] has one tool more
+    ...
+    if call.function.name == RECALL:                                # among the program's own tools
+        result = decision.recall(json.loads(call.function.arguments).get("id"))
+
+The tool is in every request of a run, pruned or not, and always the same: tools stand in front of everything that a
+provider caches. So it cannot name what was removed; the model asks for the list first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from drsr.errors import RequestError
+from drsr.request.history import Block
+from drsr.request.parts import Call, Reasoning, Result, Text
+from drsr.request.request import Protocol, Request, read_request
+
+if TYPE_CHECKING:
+    from drsr.decide.decision import Outcome
+
+RECALL = "recall_history"
+_DESCRIPTION = (
+    "Some old parts of this conversation were removed to keep it short. Without an id, lists what was removed; "
+    "with an id, returns that part."
+)
+_PARAMETERS = {"type": "object", "properties": {"id": {"type": "string", "description": "Which removed part."}}}
+
+
+def recall_tool(protocol: Protocol) -> dict[str, Any]:
+    """The tool's definition in the form of a protocol."""
+    if protocol == "anthropic":
+        return {"name": RECALL, "description": _DESCRIPTION, "input_schema": _PARAMETERS}
+    return {
+        "type": "function",
+        "function": {"name": RECALL, "description": _DESCRIPTION, "parameters": _PARAMETERS},
+    }
+
+
+def with_recall(body: Any, protocol: Protocol | None) -> Any:
+    """The request with the tool, where it has none yet; what cannot be read comes back as it is."""
+    try:
+        tool = recall_tool(read_request(body, protocol=protocol).protocol)
+    except RequestError:
+        return body
+    fields = dict(body) if isinstance(body, Mapping) else {"messages": body}
+    tools = list(fields.get("tools") or ())
+    return {**fields, "tools": tools if tool in tools else [*tools, tool]}
+
+
+def recalled(outcome: Outcome | None, name: str | None) -> str:
+    """Return what the tool answers: the removed part of that name, or the list of all."""
+    removed = outcome.removed if outcome is not None else ()
+    if outcome is None or not removed:
+        return "Nothing was removed."
+    request = outcome.evidence.original.request
+    by_name = {block.name: block for block in removed}
+    if name in by_name:
+        return _told(request, by_name[name])
+    lines = [f"{block.name}: {_in_short(request, block)}" for block in removed]
+    missing = [] if name is None else [f"No removed part is called {json.dumps(name)}."]
+    return "\n".join([*missing, "Removed, by id:", *lines])
+
+
+def _parts(request: Request, block: Block) -> list[Any]:
+    return [request.messages[ref.message].parts[ref.part] for ref in block.parts]
+
+
+def _in_short(request: Request, block: Block) -> str:
+    parts = _parts(request, block)
+    said = next((f"{part.name} {_json(part.arguments)}" for part in parts if isinstance(part, Call)), "what you said")
+    size = sum(len(part.text) for part in parts if isinstance(part, Text | Reasoning | Result))
+    return f"{said[:200]}, {size:,} characters"
+
+
+def _told(request: Request, block: Block) -> str:
+    lines = []
+    for part in _parts(request, block):
+        if isinstance(part, Call):
+            lines.append(f"call: {part.name} {_json(part.arguments)}")
+        elif isinstance(part, Result):
+            lines.append(f"result: {part.text}")
+        elif isinstance(part, Text | Reasoning):
+            lines.append(part.text)
+    return "\n".join(lines)
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
