@@ -193,7 +193,8 @@ def search(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> Search
 def source_weights(frame: TrainingFrame, params: CalibrateParams) -> Ints:
     """Return the weight of each state in the smallest whole numbers: all 1 without a balance."""
     weights = state_weights(frame, params.source_balance)
-    return weights // np.gcd.reduce(weights)
+    smallest: Ints = weights // np.gcd.reduce(weights)
+    return smallest
 
 
 def sweep(

@@ -209,7 +209,7 @@ def _outcome(
         went_wrong[where] = mine.frame.unsafe[sets]
         removal[where] = mine.frame.direct_saving[sets] / mine.frame.request_tokens[taken]
     scored = FoldScores(fold, harm, unsafe).scored(frame)
-    orders = [
+    pairs, equal_pairs = (
         count_pairs(
             scored.predicted_harm,
             frame.harm,
@@ -218,9 +218,9 @@ def _outcome(
             kind.params.meaningful_gap,
         ).pooled
         for equal in (False, True)
-    ]
+    )
     area = float(auroc(scored.unsafe_mean, frame.unsafe))
-    return _decided(kind.name, (area, *orders), removal, pruned, went_wrong, fold)
+    return _decided(kind.name, (area, pairs, equal_pairs), removal, pruned, went_wrong, fold)
 
 
 def _chosen_in_each(
