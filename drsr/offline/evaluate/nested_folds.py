@@ -80,10 +80,19 @@ class Comparison(NamedTuple):
         return float(lead.mean()), float(lead.std(ddof=1) / np.sqrt(len(lead)))
 
     @property
+    def _nearest(self) -> str:
+        rates = [(row.unsafe_rate, row) for row in self.outcomes if row.unsafe_rate is not None and row.name != CHOSEN]
+        if not rates:
+            return ""
+        rate, row = min(rates, key=lambda found: found[0])
+        return f"; the nearest is {row.name}, {rate:.3f}, which removes {row.mean_removal:.2%}"
+
+    @property
     def said(self) -> str:
         """The outcome in a sentence or two."""
         if self.best is None:
-            return f"No kind keeps to an unsafe rate of {self.limit:g} on tasks that its threshold was not chosen by."
+            said = f"No kind keeps to an unsafe rate of {self.limit:g} on tasks that its threshold was not chosen by"
+            return f"{said}{self._nearest}."
         said = f"Best: {self.best.name}."
         for row in self.outcomes:
             if row.name not in (self.best.name, CHOSEN):
