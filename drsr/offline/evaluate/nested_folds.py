@@ -80,10 +80,19 @@ class Comparison(NamedTuple):
         return float(lead.mean()), float(lead.std(ddof=1) / np.sqrt(len(lead)))
 
     @property
+    def _nearest(self) -> str:
+        rates = [(row.unsafe_rate, row) for row in self.outcomes if row.unsafe_rate is not None and row.name != CHOSEN]
+        if not rates:
+            return ""
+        rate, row = min(rates, key=lambda found: found[0])
+        return f"; the nearest is {row.name}, {rate:.3f}, which removes {row.mean_removal:.2%}"
+
+    @property
     def said(self) -> str:
         """The outcome in a sentence or two."""
         if self.best is None:
-            return f"No kind keeps to an unsafe rate of {self.limit:g} on tasks that its threshold was not chosen by."
+            said = f"No kind keeps to an unsafe rate of {self.limit:g} on tasks that its threshold was not chosen by"
+            return f"{said}{self._nearest}."
         said = f"Best: {self.best.name}."
         for row in self.outcomes:
             if row.name not in (self.best.name, CHOSEN):
@@ -209,7 +218,7 @@ def _outcome(
         went_wrong[where] = mine.frame.unsafe[sets]
         removal[where] = mine.frame.direct_saving[sets] / mine.frame.request_tokens[taken]
     scored = FoldScores(fold, harm, unsafe).scored(frame)
-    orders = [
+    pairs, equal_pairs = (
         count_pairs(
             scored.predicted_harm,
             frame.harm,
@@ -218,9 +227,9 @@ def _outcome(
             kind.params.meaningful_gap,
         ).pooled
         for equal in (False, True)
-    ]
+    )
     area = float(auroc(scored.unsafe_mean, frame.unsafe))
-    return _decided(kind.name, (area, *orders), removal, pruned, went_wrong, fold)
+    return _decided(kind.name, (area, pairs, equal_pairs), removal, pruned, went_wrong, fold)
 
 
 def _chosen_in_each(

@@ -1,8 +1,8 @@
 """The log of reads: nobody read the test split to train or calibrate, or looked at it before choosing how to.
 
 A read to evaluate that came before a calibration is harmless for it in three cases only: it was calibrated by a recipe
-that some calibration before the read had already; the read judged a policy that was released; or no task that is in
-the test split now had a label then. Why: docs/decisions/0024-test-tasks-read-before-calibration.md.
+that some calibration before the read had already; the read judged a policy that was released, or its recipe on other
+data; or no task that is in the test split now had a label then. Why: docs/decisions/0024.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from drsr.errors import SettingsError
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import schema_differences
@@ -138,9 +139,9 @@ def _early_reads(connection: Connection, subject: Subject, evaluated: Sequence[d
     versions: dict[str, None] = {}
     problems = []
     for at in early:
-        judged = _judged_release(connection, fitted, released, at)
+        judged = _judged_releases(connection, fitted, released, at)
         versions |= dict.fromkeys(judged)
-        known = any(row.calibrated_at <= at and row.recipe == own for row in fitted)
+        known = own is not None and any(row.calibrated_at <= at and row.recipe == own for row in fitted)
         if not known and not judged and any(first <= at for first in labelled.values()):
             problems.append(
                 f"the test split was read to evaluate on {at:%Y-%m-%d %H:%M:%S} UTC, and the parameters of this "
@@ -153,7 +154,8 @@ class _Calibrated(NamedTuple):
     id: int
     training_run_id: int
     calibrated_at: datetime.datetime
-    recipe: Recipe
+    recipe: Recipe | None
+    """None where another version of drsr recorded parameters that this one does not know."""
 
 
 def _calibrations(connection: Connection) -> list[_Calibrated]:
@@ -171,9 +173,12 @@ def _calibrations(connection: Connection) -> list[_Calibrated]:
     return [_Calibrated(row[0], row[1], row[2], _recipe(*row[3:])) for row in connection.execute(query)]
 
 
-def _recipe(mode: str, calibrated: Any, view_id: int, labeler_id: int, trained: Any) -> Recipe:
+def _recipe(mode: str, calibrated: Any, view_id: int, labeler_id: int, trained: Any) -> Recipe | None:
     # Recorded parameters leave out what was not used; read back they are whole, whichever version recorded them.
-    return Recipe(mode, view_id, labeler_id, train_params(trained), calibrate_params(calibrated))
+    try:
+        return Recipe(mode, view_id, labeler_id, train_params(trained), calibrate_params(calibrated))
+    except SettingsError:
+        return None
 
 
 def _released(connection: Connection) -> dict[int, list[str]]:
@@ -186,22 +191,26 @@ def _released(connection: Connection) -> dict[int, list[str]]:
     return found
 
 
-def _judged_release(
+def _judged_releases(
     connection: Connection, fitted: Sequence[_Calibrated], released: dict[int, list[str]], at: datetime.datetime
 ) -> list[str]:
-    """Versions of the release that was judged by a read: what had been calibrated last, if nothing was trained since.
+    """Versions of the releases that a read judged: those of the recipe that had been calibrated last, if nothing was
+    trained since. A night that found nothing better to publish judged the recipe of an earlier one.
 
     An evaluation with other parameters trains a scorer first, so a later training is somebody trying out another one.
     """
     before = [row for row in fitted if row.calibrated_at <= at]
-    if not before or before[-1].id not in released:
+    if not before:
         return []
+    last = before[-1]
+    alike = [row.id for row in fitted if row.id == last.id or (row.recipe is not None and row.recipe == last.recipe)]
+    versions = [version for calibration in alike for version in released.get(calibration, ())]
     later = select(TrainingRun.id).where(
         TrainingRun.ablation == FULL.name,
-        TrainingRun.trained_at > before[-1].calibrated_at,
+        TrainingRun.trained_at > last.calibrated_at,
         TrainingRun.trained_at <= at,
     )
-    return [] if connection.execute(later.limit(1)).first() else released[before[-1].id]
+    return [] if connection.execute(later.limit(1)).first() else versions
 
 
 def _first_labels(connection: Connection) -> dict[str, datetime.datetime]:
@@ -229,7 +238,7 @@ CHECK = Check(
     "hold reads of exactly as many labels as they say they saw, before they were done: a frame that came from "
     "elsewhere has none. Tables are compared with the models, so that no view or trigger stands for the log. "
     "A read to evaluate from before this calibration fails it, unless the same parameters had been calibrated before "
-    "the read, or the read judged a policy that was released, or no present task of the test split had a label then. "
-    "How many tasks had been read, and for which releases, is reported.",
+    "the read, or the read judged the recipe of a released policy, or no present task of the test split had a label "
+    "then. How many tasks had been read, and for which releases, is reported.",
     check_split_reads,
 )

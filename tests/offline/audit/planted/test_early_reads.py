@@ -86,6 +86,16 @@ def test_other_parameters_after_a_release(pipeline: Pipeline) -> None:
     assert len(verdict.items) == 1
 
 
+def test_other_parameters_after_nights_that_published_nothing(pipeline: Pipeline) -> None:
+    publish_quickly(pipeline, gated_order(pipeline.folder / "index", version="1.0"))
+    take_out(pipeline, "train")
+    calibrated(pipeline)  # the next night, not published
+    evaluate(pipeline)
+    verdict = judged(pipeline, calibrated(pipeline, removal_cap=0.19))
+    assert verdict.passed
+    assert "which judged release 1.0" in verdict.detail
+
+
 def test_a_scorer_that_was_tried_on_test_after_a_release(pipeline: Pipeline) -> None:
     """`drsr evaluate` with other parameters trains, reads test, and calibrates nothing that the catalog keeps."""
     publish_quickly(pipeline, gated_order(pipeline.folder / "index", version="1.0"))

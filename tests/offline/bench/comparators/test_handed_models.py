@@ -35,7 +35,8 @@ WORDS = [
 
 def build(folder: Path, kind: str, labels: int = 2) -> Path:
     """A tiny BERT with its tokenizer, as transformers saves one."""
-    config = transformers.BertConfig(
+    configured: Any = transformers.BertConfig
+    config = configured(
         vocab_size=VOCABULARY,
         hidden_size=32,
         intermediate_size=48,
@@ -72,7 +73,8 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def chances(folder: Path, *texts: str) -> tuple[list[float], Any]:
     """The chance of every token to stay, by transformers alone."""
-    encoded = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(*texts)
+    tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    encoded = tokenizer.encode(*texts)
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder)
     with torch.inference_mode():
         logits = model(torch.tensor([encoded.ids])).logits[0]
