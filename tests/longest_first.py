@@ -12,7 +12,6 @@ from itertools import islice
 SECONDS = {
     "tests/flows/test_team.py": 220,
     "tests/offline/test_crashes.py": 120,
-    "tests/offline/commands/test_exports.py": 65,
     "tests/test_consumer.py": 65,
     "tests/flows/test_one_machine.py": 60,
     "tests/test_readme.py": 45,

@@ -1,4 +1,4 @@
-"""`drsr export` and `drsr import` with the real language model: measured once, taken over by a second catalog."""
+"""`drsr export` and `drsr import`: measured once, taken over by a second catalog."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from drsr.cli import main
 from tests.offline.chat_files import chat, write_json
+from tests.tiny_models import build_tiny
 
 
 def drsr(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -21,6 +22,7 @@ def test_what_one_catalog_measured_another_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_json(tmp_path / "runs" / "0.json", chat(0, steps=5))
+    monkeypatch.setenv("DRSR_BACKBONE", f"path:{build_tiny('llama', tmp_path / 'model')}")
     for name in ("one", "two"):
         monkeypatch.setenv("DRSR_CATALOG_URL", f"sqlite:///{tmp_path / name / 'catalog.sqlite'}")
         monkeypatch.setenv("DRSR_ARTIFACT_ROOT", str(tmp_path / name / "artifacts"))
