@@ -35,7 +35,7 @@ from drsr.decide.representation import FrozenRepresentation
 from drsr.decide.threads import use_quickest
 from drsr.features.vectors import FeatureWatch
 from drsr.policy.policy import Decision, Policy
-from drsr.request.request import read_request
+from drsr.request.contracts import Tokenizer
 from drsr.tables import table
 from tests.seeded_policies import tiny_policy
 
@@ -121,24 +121,32 @@ def full_rows(name: str) -> list[FullRow]:
 def _full_row(policy: Policy, backbone: FrozenLM, tokens: int, threads: int, quickest: int) -> FullRow:
     torch.set_num_threads(threads)
     body = light_request(backbone.tokenizer, tokens)
-    earlier = {**body, "messages": body["messages"][:-2]}  # without its last Step
     first, decision, first_clock = _spent(lambda: policy.prune(request=body, session=None))
     assert decision.outcome is not None, decision.detail
     decided = decision.outcome.evidence.state
     assert decided is not None, decision.detail
     rendering = decided.rendering
     read = len(decided.view.token_ids(rendering.token_ids))
-    session = session_clock = new = None
+    session: float | None = None
+    session_clock: float | None = None
+    new: int | None = None
     if read == len(rendering):
         source = policy.frozen.representation.session()
-        states = [freeze(read_request(each), backbone.tokenizer, policy.numbers.view_cap) for each in (earlier, body)]
-        for state in states:
-            assert isinstance(state, DecisionState), state
-            session, _, session_clock = _spent(lambda state=state: source.features(state))  # type: ignore[misc]
-        new = len(states[1].rendering) - len(states[0].rendering)  # type: ignore[union-attr]
+        before = decision_before(decided, backbone.tokenizer, policy.numbers.view_cap)
+        source.features(before)
+        session, _, session_clock = _spent(lambda: source.features(decided))
+        new = len(rendering) - len(before.rendering)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     about = (policy.numbers.backbone.name, threads, len(rendering), read)
     return FullRow(*about, first, first_clock, session, session_clock, new, peak, quickest)
+
+
+def decision_before(state: DecisionState, tokenizer: Tokenizer, cap: int) -> DecisionState:
+    """The latest earlier decision of the same run that has candidates."""
+    request = state.history.request
+    earlier = (request.with_messages(request.messages[: step.message]) for step in reversed(state.history.steps))
+    frozen = (freeze(each, tokenizer, cap) for each in earlier)
+    return next(found for found in frozen if isinstance(found, DecisionState))
 
 
 def _spent(work: Callable[[], Any]) -> tuple[float, Any, float]:

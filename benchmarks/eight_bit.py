@@ -2,9 +2,9 @@
 
 Offline is what training and calibration see: runs are ingested, frozen and featurized in a catalog of their own, as
 `drsr ingest`, `drsr freeze` and `drsr featurize` do it, and the set is chosen from the stored features. Online is
-`Policy.prune` on the same request, read anew. The policy has seeded weights of the real shapes; its threshold is the
-median of all scores offline, so that the features decide whether and what is deleted. Exit code 1 unless all verdicts
-are the same.
+`Policy.prune` on the same request, read anew. The policy has seeded weights of the real shapes; its threshold lies at
+the median score of what it would delete without one, so that the features decide whether and what is deleted. Exit code
+1 unless all verdicts are the same.
 """
 
 from __future__ import annotations
@@ -115,9 +115,7 @@ def featurized(backbone: FrozenLM, location: str, states: int, folder: Path) -> 
 
 def decided_twice(backbone: FrozenLM, stored: Sequence[Stored]) -> Iterator[Compared]:
     """Each request decided from its stored features, and by `Policy.prune`."""
-    scored = tiny_policy(backbone, minimums=None)
-    scores = np.concatenate([_proposed(scored, one).unsafe_score for one in stored])
-    policy = tiny_policy(backbone, float(np.median(scores)), minimums=None)
+    policy = tiny_policy(backbone, _threshold(tiny_policy(backbone, minimums=None), stored), minimums=None)
     for one in stored:
         decision = policy.prune(request=one.state.history.request.to_wire(), session=None)
         outcome = decision.outcome
@@ -149,6 +147,16 @@ def shown(backbone: str, found: Sequence[Compared]) -> str:
         if not one.is_same
     ]
     return "\n".join(lines)
+
+
+def _threshold(policy: Policy, stored: Sequence[Stored]) -> float:
+    """The median score of what would go without a threshold: half of the states must choose otherwise, or nothing."""
+    scores = []
+    for one in stored:
+        proposed = _proposed(policy, one)
+        chosen = select(proposed, len(one.state.rendering), policy.numbers.rule).chosen
+        scores += [] if chosen is None else [float(proposed.unsafe_score[chosen])]
+    return float(np.median(scores))
 
 
 def _proposed(policy: Policy, one: Stored) -> ProposedSets:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,26 @@ def test_it_loads_verifies_and_decides(wheel: Path) -> None:
     assert decision.tokens_before is not None
     assert 0 < decision.tokens_after <= decision.tokens_before
     assert decision.pruned == (decision.tokens_after < decision.tokens_before)
+
+
+WITHOUT_HUB = """
+import json, sys
+for name in ("huggingface_hub", "hf_xet", "torch", "transformers"):
+    sys.modules[name] = None  # importing it fails
+from drsr.policy.policy import load_policy
+decision = load_policy(sys.argv[1]).prune(request=json.loads(open(sys.argv[2]).read()), session=None)
+assert decision.error is None, decision.detail
+print(decision.tokens_before)
+"""
+
+
+def test_a_light_policy_decides_without_what_tokenizers_brings_along() -> None:
+    """The guide says that `huggingface_hub` may be left out, a fourth of the install."""
+    wheel = next(wheel for wheel in WHEELS if "light" in wheel.name)
+    command = [sys.executable, "-c", WITHOUT_HUB, str(wheel), str(samples.REQUEST)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
 
 
 @pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)

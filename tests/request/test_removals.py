@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,14 +46,14 @@ def test_so_does_a_removal_that_no_block_asks_for(request: Request, data: st.Dat
 
 def test_a_plain_step_is_judged_without_the_rest() -> None:
     """Seen by what is shortened: no message of another Step is read again."""
-    messages = [{"role": "user", "content": "go"}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
     for number in range(6):
         calls = [
             {"id": f"{number}{letter}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
             for letter in "ab"
         ]
-        messages.append({"role": "assistant", "content": "well", "tool_calls": calls})  # type: ignore[dict-item]
-        messages += [{"role": "tool", "tool_call_id": call["id"], "content": "x"} for call in calls]  # type: ignore[dict-item]
+        messages.append({"role": "assistant", "content": "well", "tool_calls": calls})
+        messages += [{"role": "tool", "tool_call_id": call["id"], "content": "x"} for call in calls]
     history = read_history(read_request(messages))
     judge = Removals(history.request, violations(history.request))
     removed = removal(history, [history.steps[1].blocks[1]])
