@@ -76,11 +76,14 @@ def _near_duplicates(catalog: Catalog, artifacts: ArtifactStore, *, as_json: boo
     known = {frozenset((pair.first, pair.second)) for pair in pairs}
     disguised = [pair for pair in disguised_pairs(catalog, artifacts) if frozenset((pair[0], pair[2])) not in known]
     if as_json:
-        found = {"near_duplicates": pairs, "in_disguise": disguised}
-        shown = {kind: [pair._asdict() for pair in alike] for kind, alike in found.items()}
+        shown = {
+            "near_duplicates": [pair._asdict() for pair in pairs],
+            "in_disguise": [pair._asdict() for pair in disguised],
+        }
         print(json.dumps({"threshold": THRESHOLD, **shown}))
     elif pairs or disguised:
-        rows = [(*pair[:4], pair.told) for pair in (*pairs, *disguised)]
+        rows: list[tuple[str, ...]] = [(*pair[:4], pair.told) for pair in pairs]
+        rows += disguised
         print(table(("trajectory", "split", "is like", "split", "they share"), rows))
     else:
         said = f"(Jaccard index of {THRESHOLD} or more), also not in disguise"

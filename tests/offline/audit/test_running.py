@@ -23,7 +23,7 @@ def test_an_untouched_release_passes(release: PublishedPipeline) -> None:
     audit = audited(release, ALL_BUT_RULES, sample=3)
     assert failures(audit) == {}
     assert audit.passed
-    assert len(audit.verdicts) == len(audit.sections) == 14
+    assert len(audit.verdicts) == len(audit.sections) == 15
     assert all(verdict.detail for verdict in audit.verdicts)
 
 

@@ -114,13 +114,17 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
     for done, (number, version, current, source, external_id, split, group, blob, has_text, task) in enumerate(known):
         told(done, len(known))
         is_used = bool(current) or number in behind
-        task, said, *masks = orjson.loads(read[bytes_named(blob)]) if has_text else (task, "", "", "", "")
+        if has_text:
+            task, said, sketch, agent, asked = orjson.loads(read[bytes_named(blob)])
+        else:
+            said = sketch = agent = asked = ""
         own = storable(group_key(source, external_id, task))
         named = names.find(source, external_id, task)
         if not has_text:
             named = named or names.find_named(source, task)
         of = f"{source}/{external_id}"
-        found.append(Placed(of, version, is_used, split, group, own, named, said, bool(has_text), *masks, blob))
+        place = (of, version, is_used, split, group, own, named)
+        found.append(Placed(*place, said, bool(has_text), sketch, agent, asked, blob))
     return found
 
 
@@ -131,7 +135,7 @@ def _task_and_text(name: str, data: bytes) -> bytes:
     words = text_of(run)
     text = words.encode("utf-8", "replace")
     sketches = [found.astype("<u8").tobytes().hex() for found in (folded_sketch(words), agent_sketch(run))]
-    first = next((message for message in run.request["messages"] if message["role"] == "user"), {})
+    first: Any = next((message for message in run.request["messages"] if message["role"] == "user"), {})
     asked = masked(" ".join(strings_in(first)))
     asked = hashlib.sha256(asked.encode("utf-8", "replace")).hexdigest() if asked.count(" ") >= _WORDS_OF_A_TASK else ""
     return orjson.dumps([run.task, hashlib.sha256(text).hexdigest() if text else "", *sketches, asked])
