@@ -54,7 +54,7 @@ def content_indicators(passage: Passage) -> dict[str, float]:
 
 def nonzero_exits(text: str) -> int:
     """Return how often a text reports that a command failed. ASCII text is looked at only where it has one of the two
-    words that every report begins with: nine times faster."""
+    words that every report begins with."""
     if not text.isascii():
         return len(_NONZERO_EXIT.findall(text))
     count = end = 0

@@ -108,7 +108,7 @@ def _keeps(row: dict[str, str], params: Mapping[str, Any]) -> bool:
     if any(f"{kind}unsafe" not in row for kind in kinds):
         return False
     rate = max(int(row[f"{kind}unsafe"]) / int(row[f"{kind}selected"]) for kind in kinds)
-    return rate <= params["max_unsafe_rate"] and float(row["mean_harm"]) <= params["max_mean_harm"]
+    return bool(rate <= params["max_unsafe_rate"] and float(row["mean_harm"]) <= params["max_mean_harm"])
 
 
 def _is_chosen(row: dict[str, str], record: CalibrationRecord) -> bool:
