@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -34,11 +35,15 @@ def printable(text: str, keep: str = "") -> str:
 
 
 _STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[-+][\d.,]+%?(?: \[[-+\d.,% ]+\])?")
+"""A number with a sign, and perhaps its interval: no formula."""
 
 
 def plain_cell(value: object) -> object:
     """A cell of a CSV file that is opened as a sheet: text from strangers must not begin a formula there."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_STARTS_A_FORMULA) else value
+    if not isinstance(value, str) or not value.startswith(_STARTS_A_FORMULA) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
 
 
 def excerpt(text: str, length: int = 48) -> str:

@@ -36,6 +36,8 @@ def test_printable_text_stays_as_it_is() -> None:
 
 
 def test_text_from_strangers_begins_no_formula_in_a_sheet() -> None:
-    for text in ("=HYPERLINK(1)", "@SUM(A1)", "+1", "-1", "\t=1", "\r=1"):
+    for text in ("=HYPERLINK(1)", "@SUM(A1)", "+A1", "-A1", "\t=1", "\r=1"):
         assert plain_cell(text) == f"'{text}"
+    assert [plain_cell(value) for value in ("-33.3 [-47.7, +10.0]", "+2.5%")] == ["-33.3 [-47.7, +10.0]", "+2.5%"]
+    assert plain_cell("-2+3+cmd|x") == "'-2+3+cmd|x"
     assert [plain_cell(value) for value in ("gpt-4o", "", -1, -1.5, None)] == ["gpt-4o", "", -1, -1.5, None]

@@ -97,7 +97,7 @@ def test_a_rule_that_a_suite_lost_is_a_failure() -> None:
 def test_a_whole_part_that_is_lost_is_a_failure() -> None:
     suite = SUITES["trajectories"]
     findings = evaluate(suite._replace(parts=suite.parts[:-1]), good()["trajectories"])
-    assert [finding.rule for finding in findings if not finding.passed] == ["no near-duplicates across splits"]
+    assert [finding.rule for finding in findings if not finding.passed] == ["no copy in disguise across splits"]
 
 
 def test_a_rule_of_another_type_is_a_failure() -> None:

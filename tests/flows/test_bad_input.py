@@ -96,7 +96,7 @@ def test_a_catalog_at_another_migration(site: Path) -> None:
 
 
 def test_storage_that_is_full(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def double_of_a_full_disk(path: Path, stored: bytes, *, sync: bool) -> None:
+    def double_of_a_full_disk(path: Path, stored: bytes, **how: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:

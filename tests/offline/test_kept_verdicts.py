@@ -171,8 +171,8 @@ def test_a_forged_value_deceives_a_night_and_no_audit(pipeline: Pipeline, tmp_pa
         verdict.check for verdict in section.verdicts if not verdict.passed
     }
     assert not run_check(chain.CHECK, audit).verdicts[0].passed
-    forged_text = dict.fromkeys(_runs(pipeline), orjson.dumps(["another task", "0" * 64, ""]))
-    kept.keep("task, text and sketch of a run", forged_text)
+    forged_text = dict.fromkeys(_runs(pipeline), orjson.dumps(["another task", "0" * 64, "", "", ""]))
+    kept.keep("task, text and sketches of a run", forged_text)
     assert not run_check(splits.CHECK, Subject(catalog, artifacts, Order(), kept=kept)).verdicts[0].passed
     assert run_check(splits.CHECK, audit).verdicts[0].passed
 

@@ -81,7 +81,7 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
     assert wheels[0].record.identity == wheels[1].record.identity
     said = {gate.check: gate.detail for gate in wheels[1].gates}
     assert "not without texts: tasks and words of 8 of 8 runs" in said["splits hold"]
-    assert said["expectations of the data"].endswith("3 of them not without the texts of 8 of 8 runs")
+    assert said["expectations of the data"].endswith("4 of them not without the texts of 8 of 8 runs")
     assert not any("not without" in gate.detail for gate in wheels[0].gates)
 
     found = audited(bare)
@@ -94,12 +94,13 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
         "no future in a feature",
         "labels remeasured",
         "trajectories: no near-duplicates across splits",
+        "trajectories: no copy in disguise across splits",
         "states: Recent2 is never a candidate",
         "splits: no subject on two sides of a split",
     ]
     not_trained, first, *_ = text(found, None).splitlines()
     assert not_trained.startswith("the scorer was NOT trained again")
-    assert first == ("8 verdicts could not be computed without texts (8 of 8 runs are here without their texts):")
+    assert first == ("9 verdicts could not be computed without texts (8 of 8 runs are here without their texts):")
     assert found.to_json()["without_texts"][-1] == "  complete them: drsr ingest the runs of runs, then audit again"
 
     before = rows(bare)

@@ -24,6 +24,7 @@ the bit; a member's was measured in batches, which rounds otherwise."""
 RANKED = 1e-3
 """In numbers that count how sets are ordered: another processor may break a tie the other way."""
 _BRIER = "Brier score"
+_END_OF_AN_INTERVAL = ("the low end of ", "the high end of ")
 
 
 def check_judged_scorer(subject: Subject, told: Told) -> list[Verdict]:
@@ -40,6 +41,7 @@ def check_judged_scorer(subject: Subject, told: Told) -> list[Verdict]:
     # Cross-fitted, a member is judged by what fold members of its seed say; what itself says of what it was fitted on
     # is its recorded loss.
     problems += _members(scorer, frame, run, "negative_brier" if folds is None else "loss")
+    problems.sort(key=lambda problem: problem.startswith(_END_OF_AN_INTERVAL))  # what was scored, before its scatter
     if problems:
         hint = (
             "these weights are not those that were trained, or the record of training was changed: drsr audit --retrain"
@@ -67,7 +69,7 @@ def _ensemble(scored: ScoredSets[TrainingFrame], frame: TrainingFrame, run: Trai
         if here["support"] != there["support"]:
             yield f"{what} rests on {here['support']:,}, recorded are {there['support']:,}"
         allowed = AGREEMENT if metric.name == _BRIER else RANKED
-        for part, end in (("", "value"), ("the low end of ", "low"), ("the high end of ", "high")):
+        for part, end in zip(("", *_END_OF_AN_INTERVAL), ("value", "low", "high"), strict=True):
             if not _near(here[end], there.get(end), allowed):
                 yield f"{part}{what} is {here[end]}, recorded is {there.get(end)}"
     for name, grouping in recorded:

@@ -123,8 +123,9 @@ def test_a_near_duplicate_stops_nothing_once_it_is_withdrawn(release: PublishedP
     copied = {**run.request, "id": "again", "task": task_in_split("test")}
     write_json(tmp_path / "more" / "copy.json", copied)
     ingest(pipeline.catalog, pipeline.artifacts, str(tmp_path / "more"), source="more")
-    caught, opened_alike = broken(pipeline)
+    caught, disguised, opened_alike = broken(pipeline)
     assert caught.check == "trajectories: no near-duplicates across splits"
+    assert disguised.check == "trajectories: no copy in disguise across splits"
     assert opened_alike.check == "splits: no subject on two sides of a split"
     assert "drsr withdraw 'more/copy.json#again' --reason" in caught.detail
     assert ", or 'runs/train-0-0.json#train-0-0'; or give both" in caught.detail
