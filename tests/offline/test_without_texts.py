@@ -11,6 +11,7 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.errors import FrameError
 from drsr.offline.audit.release import gated_order
+from drsr.offline.audit.report import page
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.bench.replay.recorded_runs import runs_of
 from drsr.offline.catalog.logical_content import logical_rows
@@ -102,6 +103,8 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
     assert not_trained.startswith("the scorer was NOT trained again")
     assert first == ("9 verdicts could not be computed without texts (8 of 8 runs are here without their texts):")
     assert found.to_json()["without_texts"][-1] == "  complete them: drsr ingest the runs of runs, then audit again"
+
+    assert "9 verdicts could not be computed without texts" in page(found)
 
     before = rows(bare)
     summary = read_runs(bare, pipeline)

@@ -172,7 +172,7 @@ def _evidence(section: Section[Subject]) -> Markup | None:
     if name == weight_files.CHECK.name:
         return _files(evidence["files"])
     plot: tuple[str, str] | None = None
-    if name == labels.CHECK.name and evidence["recorded"]:
+    if name == labels.CHECK.name and evidence.get("recorded"):
         plot = report_plots.harms(evidence)
     elif name == future.CHECK.name and evidence["differences"]:
         plot = report_plots.feature_differences(evidence, future.AGREEMENT)
