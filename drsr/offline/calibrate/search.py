@@ -60,19 +60,17 @@ class SearchTable:
     @property
     def unsafe_rate(self) -> Floats:
         """Among the selected sets; NaN if none."""
-        return self._per_selected(self.unsafe.astype(np.float64))
+        return self._per_selected(self.unsafe.astype(np.float64), self.selected)
 
     @property
     def balanced_unsafe_rate(self) -> Floats:
         """The same with sources weighted; equal to it without a balance."""
-        none = np.full(len(self), np.nan)
-        rate: Floats = np.divide(self.balanced_unsafe, self.balanced_selected, out=none, where=self.selected > 0)
-        return rate
+        return self._per_selected(self.balanced_unsafe.astype(np.float64), self.balanced_selected)
 
     @property
     def mean_harm(self) -> Floats:
         """Of the selected sets, nats per token; NaN if none."""
-        return self._per_selected((self.harm_units * UNIT).astype(np.float64))
+        return self._per_selected((self.harm_units * UNIT).astype(np.float64), self.selected)
 
     @property
     def mean_removal(self) -> Floats:
@@ -121,8 +119,8 @@ class SearchTable:
     def __len__(self) -> int:
         return len(self.risk_threshold)
 
-    def _per_selected(self, sums: Floats) -> Floats:
-        means: Floats = np.divide(sums, self.selected, out=np.full(len(self), np.nan), where=self.selected > 0)
+    def _per_selected(self, sums: Floats, selected: Ints) -> Floats:
+        means: Floats = np.divide(sums, selected, out=np.full(len(self), np.nan), where=selected > 0)
         return means
 
 
