@@ -158,11 +158,13 @@ def test_a_call_whose_result_has_another_form_ends_it() -> None:
     """A patch, a shell: the provider's own forms of calls beside a recall."""
     recall = {"type": "function_call", "call_id": "a", "name": RECALL, "arguments": "{}"}
     shell = {"type": "local_shell_call", "call_id": "b", "action": {}}
-    came, sent = {"input": [1]}, {"input": []}
+    came: dict[str, Any] = {"input": [1]}
+    sent: dict[str, Any] = {"input": []}
     rounds = Rounds(RESPONSES, came, sent, None)
     assert rounds.following({"output": [recall, shell]}) is came
     assert rounds.following({"output": [recall]}) is None  # whatever comes now is the program's
-    for odd in ({}, {"output": [{}]}, {"output": 3}):
+    odd_ones: list[Any] = [{}, {"output": [{}]}, {"output": 3}]
+    for odd in odd_ones:
         assert Rounds(RESPONSES, came, sent, None).following(odd) is came
 
 
@@ -214,7 +216,7 @@ def test_litellm() -> None:
         return completion(**body)
 
     answer = litellm.prune_with(scripted_policy(), completion, recall=True)(**BODIES["chat"])
-    assert (text_of(answer), answer.usage.prompt_tokens) == (FINAL, 30)  # type: ignore[attr-defined]
+    assert (text_of(answer), answer.usage.prompt_tokens) == (FINAL, 30)
     assert len(model.bodies) == 3
     answered = asyncio.run(litellm.prune_with(scripted_policy(), acompletion, recall=True)(**BODIES["chat"]))
     assert text_of(answered) == FINAL
@@ -263,7 +265,7 @@ def test_receipts_count_a_recalled_decision_once_and_as_no_saving(tmp_path: Path
 def test_a_failure_of_the_policy_still_answers() -> None:
     """Nothing was removed then, and that is what the model is told."""
     model, decisions = RecallingModel("chat"), list[Decision]()
-    answer = call_of(model, decisions, protect=lambda block, request: 1 / 0)(BODIES["chat"])  # type: ignore[arg-type]
+    answer = call_of(model, decisions, protect=lambda block, request: 1 / 0)(BODIES["chat"])
     assert text_of(answer) == FINAL
     assert decisions[0].reason is Reason.INTERNAL_FAILURE
     assert model.results == ["Nothing was removed."]
