@@ -3,9 +3,10 @@
     DRSR_CATALOG_URL=... python -m benchmarks.second_opinion --backbone qwen2.5-coder-0.5b --minutes 25
 
 Takes labelled states of train and validation, one of each task, that the first language model read whole: sources and
-domains by turns, so that it can be stopped at any time, the shortest of each first. The candidates stay those that were frozen; only who reads them changes, and with it the tokens. Says how often
-the two agree on what is unsafe, on the order of the sets of a state, and on what would have been deleted. Intervals are
-drawn by task. Nothing is written to the catalog, and nothing of the test split is read.
+domains by turns, so that it can be stopped at any time, the shortest of each first. The candidates stay those that were
+frozen; only who reads them changes, and with it the tokens. Says how often the two agree on what is unsafe, on the
+order of the sets of a state, and on what would have been deleted. Intervals are drawn by task. Nothing is written to
+the catalog, and nothing of the test split is read.
 """
 
 from __future__ import annotations
