@@ -15,7 +15,7 @@ from prefect import flow, task
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from drsr.errors import InputError, ReleaseRefused
+from drsr.errors import DrsrError, InputError, ReleaseRefused
 from drsr.flows.expecting import judge_after, write_docs
 from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Location, Name
 from drsr.flows.places import opened
@@ -29,7 +29,7 @@ from drsr.flows.stages.ingest import ingest
 from drsr.flows.stages.label import label
 from drsr.flows.stages.publish import publish
 from drsr.flows.stages.train import train
-from drsr.flows.summaries import leave_summary, said
+from drsr.flows.summaries import leave_dashboard, leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.catalog.journal import head
 from drsr.offline.ingest.feeds.limits import feeds, load_limits
@@ -185,6 +185,13 @@ def note_end(refreshed: Refreshed, mark: str | None, outcome: dict[str, Any]) ->
         note_refresh(place.catalog, refreshed, Refresh(mark, outcome))
 
 
+@task(name="write-dashboard", **BETWEEN_STAGES)
+def write_dashboard(docs: str) -> None:
+    """Write the page about all nights."""
+    with opened() as place:
+        leave_dashboard(place, Path(docs))
+
+
 def journal_head() -> str:
     """Return the journal's latest event, to be kept where the team cannot change it."""
     with opened() as place, place.catalog.reading() as connection:
@@ -199,10 +206,14 @@ def _end(
     *,
     recorded: bool,
 ) -> dict[str, Any]:
-    folder = None if docs is None else Path(docs)
+    if docs is not None:
+        try:
+            write_dashboard(docs)
+        except DrsrError as error:  # what the night made is whole: a page that cannot be written does not undo it
+            get_run_logger().warning("the dashboard was not written: %s", error)
     journal = journal_head()
     get_run_logger().info("journal: %s", journal)
-    leave_summary(done.results, done.seconds, headline, folder if folder is not None and folder.exists() else None)
+    leave_summary(done.results, done.seconds, headline, None if docs is None else Path(docs))
     return {
         "headline": headline,
         "stages": {

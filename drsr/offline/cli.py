@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from drsr.command_line import Commands
 from drsr.offline.bench.commands import harm, price_report, report
-from drsr.offline.commands import audit, catalog, corpus, erase, exports, journal, plan, promise, run, status, withdraw
+from drsr.offline.commands import (
+    audit,
+    catalog,
+    corpus,
+    dashboard,
+    erase,
+    exports,
+    journal,
+    plan,
+    promise,
+    run,
+    status,
+    withdraw,
+)
 from drsr.offline.commands.stages import calibrate, evaluate, freeze, ingest, measure, publish, train
 from drsr.offline.sandbox import cli as sandbox
 
@@ -21,6 +34,7 @@ def add_commands(commands: Commands) -> None:
         audit,
         report,
         status,
+        dashboard,
         withdraw,
         erase,
         exports,
