@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow, task
+from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
@@ -33,6 +34,7 @@ from drsr.flows.summaries import leave_dashboard, leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.catalog.journal import head
 from drsr.offline.ingest.feeds.limits import feeds, load_limits
+from drsr.offline.notices import failure_of, tell_failure
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
 from drsr.offline.run import Done, in_order
@@ -50,7 +52,15 @@ def run_name() -> str:
     return " ".join(["nightly", f"{when:%Y-%m-%d}", *uris[:1]]) + more
 
 
-@flow(name="nightly", flow_run_name=run_name)
+def tell(flow: Any, flow_run: Any, state: State[Any]) -> None:
+    """Tell the failure hook why a night ended: `on_failure` in the settings of the machine that ran it."""
+    error = state.result(raise_on_failure=False)
+    if not isinstance(error, BaseException):
+        error = RuntimeError(state.message or "no reason is known")
+    tell_failure(failure_of(flow_run.name, error))
+
+
+@flow(name="nightly", flow_run_name=run_name, on_failure=[tell], on_crashed=[tell])
 def nightly(
     locations: list[Location] | None = None,
     fan_out: FanOut = HERE,
@@ -110,7 +120,8 @@ def nightly(
             waits = too_few_labels(refreshed, skip_training_below)
         return waits is None
 
-    done = in_order(NAMES, lambda stage: in_time(stage, run[stage]), check)
+    read = [place.uri for place in locations or []]
+    done = in_order(NAMES, lambda stage: in_time(stage, run[stage], read if stage == "ingest" else ()), check)
     if before is not None:
         return _end(done, NOTHING_NEW, before, docs, recorded=False)
     if waits is not None:
