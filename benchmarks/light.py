@@ -69,7 +69,7 @@ def main() -> int:
     return 0 if all(row.is_met for row in rows) else 1
 
 
-def light_rows(backbone: str, turns: int) -> list[LightRow]:
+def light_rows(backbone: str, turns: int, lengths: Sequence[int] = tuple(TARGETS)) -> list[LightRow]:
     """A row for each length."""
     file, identity = read_tokenizer_file(backbone), identity_of(backbone)
     library, window = load_tokenizer(backbone)
@@ -77,7 +77,7 @@ def light_rows(backbone: str, turns: int) -> list[LightRow]:
     def loaded() -> Policy:
         return seeded_light_policy(LightRepresentation(file, name=backbone, identity=identity), window)
 
-    return [_row(loaded, library, tokens, turns) for tokens in TARGETS]
+    return [_row(loaded, library, tokens, turns) for tokens in lengths]
 
 
 def shown(rows: Sequence[LightRow]) -> str:
