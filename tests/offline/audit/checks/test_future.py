@@ -156,7 +156,7 @@ def test_rounding_is_little_beside_the_deviation_of_a_column(database: str) -> N
     honest = np.full((4, 2), 0.5, np.float32)
     from_text, deviation = np.array([True, False]), np.array([0.1, 5e-6])
     hidden = honest + np.array([[0, 5e-6], [0, -5e-6]] * 2, np.float32)
-    assert future._difference(hidden, honest) <= future.AGREEMENT
+    assert future._difference(hidden, honest) <= future.AGREEMENT["float32"]
     assert not future._agree(hidden, honest, from_text, deviation)
     assert future._agree(honest + np.array([[0, 5e-7]], np.float32), honest, from_text, deviation)
     assert future._agree(hidden, honest, from_text, np.array([0.1, 0.1]))
