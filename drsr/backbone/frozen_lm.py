@@ -6,6 +6,8 @@ torch and transformers are imported when a model is loaded, not when this file i
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from drsr.errors import BackboneCorrupt, BackboneError, MissingExtra, SettingsEr
 from drsr.request.contracts import TokenIds
 from drsr.request.tokens_read import is_noting, note
 from drsr.settings import DTYPES, MIXED
+
+_log = logging.getLogger(__name__)
 
 
 class FrozenLM:
@@ -167,6 +171,9 @@ def _load_model(folder: Path, device: str, dtype: str) -> Any:
         raise MissingExtra(error.name or "transformers", "backbone", needed_for="a language model") from error
     check_placement(device, dtype)
     placed = _spread(folder, dtype) if device == "cuda" else {}
+    kinds = getattr(read_settings(folder).get_text_config(), "layer_types", None) or () if device != "cpu" else ()
+    if (warning := slow_layers(kinds, device)) is not None:
+        _log.warning("%s: %s", folder.name, warning)
     try:
         with _without_progress_bars():
             from_pretrained: Any = AutoModelForCausalLM.from_pretrained
@@ -192,6 +199,22 @@ def _load_model(folder: Path, device: str, dtype: str) -> Any:
 
         model = with_mixed_precision(model)
     return model if placed else _moved(model, device, folder)
+
+
+FAST_KERNELS = {"fla": "flash-linear-attention", "causal_conv1d": "causal-conv1d"}
+"""Modules that compute recurrent layers quickly on a GPU, and the packages that have them."""
+
+
+def slow_layers(layer_types: Sequence[str], device: str) -> str | None:
+    """Return a warning where a GPU would compute recurrent layers without their kernels, or None."""
+    missing = [package for module, package in FAST_KERNELS.items() if importlib.util.find_spec(module) is None]
+    recurrent = list(layer_types).count("linear_attention")
+    if not (missing and recurrent and device.startswith("cuda")):
+        return None
+    return (
+        f"{recurrent} of {len(layer_types)} layers are recurrent and run without their fast kernels, correct and "
+        f"several times slower: pip install {' '.join(missing)}"
+    )
 
 
 def _moved(model: Any, device: str, folder: Path) -> Any:

@@ -41,9 +41,10 @@ from drsr.request.request import read_request
 from drsr.request.view import Caps, caps_for
 from drsr.settings import MIXED
 
-AGREEMENT = {EXACT: 1e-5, MIXED: 2e-3, "float16": 4e-3, "bfloat16": 2e-2}
+AGREEMENT = {EXACT: 1e-5, MIXED: 4e-3, "float16": 4e-3, "bfloat16": 2e-2}
 """How far a stored number may be from the recomputed one, by the precision that it was read in; relative to it where it
-is larger than 1. In half precision two ways of cutting one text into forwards round differently."""
+is larger than 1. In half precision two ways of cutting one text into forwards round differently: by 1.3e-3 in
+float16-mixed and by 1.0e-2 in bfloat16 (SmolLM2-135M, a state of 441 tokens)."""
 OF_DEVIATION = 1e-3
 """The same in float32 as a part of the column's deviation in training. Half precision rounds more than that."""
 ROUNDING = 1e-6

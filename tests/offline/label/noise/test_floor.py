@@ -7,8 +7,8 @@ import copy
 import numpy as np
 import pytest
 
+from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.decide.candidates import DecisionState
 from drsr.errors import SettingsError
 from drsr.offline.label.harm import measure_harm
 from drsr.offline.label.noise.floor import (
@@ -21,7 +21,6 @@ from drsr.offline.label.noise.floor import (
     refuse_noisy,
 )
 from drsr.offline.label.target_nll import TargetNll
-from drsr.request.contracts import Backbone
 from tests.features.states import run_messages, state_of
 from tests.tiny_backbones import as_backbone, tiny_backbone
 
@@ -29,10 +28,9 @@ QUARTER = 0.005
 """Of the tolerance."""
 
 
-def states(backbone: Backbone, count: int = 2) -> list[State]:
+def states(backbone: FrozenLM, count: int = 2) -> list[State]:
     target = np.arange(20, 44, dtype=np.int32)
-    found = [state_of(run_messages(steps), backbone) for steps in (6, 7)[:count]]
-    assert all(isinstance(state, DecisionState) for state in found)
+    found = [state_of({"messages": run_messages(steps)}, backbone.tokenizer) for steps in (6, 7)[:count]]
     return [(state, target) for state in found]
 
 
