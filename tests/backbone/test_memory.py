@@ -92,15 +92,24 @@ def test_the_size_is_that_in_the_precision_asked_for(
     assert frozen_lm._spread(folder, "float32") == {"device_map": "auto"}
 
 
-def test_a_model_spread_by_accelerate_gives_the_same_numbers(
+def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
     tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is one device here: the map names it, and the model is loaded the other way, by accelerate."""
+    """There is one device here: the map names it, and nothing is moved once the model is loaded."""
+    plain = FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    asked: list[Any] = []
+    load = transformers.AutoModelForCausalLM.from_pretrained
+
+    def loading(*arguments: Any, **options: Any) -> Any:
+        asked.append(options.get("device_map"))
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", loading)
     monkeypatch.setattr(frozen_lm, "check_placement", lambda device, dtype: None)
     monkeypatch.setattr(frozen_lm, "_spread", lambda folder, dtype: {"device_map": {"": "cpu"}})
-    plain = FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    monkeypatch.setattr(frozen_lm, "_moved", lambda *arguments: pytest.fail("moved after it was spread"))
     spread = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", device="cuda")
-    assert spread.model.hf_device_map == {"": "cpu"}
+    assert asked == [{"": "cpu"}]
     ids = np.arange(40, dtype=np.int32)
     assert np.array_equal(plain.logits(ids, [39]), spread.logits(ids, [39]))
     assert torch.equal(Continuation(plain, 40).extend(ids), Continuation(spread, 40).extend(ids))
