@@ -40,9 +40,10 @@ from drsr.offline.label.records import (
     record_floor,
     record_measurements,
 )
-from drsr.offline.label.target_nll import EXACT, Method, TargetNll
+from drsr.offline.label.target_nll import EXACT, Method, TargetNll, device_of
 from drsr.offline.label.walk_features import CollectingWatch
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.devices import device_name
 from drsr.request.rendering import RENDERER_VERSION, render_output
 from drsr.request.view import Caps
 
@@ -63,6 +64,9 @@ class LabelSummary(WorkSummary):
     """Tokens that went through the model."""
     tokens_naive: int = 0
     """Tokens that computing every context on its own would have taken."""
+    method: str = ""
+    """How it was computed, and on what: what it took says something about the next run of the same kind."""
+    device: str = ""
 
     @property
     def done(self) -> int:
@@ -83,6 +87,8 @@ class LabelRun(NamedTuple):
     """The feature views that are filled in the same walk; none if this language model has no features to collect."""
     noise_floor: dict[str, Any] | None = None
     """Measured before labelling, to be recorded with the labeler (`NoiseFloor`)."""
+    workers: int = 1
+    """The workers that were started together, for the record of what the run took."""
 
 
 def label_run(
@@ -132,7 +138,7 @@ def label(
 
     In half precision the run comes from `settled`, or is settled here.
     """
-    summary = LabelSummary()
+    summary = LabelSummary(device=device_name(device_of(scorer.backbone)))
     if run.identity.method is None:
         run = settled(catalog, artifacts, scorer, run)
     with catalog.writing() as connection:
@@ -159,7 +165,7 @@ def label(
     done = work_through(
         catalog,
         artifacts,
-        Job("label", run.labeler, run.freezing, scorer.backbone.tokenizer, run.caps, run.limit),
+        Job("label", run.labeler, run.freezing, scorer.backbone.tokenizer, run.caps, run.limit, run.workers),
         summary,
         lambda damaged: labelling_order(run.freezing, labeler_id, run.part, run.labeler, damaged),
         work,
@@ -208,6 +214,7 @@ def _measure(
     targets = [render_output(row.frozen.next_output, scorer.backbone.tokenizer) for row in rows]
     states = [row.frozen.state for row in rows]
     measured = measure_states(scorer, list(zip(states, targets, strict=True)), watches)
+    summary.method = measured.method.value
     summary.tokens_processed += measured.tokens_processed
     summary.tokens_naive += measured.tokens_in_pairs
     results = []

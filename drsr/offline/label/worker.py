@@ -41,6 +41,8 @@ class WorkOrder(NamedTuple):
     """The feature views that labelling fills in the same walk."""
     accept_noise: bool = False
     """Label although rounding is a large part of the tolerance."""
+    workers: int = 1
+    """The workers that are started together."""
 
 
 def placed(order: WorkOrder, workers: int, gpus: int) -> list[WorkOrder]:
@@ -81,6 +83,7 @@ def _label(order: WorkOrder, place: Place, progress: Callable[[WorkSummary], Non
     scorer = TargetNll(backbone, memory_mb=memory_mb)
     caps = caps_for(backbone.window)
     run = label_run(scorer, dtype, caps, part=order.part, limit=order.limit, labeler=order.name, views=order.views)
+    run = run._replace(workers=order.workers)
     exact = partial(_exact_twin, order.settings, memory_mb)
     run = settled(place.catalog, place.artifacts, scorer, run, exact, accept_noise=order.accept_noise)
     summary = label(place.catalog, place.artifacts, scorer, run, progress=progress)
