@@ -21,6 +21,9 @@ HALF = torch.float16
 _LARGEST_EXPONENT = 15
 """Numbers are scaled to below 2 to this power: float16 reaches almost 2 to the 16th."""
 
+_SMALLEST_EXPONENT = -100
+"""Its inverse is still a number in float32. What is smaller than that is nothing beside the rest of a model."""
+
 
 def with_mixed_precision(model: Any) -> Any:
     """The model with every matrix of its layers in 16 bits and all else in float32, in place.
@@ -70,9 +73,10 @@ class MixedLinear(torch.nn.Module):
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         rows = given.reshape(-1, given.shape[-1]).float()
-        exponents = _exponent(rows.abs().amax(dim=1, keepdim=True))
-        sums = product(torch.ldexp(rows, -exponents).to(HALF), self.weight)
-        found = torch.ldexp(sums, exponents + self.exponent)
+        exponents = _exponent(torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True))
+        rounded = torch.empty_like(rows, dtype=HALF)  # written in one pass over the rows, without a scaled copy
+        sums = product(torch.mul(rows, power_of_two(-exponents), out=rounded), self.weight)
+        found = sums.mul_(power_of_two(exponents + self.exponent))
         if self.bias is not None:
             found.add_(self.bias)
         return found.reshape(*given.shape[:-1], -1)
@@ -86,6 +90,11 @@ def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(rows.float(), weight.float())
 
 
+def power_of_two(exponent: torch.Tensor) -> torch.Tensor:
+    """Return 2 to a whole power, put together from its bits: `exp2` of a GPU need not be exact."""
+    return ((exponent.to(torch.int32).clamp(-126, 127) + 127) << 23).view(torch.float32)
+
+
 def _exponent(largest: torch.Tensor) -> torch.Tensor:
     """Return the powers of two by which to divide, so that what is largest comes close below 2 to the 15th."""
-    return torch.frexp(largest).exponent - _LARGEST_EXPONENT
+    return (torch.frexp(largest).exponent - _LARGEST_EXPONENT).clamp_(min=_SMALLEST_EXPONENT)

@@ -11,7 +11,7 @@ import transformers
 
 from drsr.backbone import attention
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.matrices.mixed import HALF, MixedLinear, with_mixed_precision
+from drsr.backbone.matrices.mixed import HALF, MixedLinear, power_of_two, with_mixed_precision
 from drsr.backbone.tokenizer import HfTokenizer
 from drsr.offline.label.target_nll import AGREEMENT, Method, Pair, TargetNll, direct_nll, dtype_of
 from drsr.settings import MIXED
@@ -61,6 +61,12 @@ def test_a_product_is_that_of_rounded_factors_whatever_their_size(size: float) -
     torch.testing.assert_close(found.double(), written_out(layer, given), atol=2e-6 * size, rtol=2e-6)
     apart = (found - given @ linear.weight.detach().T).abs().max() / size
     assert 0 < apart < 5e-3, "rounded, and by little"
+
+
+def test_powers_of_two_are_exact() -> None:
+    exponents = torch.arange(-126, 128)
+    expected = [2.0**exponent for exponent in exponents.tolist()]
+    assert power_of_two(exponents).tolist() == expected
 
 
 def test_a_matrix_published_in_bfloat16_is_held_to_the_last_bit() -> None:
