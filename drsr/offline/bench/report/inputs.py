@@ -101,7 +101,7 @@ def refuse_other_replay(catalog: Catalog, about: Mapping[str, Any], split: Split
         found = recorded_identity(connection, labeler)
     if found is None:
         return  # whoever asks for its labels says so
-    for name, here in found[1].facts.items():
+    for name, here in found[1]._replace(method=None).facts.items():
         there = about["labeler"].get(name)
         if there != here and name != "backbone":
             raise InputError(
