@@ -156,10 +156,14 @@ def _text(status: Status, backbone: str) -> str:
 
 def _labels(found: LabelStatus) -> list[str]:
     """Return what one labeler has measured, in lines."""
+    from drsr.offline.label.noise.floor import floor_said
+
     whose = "labels" if found.labeler == "default" else f"labels by {found.labeler}"
     states = f"{found.labelled:,} states labelled, {found.excluded:,} excluded, {found.waiting:,} waiting"
     sets = f"{found.sets:,} sets measured, {found.excluded_sets:,} excluded"
     lines = [f"{whose}: {states}; {sets}"]
+    if found.noise_floor is not None:
+        lines.append(f"  noise floor of harm: {floor_said(found.noise_floor)}")
     lines += [f"  {count:,} states excluded: {reason}" for reason, count in found.why_excluded.items()]
     lines += [f"  {count:,} sets excluded: {reason}" for reason, count in found.why_excluded_sets.items()]
     if found.stale:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import Select, select
 
+from drsr.backbone.memory import is_out_of_memory
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.featurize.exclusions import ExclusionReason, is_out_of_memory
+from drsr.offline.featurize.exclusions import ExclusionReason
 from drsr.offline.freeze.selection import Selection, selected
 from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
