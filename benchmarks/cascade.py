@@ -118,8 +118,8 @@ class Outcomes(NamedTuple):
         weighted = (self.unsafe[rows] * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), 1)
         rate = np.maximum(self.unsafe[rows].sum(axis=1) / some, weighted)
         harm = self.harm[rows].sum(axis=1) / some
-        within: NDArray[np.bool_] = (rate <= params.max_unsafe_rate) & (harm <= params.max_mean_harm)
-        return within & (pruned > 0)
+        within: NDArray[np.bool_] = (pruned > 0) & (rate <= params.max_unsafe_rate) & (harm <= params.max_mean_harm)
+        return within
 
 
 def steps(path: SelectionPath) -> list[float]:
@@ -149,9 +149,9 @@ def by_folds(light: Scored, full: Scored, params: CalibrateParams, folds: int, m
             [_path(each, point or points[0], params) for each, point in zip(scored, points, strict=True)]
             for scored in (others, (light, full))
         )
-        thresholds = best_thresholds(*learned, others[0].frame, params, most_read)
+        thresholds = best_thresholds(learned[0], learned[1], others[0].frame, params, most_read)
         if thresholds is not None:
-            decided, mine = cascade(*judged, thresholds), fold == number
+            decided, mine = cascade(judged[0], judged[1], thresholds), fold == number
             found.row[mine], found.read[mine] = decided.row[mine], decided.read[mine]
     return found
 
