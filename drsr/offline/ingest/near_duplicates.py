@@ -12,12 +12,11 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import combinations
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from datasketch import MinHash
 from numpy.typing import NDArray
 from sqlalchemy import select
 
@@ -27,6 +26,9 @@ from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.kept import Kept, bytes_named, readings
+
+if TYPE_CHECKING:
+    from datasketch import MinHash
 
 THRESHOLD = 0.8
 """Jaccard index of the shingle sets from which on two trajectories are near-duplicates."""
@@ -186,11 +188,15 @@ def strings_in(value: Any) -> Iterator[str]:
                 yield from strings_in(value[name])
 
 
-_EMPTY = MinHash(num_perm=_BANDS * _ROWS_PER_BAND, seed=1, hashfunc=int)
+@cache
+def _empty() -> MinHash:
+    from datasketch import MinHash  # it brings SciPy, and a night without a new run has no use for either
+
+    return MinHash(num_perm=_BANDS * _ROWS_PER_BAND, seed=1, hashfunc=int)
 
 
 def _signature(of: Shingles) -> NDArray[np.uint64]:
-    sketch = _EMPTY.copy()
+    sketch = _empty().copy()
     sketch.update_batch((of >> np.uint64(32)).tolist())
     return np.asarray(sketch.hashvalues, dtype=np.uint64)
 

@@ -40,8 +40,10 @@ from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from drsr.offline.ingest.versions import ReadTrajectory
 from drsr.offline.ingest.withdrawals import erased_names
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.claims import alone
 from drsr.offline.store.kept import kept_here
-from drsr.offline.store.locations import SourceFile, open_location
+from drsr.offline.store.locations import Hidden, SourceFile, open_location
+from drsr.offline.store.remote_files import fetched_ahead
 from drsr.redaction import redact as without_credentials
 
 FILES_PER_LOOK_UP = 1_000
@@ -158,23 +160,27 @@ def ingest(
     taking = admit or _as_read
     if redact is not None:
         readers, taking = f"{readers}/{redact.stamp}", _redacted(taking, redact)
-    chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
+    hidden = Hidden()
+    chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts), hidden), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
     with catalog.writing() as connection:
         run_id = runs.start_run(connection, "ingest", without_credentials(uri), drsr.__version__)
         erased = erased_names(connection)
-    lost = LostArtifacts(catalog, artifacts)
-    neighbours = Neighbours(catalog, artifacts, kept_here())
-    with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
-        for files in chain([first], chunks):
-            changed = _changed(catalog, files, readers, lost)
-            recorder.summary.files += len(files)
-            recorder.summary.unchanged_files += len(files) - len(changed)
-            for file, read in changed:
-                intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
-                _read(file, intake, as_format)
-    lost.restore()  # after the recorder, which takes the old keys for good
+    # Whoever reads the same place at the same time waits, and finds then what did not change since.
+    with alone(catalog, "ingest", storable(f"{without_credentials(uri)} {source} {day}")):
+        lost = LostArtifacts(catalog, artifacts)
+        neighbours = Neighbours(catalog, artifacts, kept_here())
+        with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
+            for files in chain([first], chunks):
+                changed = _changed(catalog, files, readers, lost)
+                recorder.summary.files += len(files)
+                recorder.summary.unchanged_files += len(files) - len(changed)
+                for file, read in fetched_ahead(changed):
+                    intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
+                    _read(file, intake, as_format)
+        lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
+    summary.hidden = hidden.names
     summary.redacted = {} if redact is None else dict(redact.counts)
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
@@ -217,8 +223,8 @@ def _is_own(location: str, places: tuple[str, ...]) -> bool:
     return False
 
 
-def _files(uri: str, source: str | None, day: str | None, own: tuple[str, ...]) -> Iterator[SourceFile]:
-    files = (file for file in open_location(uri) if not _is_own(file.location, own))
+def _files(uri: str, source: str | None, day: str | None, own: tuple[str, ...], hidden: Hidden) -> Iterator[SourceFile]:
+    files = (file for file in open_location(uri, hidden=hidden) if not _is_own(file.location, own))
     if day is not None:
         files = (_of_day(file, day) for file in files)
     return sources.gather(files if source is None else (replace(file, source=source) for file in files))
@@ -241,10 +247,10 @@ def _readers_stamp(reader: Reader | None) -> str:
 def _changed(
     catalog: Catalog, files: list[SourceFile], readers: str, lost: LostArtifacts
 ) -> list[tuple[SourceFile, ReadFile]]:
-    """Those files that must be read. One query for all of them."""
+    """Those files that must be read. One query for all of them. A single one without runs is: it is named again."""
     locations = [storable(file.location) for file in files]
     with catalog.reading() as connection:
-        known = records.known_stamps(connection, locations)
+        known = records.known_stamps(connection, locations, with_runs=len(files) == 1)
     changed = []
     for file, location in zip(files, locations, strict=True):
         source = storable(file.source)
