@@ -128,7 +128,7 @@ def _escaped(text: str) -> bytes:
 
 def _plain(data: bytes, path: str) -> bytes:
     """The bytes of a file, unpacked where one layer of compression is around them."""
-    stream = io.BufferedReader(io.BytesIO(data))  # type: ignore[arg-type]  # which is raw enough to peek into
+    stream = io.BufferedReader(io.BytesIO(data))
     kind = packing(stream)
     if kind is None or kind == "zip":
         return data

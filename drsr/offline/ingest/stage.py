@@ -33,6 +33,7 @@ from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_o
 from drsr.offline.ingest.feeds.redaction import Redaction
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
+from drsr.offline.ingest.near_duplicates import Shingles
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
 from drsr.offline.ingest.records import ReadFile
 from drsr.offline.ingest.splits import Split, assign_split, group_key
@@ -301,13 +302,18 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     external_id = storable(trajectory.external_id)
     if f"{read.source}/{external_id}" in intake.erased:
         return
+    task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
+    only_session = task is not None and admitted.task is None and trajectory.only_session
+    is_alone = admitted.group is None and (task is None or only_session)
+    sketch = (
+        sketch_of(trajectory) if is_alone else None
+    )  # before its bytes are made: a long text is held once, not twice
     try:
         artifact = Artifact.of(trajectory.to_json())
     except TypeError as error:
         detail = f"the run cannot be written as JSON in UTF-8: {error}"
         read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
         return
-    task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     group = storable(admitted.group or group_key(read.source, external_id, task))
     reward = trajectory.reward if trajectory.reward is not None and math.isfinite(trajectory.reward) else None
     facts = {
@@ -317,20 +323,20 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
         "domain": None if domain is None else storable(domain),
         **sizes(trajectory),
     }
-    only_session = task is not None and admitted.task is None and trajectory.only_session
     recorder.summary.without_task += task is None or only_session
     recorder.summary.only_session += only_session
     split = admitted.split or assign_split(group)
-    if admitted.group is None and (task is None or only_session):
-        group, split = _beside_its_like(intake.neighbours, trajectory, group, split)
+    if sketch is not None:
+        group, split = _beside_its_like(intake.neighbours, trajectory, sketch, group, split)
     content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
     intake.lost.offer(artifact)
     recorder.add(content, artifact.data)
 
 
-def _beside_its_like(neighbours: Neighbours, trajectory: Trajectory, group: str, split: Split) -> tuple[str, Split]:
+def _beside_its_like(
+    neighbours: Neighbours, trajectory: Trajectory, sketch: Shingles, group: str, split: Split
+) -> tuple[str, Split]:
     """Return group and split of a run without a named task. Runs of one session keep their own group in any case."""
-    sketch = sketch_of(trajectory)
     near = neighbours.nearest(sketch)
     if near is not None:
         group, split = group if trajectory.task is not None else near.group_key, near.split

@@ -63,4 +63,4 @@ def _bytes_of(file: SourceFile) -> bytes:
 
 
 def _opened(fetched: Future[bytes]) -> BinaryIO:
-    return io.BufferedReader(io.BytesIO(fetched.result()))  # type: ignore[arg-type]  # as raw as `peek` needs it
+    return io.BufferedReader(io.BytesIO(fetched.result()))
