@@ -2,10 +2,11 @@
 
     DRSR_CATALOG_URL=... python -m benchmarks.second_opinion --backbone qwen2.5-coder-0.5b --minutes 25
 
-Takes labelled states of train and validation, one of each task, the shortest first, that the first language model read
-whole. The candidates stay those that were frozen; only who reads them changes, and with it the tokens. Says how often
-the two agree on what is unsafe, on the order of the sets of a state, and on what would have been deleted. Intervals are
-drawn by task. Nothing is written to the catalog, and nothing of the test split is read.
+Takes labelled states of train and validation, one of each task, that the first language model read whole: sources and
+domains by turns, so that it can be stopped at any time, the shortest of each first. The candidates stay those that were
+frozen; only who reads them changes, and with it the tokens. Says how often the two agree on what is unsafe, on the
+order of the sets of a state, and on what would have been deleted. Intervals are drawn by task. Nothing is written to
+the catalog, and nothing of the test split is read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -27,7 +29,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import DecisionState as StateOfCatalog
-from drsr.offline.catalog.tables import Trajectory
+from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.evaluate.second_opinion import SecondOpinion
 from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
@@ -49,6 +51,8 @@ SPLITS = ("train", "validation")
 
 class LabelledState(NamedTuple):
     task: str
+    kind: tuple[str, str | None]
+    """Its source and its domain."""
     split: str
     decision: int
     blob: str
@@ -174,10 +178,12 @@ def read_by(state: DecisionState, tokenizer: Tokenizer, context_cap: int) -> Dec
 
 
 def labelled_states(catalog: Catalog, labeler: str) -> list[LabelledState]:
-    """Of each task its shortest state, the shortest first."""
+    """Of each task its shortest state; kinds by turns, of each kind the shortest first."""
     query = (
         select(
             Trajectory.group_key,
+            Source.name,
+            Trajectory.domain,
             Trajectory.split,
             StateOfCatalog.id,
             StateOfCatalog.decision_index,
@@ -185,6 +191,7 @@ def labelled_states(catalog: Catalog, labeler: str) -> list[LabelledState]:
             StateMeasurement.context_tokens,
             Labeler.id,
         )
+        .join(Source, Source.id == Trajectory.source_id)
         .join(StateOfCatalog, StateOfCatalog.trajectory_id == Trajectory.id)
         .join(StateMeasurement, StateMeasurement.state_id == StateOfCatalog.id)
         .join(Labeler, Labeler.id == StateMeasurement.labeler_id)
@@ -194,12 +201,22 @@ def labelled_states(catalog: Catalog, labeler: str) -> list[LabelledState]:
     )
     found: dict[str, LabelledState] = {}
     with catalog.reading() as connection:
-        for task, split, state_id, decision, blob, tokens, labeler_id in connection.execute(query).tuples().all():
+        for task, source, domain, split, state_id, decision, blob, tokens, labeler_id in connection.execute(query):
             if task not in found:
                 mine = select(Label.mask, Label.harm).where(Label.state_id == state_id, Label.labeler_id == labeler_id)
                 harms = dict(connection.execute(mine).tuples().all())
-                found[task] = LabelledState(task, split, decision, blob, tokens, harms)
-    return list(found.values())
+                found[task] = LabelledState(task, (source, domain), split, decision, blob, tokens, harms)
+    return by_turns(list(found.values()))
+
+
+def by_turns(states: Sequence[LabelledState]) -> list[LabelledState]:
+    """The first of every kind, then the second of every kind, and so on."""
+    taken: Counter[tuple[str, str | None]] = Counter()
+    turns = []
+    for state in states:
+        turns.append((taken[state.kind], state))
+        taken[state.kind] += 1
+    return [state for _, state in sorted(turns, key=lambda turn: turn[0])]
 
 
 def measure_again(

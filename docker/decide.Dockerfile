@@ -3,7 +3,8 @@
 #   docker run -p 127.0.0.1:8100:8100 -v ./policy:/policy:ro drsr-decide --upstream https://...
 # It asks nobody for a password, so only this machine reaches it; a name with a tag can be moved, so a release is built
 # with --build-arg BASE_IMAGE=python@sha256:...
-# The policy is a folder or a wheel; --device cuda where there is one. Which torch comes in is the package index's choice:
+# /cache has the language model: docker run --rm -v models:/cache -e HF_HUB_OFFLINE=0 --entrypoint drsr drsr-decide backbone fetch NAME
+# asks the hub for one, and nothing else does. The policy is a folder or a wheel; --device cuda where there is one. Which torch comes in is the package index's choice:
 # give another one to pip with --build-arg PIP_EXTRA_INDEX_URL=...
 ARG BASE_IMAGE=python:3.11.14-slim-bookworm
 FROM ${BASE_IMAGE} AS install
@@ -20,6 +21,7 @@ FROM ${BASE_IMAGE}
 COPY --from=install /opt/drsr/.venv /opt/drsr/.venv
 ENV PATH=/opt/drsr/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    HOME=/cache \
     HF_HUB_OFFLINE=1 \
     DO_NOT_TRACK=1 \
     DRSR_CACHE=/cache

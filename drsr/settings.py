@@ -18,6 +18,8 @@ from drsr.redaction import redact
 
 SETTINGS_FILE = "drsr.toml"
 DTYPES = ("float32", "bfloat16", "float16")
+_MAY_BE_SECRET = frozenset({"on_failure", "lineage"})
+"""A webhook's path is often a key, and a command may hold one."""
 _WHOLE = re.compile(r"[1-9]\d{0,8}", re.ASCII)
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
@@ -38,6 +40,10 @@ class Settings:
     """Number format of its weights: `float32`, `bfloat16` or `float16`."""
     label_memory_mb: str = "8192"
     """What measuring may take of the device's memory above the loaded model, in each process."""
+    on_failure: str = ""
+    """What is told when a run fails: a webhook's URL, or a command, which is run without a shell."""
+    lineage: str = ""
+    """Where every stage sends OpenLineage events: a URL, or the path of a file."""
     prices: str = ""
     """What tokens cost: the path of a table by model, or four numbers for every model, per million tokens of input,
     cached input, cache write and output. Empty: the list prices that come with drsr."""
@@ -51,8 +57,12 @@ class Settings:
             raise SettingsError(f"label_memory_mb {self.label_memory_mb!r} is not a number of megabytes above 0")
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{field.name}={redacted(getattr(self, field.name))!r}" for field in fields(self))
+        shown = ", ".join(f"{field.name}={self._shown(field.name)!r}" for field in fields(self))
         return f"Settings({shown})"
+
+    def _shown(self, name: str) -> str:
+        value: str = getattr(self, name)
+        return "***" if value and name in _MAY_BE_SECRET else redacted(value)
 
 
 def load_settings(directory: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:

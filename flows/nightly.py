@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from prefect import flow, task
+from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from drsr.errors import InputError, ReleaseRefused
+from drsr.errors import DrsrError, InputError, ReleaseRefused
 from drsr.flows.expecting import judge_after, write_docs
 from drsr.flows.parameters import EVERYTHING, HERE, Count, Enough, FanOut, Location, Name
 from drsr.flows.places import only_night, opened
@@ -30,10 +31,11 @@ from drsr.flows.stages.ingest import ingest
 from drsr.flows.stages.label import label
 from drsr.flows.stages.publish import publish
 from drsr.flows.stages.train import train
-from drsr.flows.summaries import leave_summary, said
+from drsr.flows.summaries import leave_dashboard, leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.catalog.journal import head
 from drsr.offline.ingest.feeds.limits import feeds, load_limits
+from drsr.offline.notices import failure_of, tell_failure
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
 from drsr.offline.run import Done, in_order
@@ -51,7 +53,15 @@ def run_name() -> str:
     return " ".join(["nightly", f"{when:%Y-%m-%d}", *uris[:1]]) + more
 
 
-@flow(name="nightly", flow_run_name=run_name)
+def tell(flow: Any, flow_run: Any, state: State[Any]) -> None:
+    """Tell the failure hook why a night ended: `on_failure` in the settings of the machine that ran it."""
+    error = state.result(raise_on_failure=False)
+    if not isinstance(error, BaseException):
+        error = RuntimeError(state.message or "no reason is known")
+    tell_failure(failure_of(flow_run.name, error))
+
+
+@flow(name="nightly", flow_run_name=run_name, on_failure=[tell], on_crashed=[tell])
 def nightly(
     locations: list[Location] | None = None,
     fan_out: FanOut = HERE,
@@ -112,8 +122,9 @@ def nightly(
             waits = too_few_labels(refreshed, skip_training_below)
         return waits is None
 
+    read = [place.uri for place in locations or []]
     with ExitStack() as night:
-        done = in_order(NAMES, lambda stage: in_time(stage, run[stage]), check)
+        done = in_order(NAMES, lambda stage: in_time(stage, run[stage], read if stage == "ingest" else ()), check)
         if before is not None:
             return _end(done, NOTHING_NEW, before, docs, recorded=False)
         if waits is not None:
@@ -188,6 +199,13 @@ def note_end(refreshed: Refreshed, mark: str | None, outcome: dict[str, Any]) ->
         note_refresh(place.catalog, refreshed, Refresh(mark, outcome))
 
 
+@task(name="write-dashboard", **BETWEEN_STAGES)
+def write_dashboard(docs: str) -> None:
+    """Write the page about all nights."""
+    with opened() as place:
+        leave_dashboard(place, Path(docs))
+
+
 def journal_head() -> str:
     """Return the journal's latest event, to be kept where the team cannot change it."""
     with opened() as place, place.catalog.reading() as connection:
@@ -202,10 +220,14 @@ def _end(
     *,
     recorded: bool,
 ) -> dict[str, Any]:
-    folder = None if docs is None else Path(docs)
+    if docs is not None:
+        try:
+            write_dashboard(docs)
+        except DrsrError as error:  # what the night made is whole: a page that cannot be written does not undo it
+            get_run_logger().warning("the dashboard was not written: %s", error)
     journal = journal_head()
     get_run_logger().info("journal: %s", journal)
-    leave_summary(done.results, done.seconds, headline, folder if folder is not None and folder.exists() else None)
+    leave_summary(done.results, done.seconds, headline, None if docs is None else Path(docs))
     return {
         "headline": headline,
         "stages": {

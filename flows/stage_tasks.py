@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from prefect.flow_engine import FlowRunTimeoutError
 
 from drsr.errors import DrsrError
 from drsr.flows.faults import RETRIES
+from drsr.offline.notices import emitting
 from drsr.offline.stages import HOUR, STAGES
 
 TIMEOUTS = {stage.name: stage.seconds for stage in STAGES}
@@ -25,14 +26,18 @@ class StageTimedOut(DrsrError):
     """A stage was given up."""
 
 
-def in_time(stage: str, run: Callable[[], Value]) -> Value:
-    """Run a stage's flow. StageTimedOut where it was given up: Prefect alone would blame the flow that called it."""
-    try:
-        return run()
-    except FlowRunTimeoutError as error:
-        raise StageTimedOut(
-            f"did not end in time, and was given up: {error}",
-            where=stage,
-            hint="what it recorded stays, and the next run goes on from there; see in its log what it waited for: "
-            "the catalog, the storage, a worker of its pool. drsr/offline/stages.py has the limits",
-        ) from None
+def in_time(stage: str, run: Callable[[], Value], locations: Sequence[str] = ()) -> Value:
+    """Run a stage's flow. StageTimedOut where it was given up: Prefect alone would blame the flow that called it.
+
+    It emits OpenLineage events where these are wanted; `locations` are what it reads besides the catalog.
+    """
+    with emitting(stage, locations):
+        try:
+            return run()
+        except FlowRunTimeoutError as error:
+            raise StageTimedOut(
+                f"did not end in time, and was given up: {error}",
+                where=stage,
+                hint="what it recorded stays, and the next run goes on from there; see in its log what it waited for: "
+                "the catalog, the storage, a worker of its pool. drsr/offline/stages.py has the limits",
+            ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from prefect.artifacts import (
     create_table_artifact,
 )
 
+from drsr.flows.places import Place
+from drsr.offline.store.kept import kept_here
+
+DASHBOARD = "dashboard.html"
 Results = Mapping[str, Mapping[str, Any]]
 """What each stage said, by stage."""
 
@@ -22,6 +27,14 @@ def show_plot(key: str, png: bytes, description: str) -> None:
     """A plot as an artifact of the present run. It travels in the artifact itself: nothing else has to be served."""
     data = base64.b64encode(png).decode("ascii")
     create_image_artifact(image_url=f"data:image/png;base64,{data}", key=key, description=description)
+
+
+def leave_dashboard(place: Place, docs: Path) -> None:
+    """Write the dashboard beside the pages about the data."""
+    from drsr.offline.dashboard import read_numbers, write_dashboard
+
+    numbers = read_numbers(place, datetime.datetime.now(datetime.UTC), kept_here())
+    write_dashboard(docs / DASHBOARD, numbers)
 
 
 def leave_summary(results: Results, seconds: Mapping[str, float], headline: str, docs: Path | None) -> None:
@@ -66,8 +79,13 @@ def links(results: Results, docs: Path | None) -> dict[str, tuple[str, str]]:
     if "wheel" in published:
         found["wheel"] = (Path(published["wheel"]).as_uri(), f"drsr-policy {published['version']}")
         found["index"] = (Path(published["index"]).as_uri(), "the index that pip installs from")
-    if docs is not None:
-        found["data-docs"] = ((docs.absolute() / "index.html").as_uri(), "what was expected of the data, and held")
+    pages = {
+        "data-docs": ("index.html", "what was expected of the data, and held"),
+        "dashboard": (DASHBOARD, "the dashboard: nights, sources, labels, drift and releases"),
+    }
+    for key, (name, what) in pages.items():
+        if docs is not None and (docs / name).exists():
+            found[key] = ((docs.absolute() / name).as_uri(), what)
     return found
 
 

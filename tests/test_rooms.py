@@ -12,7 +12,7 @@ import drsr
 
 PACKAGE = Path(drsr.__file__).parent
 STAGES = ("catalog", "store", "ingest", "freeze", "featurize", "label", "train", "calibrate", "evaluate", "publish")
-OFFLINE = (*STAGES, "expectations", "audit", "sandbox", "bench")
+OFFLINE = (*STAGES, "dashboard", "expectations", "audit", "sandbox", "bench")
 """Rooms that know the future, from the ground up: a room imports those before it. Expectations judge what the stages
 wrote, and the audit judges by them. Labelling writes features on its way, so this is not the order of a run."""
 ABOVE = ("commands", "flows", "plan", "status", "stage_exports", "cli")

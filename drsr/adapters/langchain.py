@@ -8,14 +8,15 @@ Only the request to the model changes; the graph's state, its checkpoints and wh
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Unpack
 
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, reasons_first, text
 from drsr.adapters.forms import Gone, Removed
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
+from drsr.adapters.recall_rounds import ToolCall, asked, asked_async, whole_usage
 from drsr.errors import MissingExtra, RequestError
+from drsr.receipts.recall import RECALL, recall_tool
 
 try:
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -40,19 +41,42 @@ class PruneHistory(AgentMiddleware):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        read = partial(MessagesForm, request)
-        return handler(_with(request, self.pruner.view(request.messages, read, model_name(request.model))))
+        return asked(self.pruner, _WIRE, request, _RequestForm, handler, model_name(request.model))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        read = partial(MessagesForm, request)
-        messages = await self.pruner.view_in_thread(request.messages, read, model_name(request.model))
-        return await handler(_with(request, messages))
+        return await asked_async(self.pruner, _WIRE, request, _RequestForm, handler, model_name(request.model))
 
 
-def _with(request: ModelRequest[Any], messages: list[AnyMessage]) -> ModelRequest[Any]:
-    return request if messages is request.messages else request.override(messages=messages)
+class _ModelCalls:
+    """The framework's own requests and responses. A response holds one message of the model, and perhaps results that
+    go with its structured output."""
+
+    def offered(self, request: ModelRequest[Any]) -> ModelRequest[Any] | None:
+        names = [tool.get("name") if isinstance(tool, dict) else tool.name for tool in request.tools]
+        return None if RECALL in names else request.override(tools=[*request.tools, recall_tool("openai")])
+
+    def calls(self, response: ModelResponse[Any]) -> list[ToolCall]:
+        return [ToolCall(one["id"] or "", one["name"], one["args"]) for one in _turn_of(response).tool_calls]
+
+    def continued(
+        self, request: ModelRequest[Any], response: ModelResponse[Any], results: Sequence[tuple[str, str]]
+    ) -> ModelRequest[Any]:
+        told = [ToolMessage(content=result, tool_call_id=call_id) for call_id, result in results]
+        return request.override(messages=[*request.messages, _turn_of(response), *told])
+
+    def reckoned(self, response: ModelResponse[Any], unseen: Sequence[ModelResponse[Any]]) -> ModelResponse[Any]:
+        whole = whole_usage([_turn_of(one).usage_metadata for one in (*unseen, response)])
+        _turn_of(response).usage_metadata = whole
+        return response
+
+
+_WIRE = _ModelCalls()
+
+
+def _turn_of(response: ModelResponse[Any]) -> AIMessage:
+    return next(message for message in response.result if isinstance(message, AIMessage))
 
 
 class MessagesForm:
@@ -79,6 +103,21 @@ class MessagesForm:
             for index, message in enumerate(self._messages, start=self._first)
             if index not in removed.messages
         ]
+
+
+class _RequestForm:
+    """A model request as a whole."""
+
+    format: Literal["openai"] = "openai"
+
+    def __init__(self, request: ModelRequest[Any]) -> None:
+        self._native = request
+        self._form = MessagesForm(request, request.messages)
+        self.request = self._form.request
+        self.pinned = self._form.pinned
+
+    def without(self, removed: Removed) -> ModelRequest[Any]:
+        return self._native.override(messages=self._form.without(removed))
 
 
 def _tell(view: ChatView, message: BaseMessage) -> None:

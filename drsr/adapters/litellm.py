@@ -19,7 +19,8 @@ from typing import Any, TypeVar, Unpack, cast
 from drsr.adapters.bypass import asks_for_bypass
 from drsr.adapters.forms import Form
 from drsr.adapters.items_form import ResponsesBody
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, refuse_recall
+from drsr.adapters.recall_rounds import CHAT, asked, asked_async
 from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
 from drsr.errors import MissingExtra
 
@@ -45,7 +46,7 @@ class PruningHook(CustomLogger):
 
     def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
         super().__init__()
-        self.pruner = Pruner(policy, **options)
+        self.pruner = Pruner(policy, **refuse_recall(options, "the hook sees the request, not the answer"))
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
@@ -70,14 +71,17 @@ def prune_with(policy: AnyPolicy, function: F, **options: Unpack[Options]) -> F:
         headers = call.get("extra_headers")
         return isinstance(headers, Mapping) and asks_for_bypass(headers)
 
+    def ask(call: Body) -> Any:
+        return function(**call)
+
     @functools.wraps(function)
     def pruned(*args: Any, **named: Any) -> Any:
         call = given(args, named)
-        return function(**(call if around(call) else pruner.view(call, openai_body)))
+        return ask(call) if around(call) else asked(pruner, CHAT, call, openai_body, ask)
 
     @functools.wraps(function)
     async def pruned_async(*args: Any, **named: Any) -> Any:
         call = given(args, named)
-        return await function(**(call if around(call) else await pruner.view_in_thread(call, openai_body)))
+        return await (ask(call) if around(call) else asked_async(pruner, CHAT, call, openai_body, ask))
 
     return cast(F, pruned_async if inspect.iscoroutinefunction(function) else pruned)

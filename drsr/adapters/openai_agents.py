@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from drsr.adapters.items_form import ItemsForm
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name, refuse_recall
 from drsr.errors import MissingExtra
 
 try:
@@ -25,7 +25,7 @@ class PruneInput:
     """Asks the policy before each model call."""
 
     def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
-        self.pruner = Pruner(policy, **options)
+        self.pruner = Pruner(policy, **refuse_recall(options, "the filter sees the input, not the answer"))
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         given = data.model_data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypedDict, TypeVar
 
@@ -11,8 +12,9 @@ from drsr.adapters.bypass import bypassed
 from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, pinning, removed_by
 from drsr.decide.decision import Reason
-from drsr.errors import NotCarriedOver
+from drsr.errors import NotCarriedOver, SettingsError
 from drsr.policy.policy import Decision, Policy, deadline_after
+from drsr.receipts.recall import Recalled
 from drsr.request.history import Protect
 from drsr.request.protection import with_tool_rules
 from drsr.request.request import Request
@@ -54,6 +56,9 @@ class Options(TypedDict, total=False):
     warm: bool
     """Read each request in the background while the model answers, also where nothing was to be decided, so that the
     run's next decision has less to read."""
+    recall: bool
+    """Offer the model the tool `recall_history`, and answer its calls before the program sees them. `on_decision` and
+    receipts are then told of the decision once more, with `decision.recalled`."""
 
 
 class Pruner:
@@ -73,6 +78,7 @@ class Pruner:
         shadow: bool = False,
         deadline_ms: float | None = None,
         warm: bool = False,
+        recall: bool = False,
     ) -> None:
         deadline_after(deadline_ms)  # what is no time is said now, and not with the first call
         if not isinstance(policy, AnyPolicy):
@@ -85,15 +91,18 @@ class Pruner:
         self.shadow = shadow
         self.deadline_ms = deadline_ms
         self.warm = warm
+        self.recall = recall
 
     def view(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> T:
-        """Return what to send instead of `native`: the very same object unless something is removed from a copy of it.
+        """Return what to send instead of `native`: the very same object unless something is removed from a copy."""
+        return native if bypassed() else self.decide(native, read, model)[0]
+
+    def decide(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> tuple[T, Decision]:
+        """Return what to send instead of `native`, and the decision.
 
         `read` tells it as a request. It raises RequestError where it cannot; the decision then says so. `model` is the
         name of the model that is asked, where `native` does not say it.
         """
-        if bypassed():
-            return native
         seen = native
         try:
             form = read(native)
@@ -116,19 +125,31 @@ class Pruner:
         except Exception as error:  # whatever it is: the agent goes on with what it had
             seen, decision = native, self._passed_through(error)
         self._tell(decision)
-        return seen
+        return seen, decision
 
     async def view_in_thread(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> T:
         """The same without holding up the event loop meanwhile: a decision runs a language model."""
+        return native if bypassed() else (await self.decide_in_thread(native, read, model))[0]
+
+    async def decide_in_thread(
+        self, native: T, read: Callable[[T], Form[T]], model: str | None = None
+    ) -> tuple[T, Decision]:
+        """Like `decide`."""
         import anyio.to_thread  # every framework that has an event loop brings it
 
-        if bypassed():
-            return native
         try:
-            return await anyio.to_thread.run_sync(partial(self.view, native, read, model), abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(partial(self.decide, native, read, model), abandon_on_cancel=True)
         except Exception as error:  # no thread to be had
-            self._tell(self._passed_through(error))
-            return native
+            decision = self._passed_through(error)
+            self._tell(decision)
+            return native, decision
+
+    def tell_recalled(self, decision: Decision, recalled: Recalled | None) -> None:
+        """Tell of a decision once more if the model recalled something."""
+        if recalled is not None:
+            decision = replace(decision, recalled=recalled)
+            decision.policy.keep_receipt(decision)
+            self._tell(decision)
 
     def _passed_through(self, error: Exception) -> Decision:
         """The decision to leave everything as it is, with the reason, in the policy's receipts like any other."""
@@ -148,6 +169,13 @@ class Pruner:
             self.on_decision(decision)
         except Exception as error:  # the consumer's own code, and no reason to stop its agent; may quote the request
             _log.warning("on_decision failed for decision %s: %s", decision.id, type(error).__name__)
+
+
+def refuse_recall(options: Options, why: str) -> Options:
+    """SettingsError where an adapter that cannot answer recalls is told to."""
+    if options.get("recall"):
+        raise SettingsError(f"cannot be answered here: {why}", where="recall=True", hint="use the proxy with --recall")
+    return options
 
 
 def model_name(model: Any) -> str | None:

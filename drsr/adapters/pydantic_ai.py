@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, reasons_first, text
 from drsr.adapters.forms import Removed
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name, refuse_recall
 from drsr.errors import MissingExtra
 
 try:
@@ -42,7 +42,7 @@ class PruneHistory(AbstractCapability[Any]):
     """Asks the policy before each model request."""
 
     def __init__(self, policy: AnyPolicy, **options: Unpack[Options]) -> None:
-        self.pruner = Pruner(policy, **options)
+        self.pruner = Pruner(policy, **refuse_recall(options, "Pydantic AI allows one request to the model per step"))
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext

@@ -11,8 +11,10 @@ from typing import Any, TypeVar, cast
 
 from drsr.adapters.bypass import asks_for_bypass
 from drsr.adapters.forms import Form
+from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import Pruner
-from drsr.adapters.wire_form import Body, materialised
+from drsr.adapters.recall_rounds import CHAT, MESSAGES, RESPONSES, JsonWire, asked, asked_async
+from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
 
 C = TypeVar("C")
 
@@ -32,15 +34,25 @@ def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
 
     def request(cast_to: Any, options: Any, **rest: Any) -> Any:
         read = _read(options, reads)
-        if read is not None:
-            options = _with_body(options, pruner.view(materialised(options.json_data), read))
-        return send(cast_to, options, **rest)
+        if read is None:
+            return send(cast_to, options, **rest)
+        body = materialised(options.json_data)
+
+        def ask(body: Body) -> Any:
+            return send(cast_to, _with_body(options, body), **rest)
+
+        return asked(pruner, _wire(read, options, body, rest), body, read, ask)
 
     async def request_async(cast_to: Any, options: Any, **rest: Any) -> Any:
         read = _read(options, reads)
-        if read is not None:
-            options = _with_body(options, await pruner.view_in_thread(materialised(options.json_data), read))
-        return await send(cast_to, options, **rest)
+        if read is None:
+            return await send(cast_to, options, **rest)
+        body = materialised(options.json_data)
+
+        async def ask(body: Body) -> Any:
+            return await send(cast_to, _with_body(options, body), **rest)
+
+        return await asked_async(pruner, _wire(read, options, body, rest), body, read, ask)
 
     # On the instance and not in a subclass, because the SDKs ask for the exact class. And `request` rather than `post`,
     # because some clients make their resources, which remember `client.post`, as soon as they are made themselves.
@@ -55,6 +67,24 @@ def _read(options: Any, reads: Reads) -> Callable[[Body], Form[Body]] | None:
     if read is None or options.method != "post" or not isinstance(options.json_data, Mapping):
         return None
     return None if isinstance(options.headers, Mapping) and asks_for_bypass(options.headers) else read
+
+
+_WIRES: dict[Callable[[Body], Form[Body]], JsonWire] = {
+    openai_body: CHAT,
+    anthropic_body: MESSAGES,
+    ResponsesBody: RESPONSES,
+}
+
+
+def _wire(read: Callable[[Body], Form[Body]], options: Any, body: Body, rest: Mapping[str, Any]) -> JsonWire | None:
+    """Return the form of an answer that can recall; None where the program wants it raw, as it comes, or parsed,
+    or named the request so that the provider answers it once."""
+    headers = options.headers if isinstance(options.headers, Mapping) else {}
+    raw = any(str(name).lower() == "x-stainless-raw-response" for name in headers)
+    if raw or options.idempotency_key is not None or rest.get("stream") or callable(options.post_parser):
+        return None
+    whole = {**body, **(options.extra_json or {})}  # what `extra_body` adds goes past us
+    return _WIRES[read] if _WIRES[read].offered(whole) is not None else None
 
 
 def _with_body(options: Any, body: Body) -> Any:

@@ -43,13 +43,13 @@ class HfTokenizer:
     def __init__(self, tokenizer_json: str | bytes, *, where: str = TOKENIZER_FILE) -> None:
         """`tokenizer_json` is the text of a tokenizer.json; `where` names it in errors."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        self._spec = _read_spec(tokenizer_json, where)
-        self._dropped = _dropped_bytes(self._spec, where)
+        self._spec = read_spec(tokenizer_json, where)
+        self._dropped = dropped_bytes(self._spec, where)
         self._frames = _build(self._spec, where)
         self._contents = _build({**self._spec, "added_tokens": [], "post_processor": None}, where)
         self._reserved = _reserved_ids(self._frames, self._contents)
         self._unknown = _unknown_id(self._spec["model"])
-        self._lead = _as_ids(_lead_ids(self._frames))
+        self._lead = as_ids(_lead_ids(self._frames))
         self._remembered_frame = lru_cache(maxsize=_REMEMBERED_FRAMES)(self._encode_frame)
 
     @classmethod
@@ -67,8 +67,7 @@ class HfTokenizer:
     @cached_property
     def identity(self) -> str:
         """SHA-256 of the tokenizer.json in canonical form: sorted keys, and without truncation and padding."""
-        canonical = json.dumps(self._spec, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+        return identity_of_spec(self._spec)
 
     @property
     def lead(self) -> TokenIds:
@@ -85,34 +84,21 @@ class HfTokenizer:
         return self._remembered_frame(text)
 
     def _encode_frame(self, text: str) -> TokenIds:
-        return _as_ids(self._frames.encode(text, add_special_tokens=False).ids)
+        return as_ids(self._frames.encode(text, add_special_tokens=False).ids)
 
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
         """Ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded exactly."""
         if not texts:
             return []
-        self._refuse_unencodable(texts)
+        refuse_unencodable(texts, self._dropped)
         encodings = self._contents.encode_batch_fast(list(texts), add_special_tokens=False)
-        contents = [_as_ids(encoding.ids) for encoding in encodings]
+        contents = [as_ids(encoding.ids) for encoding in encodings]
         self._refuse_reserved(contents)
         return contents
 
     def decode(self, token_ids: TokenIds) -> str:
         """The text that ids spell, special tokens left out; bytes that are no text become U+FFFD."""
         return str(self._frames.decode([int(token) for token in token_ids], skip_special_tokens=True))
-
-    def _refuse_unencodable(self, texts: Sequence[str]) -> None:
-        """Every character must reach the token ids."""
-        for index, text in enumerate(texts):
-            try:
-                encoded = text.encode("utf-8")
-            except UnicodeEncodeError as error:
-                what = f"half of a surrogate pair at character {error.start} is not text"
-                raise AlignmentError(what, content=index) from error
-            if len(encoded.translate(None, self._dropped)) != len(encoded):
-                lost = next(byte for byte in encoded if byte in self._dropped)
-                what = f"the tokenizer has no piece for the byte 0x{lost:02X} and would leave it out"
-                raise AlignmentError(what, content=index)
 
     def _refuse_reserved(self, contents: list[TokenIds]) -> None:
         """No reserved and no unknown token, in one pass over all ids."""
@@ -128,20 +114,41 @@ class HfTokenizer:
         raise AlignmentError(f"the text would become the special token {token!r}", content=text)
 
 
-def _as_ids(ids: list[int]) -> TokenIds:
+def refuse_unencodable(texts: Sequence[str], dropped: bytes) -> None:
+    """AlignmentError unless every character can reach the token ids, where a tokenizer leaves some bytes out."""
+    for index, text in enumerate(texts):
+        try:
+            encoded = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            what = f"half of a surrogate pair at character {error.start} is not text"
+            raise AlignmentError(what, content=index) from error
+        if len(encoded.translate(None, dropped)) != len(encoded):
+            lost = next(byte for byte in encoded if byte in dropped)
+            what = f"the tokenizer has no piece for the byte 0x{lost:02X} and would leave it out"
+            raise AlignmentError(what, content=index)
+
+
+def as_ids(ids: list[int]) -> TokenIds:
+    """Return token ids as an array that nobody can change."""
     array = np.array(ids, dtype=np.int32)
     array.flags.writeable = False
     return array
 
 
-def _read_spec(tokenizer_json: str | bytes, where: str) -> dict[str, Any]:
-    """The parsed tokenizer.json, with everything off that would cut, pad or randomise."""
+def read_spec(tokenizer_json: str | bytes, where: str) -> dict[str, Any]:
+    """Return the parsed tokenizer.json, with everything off that would cut, pad or randomise."""
     try:
         spec = json.loads(tokenizer_json)
         model = {**spec["model"], "dropout": None} if "dropout" in spec["model"] else spec["model"]
     except (ValueError, KeyError, TypeError) as error:
         raise BackboneCorrupt(f"not a tokenizer.json ({error!r})", where=where, hint="fetch the model again") from error
     return {**spec, "model": model, "truncation": None, "padding": None}
+
+
+def identity_of_spec(spec: dict[str, Any]) -> str:
+    """Return the SHA-256 of a read tokenizer.json in canonical form."""
+    canonical = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
 def _build(spec: dict[str, Any], where: str) -> tokenizers.Tokenizer:
@@ -180,8 +187,8 @@ def _lead_ids(frames: tokenizers.Tokenizer) -> list[int]:
     return framed[: starts[0]] if starts else []
 
 
-def _dropped_bytes(spec: dict[str, Any], where: str) -> bytes:
-    """The bytes that a BPE without an unknown token has no piece for: it leaves them out of its output, silently.
+def dropped_bytes(spec: dict[str, Any], where: str) -> bytes:
+    """Return the bytes that a BPE without an unknown token has no piece for: it silently leaves them out of its output.
 
     SmolLM2 is such a tokenizer: it has no piece for six control characters, among them U+0004 and U+001D.
     """
@@ -191,7 +198,7 @@ def _dropped_bytes(spec: dict[str, Any], where: str) -> bytes:
     vocab = model["vocab"]
     if model.get("byte_fallback") and all(f"<0x{byte:02X}>" in vocab for byte in range(256)):
         return b""
-    dropped = bytes(byte for byte, character in enumerate(_byte_characters()) if character not in vocab)
+    dropped = bytes(byte for byte, character in enumerate(byte_characters()) if character not in vocab)
     byte_level = '"ByteLevel"' in json.dumps([spec.get("pre_tokenizer"), spec.get("normalizer")])
     if not byte_level or (dropped and spec.get("normalizer") is not None):
         # Behind a normaliser the bytes of the text no longer tell which characters are lost.
@@ -199,8 +206,8 @@ def _dropped_bytes(spec: dict[str, Any], where: str) -> bytes:
     return dropped
 
 
-def _byte_characters() -> list[str]:
-    """The printable character by which a byte-level vocabulary writes each of the 256 bytes (GPT-2's table)."""
+def byte_characters() -> list[str]:
+    """Return the printable character by which a byte-level vocabulary writes each of the 256 bytes (GPT-2's table)."""
     printable = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     substitutes = itertools.count(0x100)
     return [chr(byte) if byte in printable else chr(next(substitutes)) for byte in range(256)]

@@ -57,11 +57,11 @@ def run_receipts(options: argparse.Namespace) -> int:
 
     from drsr.command_line import require_positive
     from drsr.receipts.receipt_file import read_receipts
-    from drsr.receipts.totals import COLUMNS, add_up, listed, told
+    from drsr.receipts.totals import COLUMNS, add_up, listed, newest, told
     from drsr.tables import plain_cell
 
     require_positive(options, "last")
-    records = read_receipts(Path(options.receipts))
+    records = iter(newest(read_receipts(Path(options.receipts))))
     if options.last is not None:
         records = iter(deque(records, maxlen=options.last))
     if options.last is not None and options.by is None and not options.csv:

@@ -1,10 +1,9 @@
-"""The plan of a run before it starts: what is missing per stage and why, in tokens and minutes."""
+"""The plan of a run before it starts: what is missing per stage and why, in tokens. `cost.py` says what these take."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,18 +22,23 @@ from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.label.harm import contexts_of
-from drsr.offline.label.prefix_tree import build_tree, total_tokens
+from drsr.offline.label.prefix_tree import build_tree
 from drsr.offline.label.records import pending_states
-from drsr.offline.label.target_nll import Method, Pair, TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.request.contracts import Tokenizer
+from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.rendering import render_output
-from drsr.request.view import Caps, caps_for
+from drsr.request.view import Caps
 
 SAMPLE = 48
 """Trajectories whose tokens are really counted; the rest is estimated from them."""
-PROBE_CONTEXT, PROBE_TARGET = 1_024, 64
-"""Tokens of the measured calibration."""
+
+
+class Stretch(NamedTuple):
+    """Tokens that are computed about equally deep in their contexts, and so at about the same rate."""
+
+    length: int
+    """Of a plain context whose tokens cost as much: twice their mean position."""
+    tokens: int
 
 
 class FreezePlan(NamedTuple):
@@ -64,24 +68,15 @@ class LabelPlan(NamedTuple):
     """Whether there are more of them, which were taken to be like the mean of these."""
     why: dict[str, int]
     """States by why they wait."""
+    naive: tuple[Stretch, ...] = ()
+    """The tokens one by one, by context length: each stretch is about twice as long as the one before."""
+    shared: tuple[Stretch, ...] = ()
+    """The same with each distinct prefix computed once."""
 
 
 class Plan(NamedTuple):
     freeze: FreezePlan
     label: LabelPlan
-
-
-class Price(NamedTuple):
-    """The time that this machine needs."""
-
-    tokens_per_second: float
-    """Of one worker, measured now."""
-    minutes: float
-    """For the whole plan with the workers given."""
-    method: Method
-    """How the tokens will be computed: without sharing, all of them one by one."""
-    why: str
-    """Why so, in words."""
 
 
 class _Count(NamedTuple):
@@ -91,10 +86,10 @@ class _Count(NamedTuple):
     """Those with states."""
     states: int
     sets: int
-    naive: int
-    """Tokens of all contexts and targets one by one."""
-    shared: int
-    """Tokens of all contexts and targets as one radix tree per trajectory."""
+    naive: tuple[Stretch, ...]
+    """All contexts and targets one by one."""
+    shared: tuple[Stretch, ...]
+    """All contexts and targets as one radix tree per trajectory."""
 
 
 def make_plan(
@@ -128,29 +123,15 @@ def make_plan(
         states=states + unfrozen.states,
         not_frozen=unfrozen.states,
         sets=sum(int(row[3]) for row in rows) + unfrozen.sets,
-        tokens_naive=frozen.naive + unfrozen.naive,
-        tokens_shared=frozen.shared + unfrozen.shared,
+        tokens_naive=tokens_of(frozen.naive) + tokens_of(unfrozen.naive),
+        tokens_shared=tokens_of(frozen.shared) + tokens_of(unfrozen.shared),
         sampled=frozen_read + unfrozen_read,
         is_estimate=frozen_read + unfrozen_read < len(rows) + len(waiting),
         why=_without_zeros(why),
+        naive=_by_length(frozen.naive + unfrozen.naive),
+        shared=_by_length(frozen.shared + unfrozen.shared),
     )
     return Plan(FreezePlan(len(waiting), _without_zeros(Counter(map(_why_unfrozen, waiting)))), label)
-
-
-def price(scorer: TargetNll, plan: LabelPlan, workers: int) -> Price:
-    """Minutes for a plan, from a short measurement on this machine with this language model."""
-    generator = np.random.default_rng(0)
-    caps = caps_for(scorer.backbone.window)
-    context, target = min(PROBE_CONTEXT, caps.context), min(PROBE_TARGET, caps.target)
-    tokens = generator.integers(0, 256, context + target).astype(np.int32)
-    pair = Pair(tokens[:context], tokens[context:])
-    scorer.verify(tokens)
-    scorer.score([pair])  # the first forward also allocates
-    started = time.perf_counter()
-    scored = scorer.score([pair])
-    rate = scored.tokens_processed / (time.perf_counter() - started)
-    needed = plan.tokens_shared if scored.method is Method.SHARED_PREFIX else plan.tokens_naive
-    return Price(rate, needed / rate / workers / 60, scored.method, scorer.why)
 
 
 def _sets() -> Any:
@@ -176,13 +157,48 @@ def _why_unfrozen(row: Any) -> str:
     return "a run that has changed since" if row.has_older else "never frozen"
 
 
+def tokens_of(stretches: Iterable[Stretch]) -> int:
+    """Return how many tokens some stretches have together."""
+    return sum(stretch.tokens for stretch in stretches)
+
+
+def stretches_of(
+    artifacts: ArtifactStore, blobs: Sequence[str], tokenizer: Tokenizer, caps: Caps, *, shared: bool
+) -> tuple[Stretch, ...]:
+    """Return the tokens that labelling some trajectories takes, with or without shared prefixes."""
+    counted, _ = _counted(artifacts, blobs, tokenizer, caps)
+    return _by_length(counted.shared if shared else counted.naive)
+
+
 def _counted(artifacts: ArtifactStore, blobs: Sequence[str], tokenizer: Tokenizer, caps: Caps) -> tuple[_Count, int]:
     """Return what is in some trajectories by what is in some of them, and how many these are."""
     read = blobs[:: max(1, -(-len(blobs) // SAMPLE))]
     if not read:
-        return _Count(0, 0, 0, 0, 0), 0
+        return _Count(0, 0, 0, (), ()), 0
     counts = [_count(artifacts, blob, tokenizer, caps) for blob in read]
-    return _Count(*(round(sum(column) * len(blobs) / len(read)) for column in zip(*counts, strict=True))), len(read)
+    scale = len(blobs) / len(read)
+    trajectories, states, sets = (
+        round(scale * sum(column)) for column in zip(*(count[:3] for count in counts), strict=True)
+    )
+    naive = _scaled([count.naive for count in counts], scale)
+    return _Count(trajectories, states, sets, naive, _scaled([count.shared for count in counts], scale)), len(read)
+
+
+def _scaled(counted: Sequence[tuple[Stretch, ...]], scale: float) -> tuple[Stretch, ...]:
+    stretches = _by_length(stretch for one in counted for stretch in one)
+    return tuple(Stretch(length, round(scale * tokens)) for length, tokens in stretches)
+
+
+def _by_length(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Join what is about equally long; the length of each is the mean of its tokens."""
+    alike: dict[int, list[Stretch]] = {}
+    for stretch in stretches:
+        if stretch.tokens:
+            alike.setdefault(stretch.length.bit_length(), []).append(stretch)
+    return tuple(
+        Stretch(round(sum(one.length * one.tokens for one in found) / tokens_of(found)), tokens_of(found))
+        for _, found in sorted(alike.items())
+    )
 
 
 def _count(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps) -> _Count:
@@ -196,8 +212,14 @@ def _count(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps
         contexts = contexts_of(state.state)
         sets += len(contexts.deleted)
         sequences += [np.concatenate([c, target]) for c in (contexts.intact, *(c for _, c in contexts.deleted))]
-    shared = total_tokens(build_tree(dict(enumerate(sequences)))) if sequences else 0
-    return _Count(int(bool(states)), len(states), sets, sum(map(len, sequences)), shared)
+    naive = tuple(Stretch(len(sequence), len(sequence)) for sequence in sequences)
+    return _Count(int(bool(states)), len(states), sets, naive, _computed_once(sequences))
+
+
+def _computed_once(sequences: Sequence[TokenIds]) -> tuple[Stretch, ...]:
+    """Return the nodes of the sequences' radix tree, each by where it stands."""
+    nodes = build_tree(dict(enumerate(sequences))).walk()
+    return tuple(Stretch(node.start + node.stop, len(node.tokens)) for node in nodes)
 
 
 def _without_zeros(counts: Mapping[str, int]) -> dict[str, int]:
@@ -217,6 +239,8 @@ class FeaturizePlan(NamedTuple):
     """What it has to run for them, each distinct prefix of a trajectory once."""
     sampled: int
     """Trajectories that the tokens were counted in; the rest is estimated by their mean."""
+    stretches: tuple[Stretch, ...] = ()
+    """The tokens by context length."""
 
     def with_unfrozen(self, states: int) -> FeaturizePlan:
         """Together with states of trajectories that are not frozen yet: they wait for labels as well."""
@@ -242,14 +266,15 @@ def plan_featurize(
         only = pending_features([Trajectory.id, Trajectory.blob, func.count()], view_id, identity.freezing, part)
         only = only.where(DecisionState.id.not_in(unlabelled)).group_by(Trajectory.id, Trajectory.blob)
         rows = connection.execute(only.order_by(Trajectory.id)).all()
-    counted = [_context_tokens(artifacts, row[1], tokenizer, caps) for row in rows[:: max(1, -(-len(rows) // SAMPLE))]]
+    counted = [_contexts(artifacts, row[1], tokenizer, caps) for row in rows[:: max(1, -(-len(rows) // SAMPLE))]]
     scale = len(rows) / len(counted) if counted else 0.0
     alone = sum(row[2] for row in rows)
-    return FeaturizePlan(states, states - alone, len(rows), round(scale * sum(counted)), len(counted))
+    tokens = _scaled(counted, scale)
+    return FeaturizePlan(states, states - alone, len(rows), tokens_of(tokens), len(counted), tokens)
 
 
-def _context_tokens(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps) -> int:
+def _contexts(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps) -> tuple[Stretch, ...]:
     """Tokens of a trajectory's contexts as one radix tree."""
     frozen = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), tokenizer, caps)
     contexts = [state.state.view.token_ids(state.state.rendering.token_ids) for state in frozen.states]
-    return total_tokens(build_tree(dict(enumerate(contexts))))
+    return _computed_once(contexts)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
+Value = TypeVar("Value")
+_NOTE = "in the stage "
 
 
 @dataclass(slots=True)
@@ -34,9 +36,24 @@ def in_order(
     for stage in stages:
         started = time.monotonic()
         try:
-            done.results[stage] = run(stage)
+            done.results[stage] = _noted(stage, lambda: run(stage))  # noqa: B023 - called at once
         finally:
             done.seconds[stage] = time.monotonic() - started
-        if not check(stage, done.results[stage]):
+        if not _noted(stage, lambda: check(stage, done.results[stage])):  # noqa: B023
             break
     return done
+
+
+def stage_of(error: BaseException) -> str | None:
+    """Return the stage in which an error was raised, if `in_order` ran it."""
+    notes = [note.removeprefix(_NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(_NOTE)]
+    return notes[0] if notes else None
+
+
+def _noted(stage: str, call: Callable[[], Value]) -> Value:
+    """Call, and note on whatever is raised in which stage that was."""
+    try:
+        return call()
+    except Exception as error:
+        error.add_note(f"{_NOTE}{stage}")
+        raise

@@ -22,6 +22,8 @@ class Stage(NamedTuple):
     """The folder that its export fills, below one of the stage's name."""
     judged: tuple[str, ...]
     """What is judged after it: datasets that it changed, or parts of one (`splits.reads`) where it changes no other."""
+    reads: tuple[str, ...]
+    """The stages whose results it reads; `dvc.yaml` says the same."""
     seconds: float
     """How long it may take before it is given up. What it recorded stays; the next run goes on from there."""
 
@@ -32,6 +34,7 @@ STAGES: tuple[Stage, ...] = (
         "recorded runs, read and identified by content, each in one split",
         "trajectories",
         ("trajectories", "splits"),
+        (),
         6 * HOUR,
     ),
     Stage(
@@ -39,22 +42,32 @@ STAGES: tuple[Stage, ...] = (
         "decision states and their candidate Blocks, chosen before any harm is measured",
         "states",
         ("states",),
+        ("ingest",),
         6 * HOUR,
     ),
-    Stage("label", "exact harm of every deletion set", "labels", ("labels",), 72 * HOUR),
+    Stage("label", "exact harm of every deletion set", "labels", ("labels",), ("freeze",), 72 * HOUR),
     Stage(
         "featurize",
         "the features of every candidate, from the request alone",
         "features",
         ("features", "splits.places"),
+        ("freeze", "label"),  # measuring collects features in the same walk
         72 * HOUR,
     ),
-    Stage("train", "the set-risk scorer", "scorer", ("splits.reads", "splits.fits"), 12 * HOUR),
+    Stage(
+        "train",
+        "the set-risk scorer",
+        "scorer",
+        ("splits.reads", "splits.fits"),
+        ("featurize", "label"),
+        12 * HOUR,
+    ),
     Stage(
         "calibrate",
         "its operating point, chosen on validation",
         "calibration",
         ("calibration", "splits.reads", "splits.fits"),
+        ("train",),
         2 * HOUR,
     ),
     Stage(
@@ -62,9 +75,12 @@ STAGES: tuple[Stage, ...] = (
         "scorer and policy on the test split, which nothing before has read",
         "evaluation",
         ("splits.reads", "splits.fits"),  # ablations are fitted here
+        ("calibrate", "featurize", "label", "train"),
         12 * HOUR,
     ),
-    Stage("publish", "the released policy, as pip installs it", "policy", ("policy",), 2 * HOUR),
+    Stage(
+        "publish", "the released policy, as pip installs it", "policy", ("policy",), ("calibrate", "train"), 2 * HOUR
+    ),
 )
 """In the order of a run. Why `splits` is judged in parts: docs/decisions/0016-judged-where-it-changes.md."""
 NAMES: tuple[str, ...] = tuple(stage.name for stage in STAGES)

@@ -1,7 +1,8 @@
 """The representation of a light policy: the tokenizer it ships with, and columns of the request's text.
 
-Needs numpy and `tokenizers`. Token counts are those of the language model that labelled, because the file is that
-model's own; it is checked by its hash when the policy is read, and by what it means here.
+Needs numpy; the package `tokenizers` only for a tokenizer that is not of SmolLM2's form. Token counts are those of the
+language model that labelled, because the file is that model's own; it is checked by its hash when the policy is read,
+and by what it means here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import importlib.util
 import sys
 
+from drsr.backbone.byte_level import ByteLevelTokenizer, other_form
 from drsr.backbone.catalogue import load_tokenizer
 from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
 from drsr.decide.background import GiveUp, SessionSource
@@ -30,10 +32,8 @@ class LightRepresentation:
     def __init__(self, tokenizer_file: bytes, *, name: str, identity: str) -> None:
         """`tokenizer_file` is the content of a tokenizer.json; `name` and `identity` are those of the language model
         that labelled."""
-        if importlib.util.find_spec("tokenizers") is None:
-            raise MissingExtra("tokenizers", "light", needed_for="a light policy's token counts")
         self.tokenizer_file = tokenizer_file
-        self._tokenizer = HfTokenizer(tokenizer_file)
+        self._tokenizer = _read_tokenizer(tokenizer_file, name)
         self.name = name
         self.identity = identity
         self.layout_hash = light_layout().hash
@@ -59,6 +59,17 @@ class LightRepresentation:
     def session(self) -> SessionSource:
         """A run has nothing to remember: reading a request anew takes milliseconds."""
         return self
+
+
+def _read_tokenizer(tokenizer_file: bytes, name: str) -> ByteLevelTokenizer | HfTokenizer:
+    """Return a tokenizer that gives the ids of the language model of that name."""
+    form = other_form(tokenizer_file)
+    if not form:
+        return ByteLevelTokenizer(tokenizer_file)
+    if importlib.util.find_spec("tokenizers") is None:
+        needed_for = f"the tokenizer of {name}, which drsr does not read itself ({form}),"
+        raise MissingExtra("tokenizers", "tokenizers", needed_for=needed_for)
+    return HfTokenizer(tokenizer_file)
 
 
 def light_representation(files: PolicyFiles) -> LightRepresentation:

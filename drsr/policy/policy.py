@@ -54,7 +54,7 @@ from drsr.errors import (
 from drsr.policy.folder import PolicyFiles, policy_identity, write_policy
 from drsr.policy.light_representation import LightRepresentation, light_representation, refuse_other_tokens
 from drsr.policy.location import read_found
-from drsr.receipts.recall import recalled, with_recall
+from drsr.receipts.recall import Recalled, recalled, with_recall
 from drsr.receipts.receipt import build_receipt, explain
 from drsr.request.contracts import Backbone, SetScorer
 from drsr.request.history import History, Protect, read_history
@@ -115,6 +115,8 @@ class Decision:
     time: float = 0.0
     """When it was decided, in seconds since 1970."""
     total_milliseconds: float = 0.0
+    recalled: Recalled | None = None
+    """What the model asked for again, where an adapter answered it."""
 
     @property
     def messages(self) -> Any:
@@ -415,10 +417,11 @@ class Policy:
             time=time.time(),
             total_milliseconds=1000 * (time.perf_counter() - start),
         )
-        self._keep_receipt(decision)
+        self.keep_receipt(decision)
         return decision
 
-    def _keep_receipt(self, decision: Decision) -> None:
+    def keep_receipt(self, decision: Decision) -> None:
+        """Tell the receipts of a decision. Never raises."""
         if self.receipts is None:
             return
         try:

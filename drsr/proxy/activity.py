@@ -53,6 +53,9 @@ class Activity:
         self.compared = self._counter(
             "drsr_compared_total", "Requests inside and outside what the policy was calibrated on.", "where"
         )
+        self.recalled = self._counter(
+            "drsr_recall_calls_total", "Answers of a model that only asked for what had been removed."
+        )
         self.refusals = self._counter(
             "drsr_refusals_total", "Requests that the proxy answered with an error itself.", "kind"
         )
@@ -106,6 +109,8 @@ class Activity:
             self.eligible.inc(_is_eligible(exchange))
         if exchange.outside is not None:
             self.compared.labels("outside" if exchange.outside else "inside").inc()
+        if exchange.recalled is not None:
+            self.recalled.inc(exchange.recalled.calls)
         if exchange.refusal is not None:
             self.refusals.labels(exchange.refusal).inc()
         if exchange.ending is Ending.CLIENT_GONE:

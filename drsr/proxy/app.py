@@ -96,8 +96,16 @@ class ProxyApp:
             protect=settings.protect,
             receipts=self._receipts.record if self._receipts else None,
             late=self.activity.late.inc,
+            recall=settings.recall,
         )
-        pruning = Pruning(decider, self.kill_switch, self._receipts, modes=settings.modes, prices_of=settings.prices_of)
+        pruning = Pruning(
+            decider,
+            self.kill_switch,
+            self._receipts,
+            modes=settings.modes,
+            prices_of=settings.prices_of,
+            recall=settings.recall,
+        )
         self.parts = Parts(
             settings,
             Admission(settings.max_concurrent, settings.patience),

@@ -3,7 +3,8 @@
 The first is exact, as far as the prices are: the upstream's own counts at the list price. The second is the first and
 what the deletion saved: nobody was asked for the longer request. In a session that is what the session reckoned, the
 cost of writing the cache again included; without one, the deleted tokens at the price of cached input where the answer
-says that there is a cache, else of input.
+says that there is a cache, else of input. Where the model recalled what had been removed, nothing was saved, and the
+calls for that were paid because of pruning: without it there would have been the last call alone.
 """
 
 from __future__ import annotations
@@ -25,15 +26,28 @@ class Bill(NamedTuple):
     without_pruning: float
 
 
-def bill(prices: Prices, usage: Usage, tokens_saved: int, session: Mapping[str, Any] | None) -> Bill:
-    """The bill of an exchange from which `tokens_saved` tokens were missing."""
-    paid = (
+def bill(
+    prices: Prices,
+    usage: Usage,
+    tokens_saved: int,
+    session: Mapping[str, Any] | None,
+    *,
+    recalling: Usage | None = None,
+) -> Bill:
+    """The bill of an exchange from which `tokens_saved` tokens were missing. `recalling` is the part of the usage that
+    went into recalls."""
+    paid = _cost(prices, usage)
+    less = -_cost(prices, recalling) if recalling is not None else saved(prices, usage, tokens_saved, session)
+    return Bill(paid, max(paid + less, 0.0))
+
+
+def _cost(prices: Prices, usage: Usage) -> float:
+    return (
         usage.input * prices.input
         + usage.cached * prices.cached_input
         + usage.cache_creation * prices.cache_write
         + usage.output * prices.output
     ) / MILLION
-    return Bill(paid, max(paid + saved(prices, usage, tokens_saved, session), 0.0))
 
 
 def saved(prices: Prices, usage: Usage, tokens_saved: int, session: Mapping[str, Any] | None) -> float:

@@ -89,6 +89,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="keep what was removed removed, so that prompt caches stay of use (default: yes)",
     )
+    add(
+        "--recall", action="store_true", help="offer a tool that gives back what was removed (not where answers stream)"
+    )
     add("--warm", action="store_true", help="read answers as they come, so that the next decision has less to read")
     add(
         "--prices",
@@ -159,6 +162,7 @@ def settings_of(arguments: argparse.Namespace, upstream: UpstreamUrl, host: str)
         protect=with_tool_rules(parse_protection(arguments.protect), arguments.only_tools, arguments.never_tools),
         prices=PriceTable.chosen(),
         sessions=_sessions(arguments),
+        recall=arguments.recall,
         warm=arguments.warm,
         deadline=arguments.deadline_ms / 1000,
         workers=arguments.workers,

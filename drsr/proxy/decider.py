@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -11,11 +10,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from drsr.decide.decision import Reason
+from drsr.decide.decision import Outcome, Reason
 from drsr.errors import RequestError, RequestTooLarge
 from drsr.policy.policy import Decision, Policy
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.forms import Asked, asked_about
+from drsr.proxy.http.json_body import as_bytes
 from drsr.proxy.log import without_text
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.worker_pool import WorkerPool
@@ -34,8 +34,16 @@ SPARE_SECONDS = 0.1
 _log = logging.getLogger("drsr.proxy")
 
 
+class Recallable(NamedTuple):
+    """What recalls are answered from. It keeps the request alive."""
+
+    body: Any
+    """What to send, as it is before it becomes bytes."""
+    outcome: Outcome | None
+
+
 class Answer(NamedTuple):
-    """A decision as far as the proxy needs it. The request itself is not kept alive by it."""
+    """A decision as far as the proxy needs it. The request itself is kept alive by it only for recalls."""
 
     id: str
     pruned: bool
@@ -51,6 +59,8 @@ class Answer(NamedTuple):
     """Whether it lies outside what the policy was calibrated on; None where nobody knows."""
     too_large: bool
     """Whether it was not read because of its size."""
+    recallable: Recallable | None = None
+    """Where the model may ask for what was removed."""
 
 
 class Decided(NamedTuple):
@@ -80,10 +90,12 @@ class Decider:
         protect: Protect | None = None,
         receipts: Callable[[Decision], dict[str, Any]] | None = None,
         late: Callable[[], None] = lambda: None,
+        recall: bool = False,
     ) -> None:
         """`receipts` builds the record of a decision where one is wanted; `late` is told, from a worker's thread, of
-        every decision that was finished behind its deadline."""
+        every decision that was finished behind its deadline; `recall` keeps what recalls are answered from."""
         self._policy = policy
+        self._recall = recall
         self.deadline = deadline
         """Seconds; may be changed at any time."""
         self._pool = WorkerPool("drsr-decide", workers, queue)
@@ -244,10 +256,11 @@ class Decider:
             protect=asked.protect(self._protect),
             deadline_ms=max(1000 * (until - time.perf_counter()), 1.0),
         )
-        content = None
+        content = recallable = None
         if decision.pruned:
             left = asked.carried(decision)
-            content = json.dumps(left, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+            recallable = Recallable(left, decision.outcome) if self._recall else None
+            content = as_bytes(left)
         return Answer(
             id=decision.id,
             pruned=decision.pruned,
@@ -259,6 +272,7 @@ class Decider:
             session=decision.session,
             outside=None if decision.distance is None else decision.distance.outside,
             too_large=isinstance(decision.error, RequestTooLarge),
+            recallable=recallable,
         )
 
     def _tell_late(self, _: object) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from drsr.adapters.recall_rounds import CHAT, MESSAGES, RESPONSES, Rounds
 from drsr.decide.decision import Reason
 from drsr.proxy.bill import PricesOf, bill
 from drsr.proxy.decider import Decided, Decider, NoRoom
@@ -15,9 +16,10 @@ from drsr.proxy.http.exchange import Exchange
 from drsr.proxy.http.forms import history_is_upstream
 from drsr.proxy.http.headers import credentials, is_encoded
 from drsr.proxy.http.incoming import Incoming
-from drsr.proxy.http.json_body import NotJson, Unreadable, parse_body, values_in
+from drsr.proxy.http.json_body import NotJson, Unreadable, as_bytes, parse_body, values_in
 from drsr.proxy.http.modes import Mode, Modes
 from drsr.proxy.http.refusals import Refusal, RefusalKind
+from drsr.proxy.http.upstream import Recalls
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.proxy.receipt_writer import ReceiptWriter
@@ -34,15 +36,20 @@ PARSING = 256
 """Bodies that may wait to be parsed."""
 
 
+_WIRES = {Endpoint.CHAT_COMPLETIONS: CHAT, Endpoint.MESSAGES: MESSAGES, Endpoint.RESPONSES: RESPONSES}
+
+
 class Treated(NamedTuple):
     """A request as it is to be forwarded."""
 
     content: bytes
     """Where nothing was removed, the very bytes that came."""
     parsed: dict[str, Any] | None = None
-    """The request as it came, where it could be read."""
+    """The request as it came, where it could be read; with the tool for recalls where that is sent."""
     meanwhile: asyncio.Task[Decided] | None = None
     """In shadow mode: the decision, which is made while the upstream is at work. `judge` it when it is there."""
+    recalls: Recalls | None = None
+    """Where the model may ask for what was removed."""
 
 
 class Pruning:
@@ -56,12 +63,14 @@ class Pruning:
         *,
         modes: Modes,
         prices_of: PricesOf = lambda model: None,
+        recall: bool = False,
     ) -> None:
         self._decider = decider
         self._kill_switch = kill_switch
         self._receipts = receipts
         self._modes = modes
         self._prices_of = prices_of
+        self._recall = recall
         self._parsing = WorkerPool("drsr-parse", workers=1, queue=PARSING)
 
     def left_alone(self, incoming: Incoming, exchange: Exchange) -> ProxyReason | None:
@@ -100,11 +109,20 @@ class Pruning:
             return Treated(body)
         model = parsed.get("model")
         exchange.model = model if isinstance(model, str) else None
-        deciding = self._decider.decide(parsed, incoming.endpoint, credentials(incoming.headers))
+        wire = _WIRES.get(incoming.endpoint) if self._recall and not exchange.shadow else None
+        with_tool = None if wire is None else wire.offered(parsed)
+        offered = None if with_tool is None else dict(with_tool)
+        deciding = self._decider.decide(offered or parsed, incoming.endpoint, credentials(incoming.headers))
         if exchange.shadow and incoming.endpoint is not Endpoint.DECIDE:
             exchange.reason = ProxyReason.SHADOW
             return Treated(body, parsed, asyncio.create_task(deciding))
-        return Treated(self.judge(await deciding, exchange) or body, parsed)
+        decided = await deciding
+        left = self.judge(decided, exchange)
+        if wire is None or offered is None:
+            return Treated(left or body, parsed)
+        recallable = None if left is None or decided.answer is None else decided.answer.recallable
+        sent, outcome = (offered, None) if recallable is None else recallable
+        return Treated(left or as_bytes(offered), offered, recalls=Recalls(Rounds(wire, parsed, sent, outcome), body))
 
     async def _parsed(self, body: bytes) -> Any:
         """The body's value; a large one is parsed in a thread, and one at a time."""
@@ -122,7 +140,9 @@ class Pruning:
         """Reckon what an exchange that has ended cost, and keep its receipt."""
         prices = self._prices_of(exchange.model)
         if exchange.usage is not None and prices is not None:
-            exchange.bill = bill(prices, exchange.usage, exchange.tokens_saved, exchange.session)
+            exchange.bill = bill(
+                prices, exchange.usage, exchange.tokens_saved, exchange.session, recalling=exchange.recalling
+            )
         if self._receipts is None or exchange.receipt is None:
             return
         about = {
@@ -132,7 +152,16 @@ class Pruning:
             "status": exchange.status,
         }
         used = None if exchange.usage is None else exchange.usage._asdict()
-        self._receipts.write({**exchange.receipt, "usage": used, "success": exchange.succeeded}, about)
+        recalled = None
+        if exchange.recalled is not None:
+            recalling = exchange.recalling
+            recalled = {
+                **exchange.recalled._asdict(),
+                "usage": None if recalling is None else recalling._asdict(),
+            }
+        self._receipts.write(
+            {**exchange.receipt, "recalled": recalled, "usage": used, "success": exchange.succeeded}, about
+        )
 
     def judge(self, decided: Decided, exchange: Exchange) -> bytes | None:
         """Return the bytes to send instead, after asking switch and mode, and record the decision."""

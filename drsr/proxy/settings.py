@@ -101,6 +101,8 @@ class ProxySettings:
     prices: PriceTable | None = None
     """What models cost, to say what was saved; with sessions, theirs."""
     sessions: SessionSettings | None = None
+    recall: bool = False
+    """Offer models a tool that gives back what was removed, and answer its calls."""
     warm: bool = False
     """Read each answer as it comes, so that the next decision of its conversation finds it read."""
     deadline: float = 5.0

@@ -5,6 +5,8 @@
     if call.function.name == RECALL:                                # among the program's own tools
         result = decision.recall(json.loads(call.function.arguments).get("id"))
 
+Or an adapter or the proxy answers, where it is told `recall=True`: see `drsr/adapters/recall_rounds.py`.
+
 The tool is in every request of a run, pruned or not, and always the same: tools stand in front of everything that a
 provider caches. So it cannot name what was removed; the model asks for the list first.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.errors import RequestError
 from drsr.request.history import Block
@@ -29,6 +31,15 @@ _DESCRIPTION = (
     "with an id, returns that part."
 )
 _PARAMETERS = {"type": "object", "properties": {"id": {"type": "string", "description": "Which removed part."}}}
+
+
+class Recalled(NamedTuple):
+    """What a model got back before its answer."""
+
+    calls: int
+    """Answers of the model that only asked for more."""
+    blocks: tuple[str, ...]
+    """The removed Blocks that it asked for."""
 
 
 def recall_tool(protocol: Protocol) -> dict[str, Any]:

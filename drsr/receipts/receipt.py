@@ -60,6 +60,7 @@ def build_receipt(decision: Decision) -> dict[str, Any]:
         },
         "session": decision.session,
         "distance": None if decision.distance is None else decision.distance.to_json(),
+        "recalled": None if decision.recalled is None else decision.recalled._asdict(),
     }
     record |= _looked_at(outcome) if outcome else _NOTHING
     record["milliseconds"] = {**record["milliseconds"], "total": round(decision.total_milliseconds, 3)}
@@ -196,6 +197,7 @@ def explain(record: dict[str, Any]) -> str:
         places = (f"{block['block']} ({block['kind']}, {_places(block['messages'])})" for block in record["removed"])
         lines.append(f"removed: {', '.join(places)}")
     lines += _far(record.get("distance"))
+    lines += _recalled(record.get("recalled"))
     broken = [name for name, holds in record["invariants"].items() if not holds]
     if broken:
         lines.append(f"violated: {', '.join(broken)}")
@@ -225,6 +227,14 @@ def _far(distance: dict[str, Any] | None) -> list[str]:
         f"unlike the training states: distance {distance['distance']:.2f} where {distance['limit']:.2f} is the limit, "
         f"most by {', '.join(distance['columns'])}; the published rates do not cover it"
     ]
+
+
+def _recalled(found: dict[str, Any] | None) -> list[str]:
+    """Say so where the model asked for what was removed; older receipts know nothing of it."""
+    if found is None:
+        return []
+    calls = f"{found['calls']} further call{'s' if found['calls'] > 1 else ''} of the model"
+    return [f"recalled: {', '.join(found['blocks']) or 'only the list'}, for {calls}"]
 
 
 def diff(record: dict[str, Any]) -> list[str]:

@@ -2,7 +2,8 @@
 
 A request counts as sent unless the proxy says that its upstream refused it: what failed saved nothing. Money is told
 where the model's price was known when it was decided. Where the upstream's own usage is on record, what was paid is
-reckoned from that; else it is what the session expected its input to cost.
+reckoned from that; else it is what the session expected its input to cost. A decision whose removed parts the model
+asked for again saved nothing, and cost what that took.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Total:
             return
         before, after = record["tokens"]["before"], record["tokens"]["after"]
         self.tokens_without += before or 0
-        self.tokens_sent += (after if applied else before) or 0
+        self.tokens_sent += (after if applied and not record.get("recalled") else before) or 0
         money = _money(record, applied)
         if money is not None:
             self.priced += 1
@@ -99,6 +100,11 @@ def add_up(records: Iterable[dict[str, Any]], by: str | None = None) -> dict[str
         group = BY[by](record) if by else "all"
         found.setdefault(group, Total()).add(record)
     return dict(sorted(found.items()))
+
+
+def newest(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The last record of every decision: one that was recalled from is written twice."""
+    return {record["id"]: record for record in records}.values()
 
 
 def told(totals: dict[str, Total], by: str | None) -> str:
@@ -149,14 +155,20 @@ def _money(record: dict[str, Any], applied: bool) -> tuple[float, float] | None:
         return None
     cost = session.get("cost") or {"sent": 0.0, "unpruned": 0.0}
     saved = cost["unpruned"] - cost["sent"] if applied else 0.0
+    recalled = record.get("recalled")
     if usage:
-        prices = session["prices"]
-        paid = usage["input"] * prices["input"] + usage["cached"] * prices["cached_input"]
-        paid += usage["cache_creation"] * prices["cache_write"] + usage["output"] * prices["output"]
-        return paid / MILLION, paid / MILLION + saved
-    if session.get("cost") is None:
+        paid = _cost(session["prices"], usage)
+        if recalled:
+            saved = -_cost(session["prices"], recalled["usage"] or {})
+        return paid, paid + saved
+    if recalled or session.get("cost") is None:  # of a recall without usage nobody knows the cost
         return None
     return cost["unpruned"] - saved, cost["unpruned"]
+
+
+def _cost(prices: dict[str, float], usage: dict[str, int]) -> float:
+    kinds = {"input": "input", "cached": "cached_input", "cache_creation": "cache_write", "output": "output"}
+    return sum(usage.get(kind, 0) * prices[price] for kind, price in kinds.items()) / MILLION
 
 
 def _share(part: float, whole: float) -> str:

@@ -40,7 +40,9 @@ def count_waiting(stage: str, part: Part, name: str) -> int:
 @task(tags=[GPU], **RETRIES)
 def work_here(stage: str, part: Part, name: str, processes: int, limit: int | None) -> Summary:
     """Work in processes of this machine."""
-    order = WorkOrder(stage, load_settings(), name, part.selection(), share(limit, processes))
+    order = WorkOrder(stage, load_settings(), name, part.selection(), share(limit, processes))._replace(
+        workers=processes
+    )
     return work_together(work, [order] * processes, lambda so_far: None)
 
 

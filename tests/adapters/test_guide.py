@@ -15,6 +15,7 @@ import pytest
 from agents.testing import ScriptedModel, assistant_message
 
 from drsr.policy.scripted import scripted_policy
+from drsr.receipts.recall import RECALL
 from tests.adapters import langchain_run, pydantic_run
 from tests.adapters.items import run_items
 from tests.adapters.long_run import RUN, TOOLS
@@ -76,9 +77,12 @@ def run(section: str, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+TAKE, RECALL_SECTION = "What all of them take", "What the model may get back"
+
+
 def test_every_snippet_is_run_here() -> None:
     ran = {"OpenAI SDK", "Anthropic SDK", "LangChain and LangGraph", "Pydantic AI", "OpenAI Agents SDK", "LiteLLM"}
-    assert {title for title, sources in SECTIONS.items() if sources} == ran | {TITLE, "What all of them take"}
+    assert {title for title, sources in SECTIONS.items() if sources} == ran | {TITLE, TAKE, RECALL_SECTION}
 
 
 @pytest.mark.parametrize(("section", "requests"), [("OpenAI SDK", 2), ("Anthropic SDK", 1), ("LiteLLM", 1)])
@@ -122,8 +126,17 @@ def test_openai_agents() -> None:
     assert len(model.last_call.input) < len(run_items(RUN))
 
 
+def test_what_the_model_may_get_back(upstream: ScriptedUpstream) -> None:
+    given = run("OpenAI SDK", names()) | {"client": None}
+    upstream.bodies.clear()
+    exec("\n".join(SECTIONS[RECALL_SECTION]), given)  # noqa: S102
+    (body,) = upstream.bodies
+    assert [tool["function"]["name"] for tool in body["tools"]][-1] == RECALL
+    assert len(body["messages"]) < len(given["messages"])
+
+
 def test_what_all_take(upstream: ScriptedUpstream, capsys: pytest.CaptureFixture[str]) -> None:
-    given = run("What all of them take", names())
+    given = run(TAKE, names())
     assert "sets of" in capsys.readouterr().out
     pruned, around = [len(body["messages"]) for body in upstream.bodies]
     assert pruned < around == len(given["messages"])

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from benchmarks.second_opinion import Opinions, compare, intervals, read_by
+from benchmarks.second_opinion import LabelledState, Opinions, by_turns, compare, intervals, read_by
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.offline.label.harm import contexts_of
 from tests.features.states import run_messages, state_of
@@ -36,6 +36,15 @@ def test_agreement_counted_by_hand() -> None:
     assert (found.choices, found.choice_is_safe) == (2, 0.0)
     edges = intervals(states)
     assert edges["same_order"] == pytest.approx((0.5, 1.0))
+
+
+def test_kinds_come_by_turns_and_keep_their_order() -> None:
+    def state(task: str, source: str, domain: str | None) -> LabelledState:
+        return LabelledState(task, (source, domain), "train", 0, "", 0, {})
+
+    short, long = state("1", "intercode", "code"), state("2", "intercode", "code")
+    other, nowhere = state("3", "intercode", "security"), state("4", "tau", None)
+    assert by_turns([short, long, other, nowhere]) == [short, other, nowhere, long]
 
 
 def test_nothing_to_count() -> None:

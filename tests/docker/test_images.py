@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from drsr.flows.nightly import nightly
+from drsr.settings import Settings
 from scripts.code_map import ROOT
 
 FOLDER = ROOT / "docker"
@@ -316,3 +317,39 @@ def test_what_prepares_the_installation_are_commands() -> None:
     assert len(mine) == 2
     for arguments in mine:
         assert parser.parse_args(arguments).run
+
+
+def filled_in(value: str, given: dict[str, str]) -> str:
+    """A value of the compose file with the variables that docker/.env gives, as Compose fills them in."""
+    empty = re.compile(r"\$\{(\w+):-([^}]*)\}")
+    return empty.sub(lambda found: given.get(found[1]) or found[2], value).replace("$$", "$")
+
+
+def test_the_language_model_is_chosen_in_the_environment() -> None:
+    """Every service that computes is told the same, and the model is fetched once, before any of them starts."""
+    chosen = {"DRSR_BACKBONE": "hf:Qwen/Qwen3.5-9B@main", "DRSR_DTYPE": "bfloat16", "HF_HUB_OFFLINE": "0"}
+    computing = ["prepare", "worker-cpu", "worker-shards", "worker-gpu"]
+    for name in computing:
+        environment = SERVICES[name]["environment"]
+        assert {key: filled_in(environment[key], chosen) for key in chosen} == chosen, name
+        usual = {key: filled_in(environment[key], {}) for key in (*chosen, "DRSR_LABEL_MEMORY_MB")}
+        places = {"catalog_url": "sqlite://", "artifact_root": "here"}
+        given = {key.removeprefix("DRSR_").lower(): value for key, value in usual.items() if key.startswith("DRSR_")}
+        assert Settings(**places, **given) == Settings(**places), "what is left empty is the default"
+        assert usual["HF_HUB_OFFLINE"] == "1", "nobody asks the hub unless told to"
+    script = filled_in(SERVICES["prepare"]["command"][-1], chosen)
+    assert 'drsr backbone fetch "$DRSR_BACKBONE"\n' in script
+    assert "models:/cache" in SERVICES["prepare"]["volumes"]
+
+
+@pytest.mark.parametrize("name", ["decide", "worker"])
+def test_what_the_hub_gives_is_kept_in_the_volume(name: str) -> None:
+    """The hub's library keeps it below the home folder."""
+    assert "HOME=/cache" in " ".join(of(FOLDER / f"{name}.Dockerfile", "ENV")).split()
+
+
+@pytest.mark.parametrize(("said", "offline"), [("1", True), ("0", False)])
+def test_the_hubs_library_does_what_it_is_told(said: str, offline: bool) -> None:
+    command = [sys.executable, "-c", "import huggingface_hub.constants as found; print(found.HF_HUB_OFFLINE)"]
+    done = subprocess.run(command, env={"HF_HUB_OFFLINE": said}, check=True, capture_output=True, text=True)
+    assert done.stdout == f"{offline}\n"

@@ -68,7 +68,11 @@ def test_the_numbers_of_the_policy() -> None:
 
 def test_links_are_only_to_what_is_there(tmp_path: Path) -> None:
     assert links({"publish": {"published": False, "reason": ""}}, None) == {}
+    assert "data-docs" not in links({}, tmp_path)
+    for name in ("index.html", "dashboard.html"):
+        (tmp_path / name).touch()
     found = links({"publish": PUBLISH}, tmp_path)
+    assert found["dashboard"][0] == (tmp_path / "dashboard.html").as_uri()
     assert found["wheel"] == ("file:///index/drsr-policy/policy.whl", "drsr-policy 2026.11.16")
     assert found["data-docs"][0] == (tmp_path / "index.html").as_uri()
 

@@ -15,12 +15,11 @@ from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.label.stage import label, label_run
-from drsr.offline.label.target_nll import Method, TargetNll
-from drsr.offline.plan import FreezePlan, Plan, make_plan, price
+from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.plan import FreezePlan, Plan, make_plan, tokens_of
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, task_in_split, write_json
-from tests.tiny_backbones import tiny_backbone
 
 BACKBONE = ScriptedBackbone()
 CAPS = Caps(10_000, 1_000)
@@ -54,6 +53,8 @@ def test_the_plan_counts_what_the_run_then_does(ingested: Catalog, artifacts: Ar
         assert connection.execute(select(func.count()).select_from(Candidate)).scalar_one() == sum(states)
     assert plan.label.sets == sum(2**candidates - 1 for candidates in states)
     assert plan.label.tokens_shared < plan.label.tokens_naive
+    assert tokens_of(plan.label.naive) == plan.label.tokens_naive
+    assert tokens_of(plan.label.shared) == plan.label.tokens_shared
     scorer = TargetNll(BACKBONE)
     summary = label(ingested, artifacts, scorer, label_run(scorer, "float32", CAPS))
     assert summary.states == plan.label.states
@@ -104,13 +105,3 @@ def test_a_part_is_a_part_of_what_waits_to_be_frozen_too(ingested: Catalog, arti
 
 def planned_nothing() -> Plan:
     return Plan(FreezePlan(0, {}), planning.LabelPlan(0, 0, 0, 0, 0, 0, 0, False, {}))
-
-
-def test_the_price_is_of_the_tokens_that_will_really_be_computed(ingested: Catalog, artifacts: ArtifactStore) -> None:
-    plan = planned(ingested, artifacts).label
-    direct = price(TargetNll(BACKBONE), plan, workers=2)
-    assert direct.method is Method.DIRECT
-    assert direct.minutes == pytest.approx(plan.tokens_naive / direct.tokens_per_second / 120)
-    shared = price(TargetNll(tiny_backbone("llama")), plan, workers=2)
-    assert shared.method is Method.SHARED_PREFIX
-    assert shared.minutes == pytest.approx(plan.tokens_shared / shared.tokens_per_second / 120)

@@ -30,6 +30,12 @@ def paths(outputs: list[Any]) -> list[str]:
     return [output if isinstance(output, str) else next(iter(output)) for output in outputs]
 
 
+def test_the_table_says_what_a_stage_reads() -> None:
+    folders = {f"exports/{stage.name}/{stage.folder}": stage.name for stage in STAGES}
+    for stage in STAGES:
+        assert {folders[path] for path in DVC[stage.name]["deps"] if path in folders} == set(stage.reads), stage.name
+
+
 def test_names_and_folders_are_of_one_stage_each() -> None:
     assert tuple(stage.name for stage in STAGES) == NAMES
     assert len(set(NAMES)) == len({stage.folder for stage in STAGES}) == len(STAGES)

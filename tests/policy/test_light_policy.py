@@ -233,12 +233,12 @@ def test_a_language_model_that_it_is_given_must_count_alike(wheel: Path) -> None
         load_policy(wheel, backbone="scripted")
 
 
-def test_without_the_tokenizers_package_the_extra_is_named(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_of_another_form_needs_the_tokenizers_package(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = "drsr.policy.light_representation.importlib.util.find_spec"
     monkeypatch.setattr(found, lambda name: None if name == "tokenizers" else 1)
-    with pytest.raises(MissingExtra, match="tokenizers") as caught:
+    with pytest.raises(MissingExtra, match="splits words by ByteLevel, not Digits and ByteLevel") as caught:
         policy_of(read_found(str(wheel)))
-    assert "drsr[light]" in str(caught.value)
+    assert "pip install 'drsr[tokenizers]'" in str(caught.value)
 
 
 def test_bad_input_gets_the_original_and_a_reason() -> None:

@@ -36,21 +36,24 @@ def test_it_loads_verifies_and_decides(wheel: Path) -> None:
     assert decision.pruned == (decision.tokens_after < decision.tokens_before)
 
 
-WITHOUT_HUB = """
+ON_NUMPY_ALONE = """
 import json, sys
-for name in ("huggingface_hub", "hf_xet", "torch", "transformers"):
+for name in ("tokenizers", "huggingface_hub", "torch", "transformers"):
     sys.modules[name] = None  # importing it fails
+from drsr.policy.golden import verify_files
+from drsr.policy.location import read_found
 from drsr.policy.policy import load_policy
-decision = load_policy(sys.argv[1]).prune(request=json.loads(open(sys.argv[2]).read()), session=None)
+wheel, request = sys.argv[1:]
+decision = load_policy(wheel).prune(request=json.loads(open(request).read()), session=None)
 assert decision.error is None, decision.detail
+assert verify_files(load_policy(wheel), read_found(wheel), wheel).passed
 print(decision.tokens_before)
 """
 
 
-def test_a_light_policy_decides_without_what_tokenizers_brings_along() -> None:
-    """The guide says that `huggingface_hub` may be left out, a fourth of the install."""
-    wheel = next(wheel for wheel in WHEELS if "light" in wheel.name)
-    command = [sys.executable, "-c", WITHOUT_HUB, str(wheel), str(samples.REQUEST)]
+@pytest.mark.parametrize("wheel", [wheel for wheel in WHEELS if "light" in wheel.name], ids=lambda wheel: wheel.name)
+def test_a_light_policy_decides_and_verifies_without_the_tokenizers_package(wheel: Path) -> None:
+    command = [sys.executable, "-c", ON_NUMPY_ALONE, str(wheel), str(samples.REQUEST)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0

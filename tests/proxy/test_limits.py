@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from drsr.decide.decision import Reason
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
-from drsr.proxy.http.json_body import values_in
+from drsr.proxy import pruning
+from drsr.proxy.http.json_body import parse_body, values_in
 from drsr.proxy.pruning import VALUE_BYTES
 from drsr.request.contracts import SetScores
 from drsr.scorer.scripted import ScriptedScorer
@@ -270,6 +271,38 @@ def test_requests_that_find_the_memory_taken_pass_unread(
     assert first.result().headers["x-drsr-reason"] == "pruned"
     assert eventually(lambda: proxy.parts.budget.taken == 0)
     assert http.post(f"{proxy.address}{CHAT}", content=content).headers["x-drsr-reason"] == "pruned"
+
+
+def test_many_large_bodies_at_once_share_one_budget_of_memory(
+    start_proxy: StartProxy,
+    upstream: ScriptedUpstream,
+    http: httpx.Client,
+    threads: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is parsed takes much more memory than its text: all together it stays within the budget, and the rest
+    passes unparsed."""
+    content = json.dumps(openai_body("one", model="silent", padding=[[]] * 50_000)).encode()
+    each = len(content) + VALUE_BYTES * values_in(content)
+    assert each > 20 * len(content)
+    proxy = start_proxy(memory=int(2.5 * each))
+    parsed: list[int] = []
+
+    def noted(body: bytes) -> Any:
+        parsed.append(len(body))
+        return parse_body(body)
+
+    monkeypatch.setattr(pruning, "parse_body", noted)
+    answers = [threads.submit(http.post, f"{proxy.address}{CHAT}", content=content) for _ in range(6)]
+    assert eventually(lambda: len(upstream.requests) == 6)  # all are on their way, and none is answered
+    assert parsed == [len(content)] * 2
+    assert http.get(f"{proxy.address}/healthz").status_code == 200
+    assert 2 * each <= proxy.parts.budget.taken <= 2.5 * each
+    upstream.gate.set()
+    reasons = sorted(answer.result().headers["x-drsr-reason"] for answer in answers)
+    assert reasons == ["busy"] * 4 + ["pruned"] * 2
+    assert sum(request.body == content for request in upstream.requests) == 4
+    assert eventually(lambda: proxy.parts.budget.taken == 0)
 
 
 def test_requests_beyond_the_limit_wait_their_turn(

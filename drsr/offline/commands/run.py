@@ -50,6 +50,8 @@ def add_commands(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
     from drsr.cli import build_parser
+    from drsr.offline.notices import Failure, failure_of
+    from drsr.offline.notices import tell_failure as _tell
 
     # Rather now than after the stages before.
     require_positive(options, "limit", "workers")
@@ -79,10 +81,16 @@ def run(options: argparse.Namespace) -> int:
     except BaseException as error:
         if options.json:  # the stages before may have taken hours, and nobody else says what they did
             print(json.dumps(_told(done, error)), flush=True)
+        if isinstance(error, Exception):
+            _tell(failure_of("drsr run", error))
         raise
     if options.json:
         print(json.dumps(_told(done)))
-    return list(done.results.values())[-1].code
+    stage, ended = list(done.results.items())[-1]
+    if ended.code != 0:
+        said = f"drsr {stage} ended with exit code {ended.code}"
+        _tell(Failure("drsr run", stage, said, f"drsr {stage} says why and what to do"))
+    return ended.code
 
 
 def require_enough(wanted: str | None) -> None:

@@ -69,6 +69,8 @@ class Job(NamedTuple):
     caps: Caps
     limit: int | None
     """Stop after the trajectory with which this many states were reached."""
+    workers: int = 1
+    """The workers that were started together, this one among them."""
 
 
 def work_through(
@@ -112,7 +114,7 @@ def work_through(
     tidy_up()
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
-        finish_run(connection, run_id, summary.to_json())
+        finish_run(connection, run_id, summary.to_json() | {"workers": job.workers})
     if damaged:
         raise _all_damaged(list(damaged.values()))
     return summary

@@ -37,9 +37,10 @@ from drsr.offline.label.records import (
     pending_states,
     record_measurements,
 )
-from drsr.offline.label.target_nll import Method, TargetNll
+from drsr.offline.label.target_nll import Method, TargetNll, device_of
 from drsr.offline.label.walk_features import CollectingWatch
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.devices import device_name
 from drsr.request.rendering import RENDERER_VERSION, render_output
 from drsr.request.view import Caps
 
@@ -60,6 +61,9 @@ class LabelSummary(WorkSummary):
     """Tokens that went through the model."""
     tokens_naive: int = 0
     """Tokens that computing every context on its own would have taken."""
+    method: str = ""
+    """How it was computed, and on what: what it took says something about the next run of the same kind."""
+    device: str = ""
 
     @property
     def done(self) -> int:
@@ -78,6 +82,8 @@ class LabelRun(NamedTuple):
     """Stop after the trajectory with which this many states were reached."""
     features: tuple[FeaturizeRun, ...]
     """The feature views that are filled in the same walk; none if this language model has no features to collect."""
+    workers: int = 1
+    """The workers that were started together, for the record of what the run took."""
 
 
 def label_run(
@@ -124,7 +130,7 @@ def label(
     progress: Callable[[LabelSummary], None] = lambda summary: None,
 ) -> LabelSummary:
     """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
-    summary = LabelSummary()
+    summary = LabelSummary(device=device_name(device_of(scorer.backbone)))
     with catalog.writing() as connection:
         labeler_id = ensure_labeler(connection, run.labeler, run.identity)
         views = _views_to_fill(connection, run.features)
@@ -147,7 +153,7 @@ def label(
     return work_through(
         catalog,
         artifacts,
-        Job("label", run.labeler, run.freezing, scorer.backbone.tokenizer, run.caps, run.limit),
+        Job("label", run.labeler, run.freezing, scorer.backbone.tokenizer, run.caps, run.limit, run.workers),
         summary,
         lambda damaged: labelling_order(run.freezing, labeler_id, run.part, run.labeler, damaged),
         work,
@@ -192,6 +198,7 @@ def _measure(
     targets = [render_output(row.frozen.next_output, scorer.backbone.tokenizer) for row in rows]
     states = [row.frozen.state for row in rows]
     measured = measure_states(scorer, list(zip(states, targets, strict=True)), watches)
+    summary.method = measured.method.value
     summary.tokens_processed += measured.tokens_processed
     summary.tokens_naive += measured.tokens_in_pairs
     results = []

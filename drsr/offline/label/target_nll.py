@@ -238,6 +238,11 @@ def dtype_of(backbone: Backbone) -> str:
     return str(backbone.model.dtype).removeprefix("torch.") if isinstance(backbone, FrozenLM) else "float32"
 
 
+def device_of(backbone: Backbone) -> str:
+    """Return the device that a backbone computes on. Others than language models compute on the processor."""
+    return str(backbone.model.device) if isinstance(backbone, FrozenLM) else "cpu"
+
+
 def _probe(token_ids: TokenIds) -> list[Pair]:
     """A context that goes on in two ways, and a shorter one: a walk over them extends, goes back and branches."""
     tokens = np.resize(token_ids, _PROBE_TOKENS)

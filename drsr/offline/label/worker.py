@@ -33,6 +33,8 @@ class WorkOrder(NamedTuple):
     limit: int | None
     views: tuple[str, ...] = ("default", "window")
     """The feature views that labelling fills in the same walk."""
+    workers: int = 1
+    """The workers that are started together."""
 
 
 def work(order: WorkOrder, report: Report) -> dict[str, Any]:
@@ -51,6 +53,7 @@ def _label(order: WorkOrder, place: Place, progress: Callable[[WorkSummary], Non
     scorer = TargetNll(backbone, memory_mb=int(order.settings.label_memory_mb))
     caps = caps_for(backbone.window)
     run = label_run(scorer, dtype, caps, part=order.part, limit=order.limit, labeler=order.name, views=order.views)
+    run = run._replace(workers=order.workers)
     summary = label(place.catalog, place.artifacts, scorer, run, progress=progress)
     return summary.to_json() | {"method": scorer.method.value, "why": scorer.why}
 

@@ -22,7 +22,7 @@ from drsr.errors import InputError
 from drsr.files import write_atomically
 from drsr.offline.train.examples import ExampleFrame
 
-_FORMAT = "drsr-training/1"
+_FORMAT = "drsr-training/2"
 _METADATA = "drsr"
 
 

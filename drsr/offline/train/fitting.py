@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -25,34 +25,12 @@ from drsr.offline.params import TrainParams
 from drsr.offline.train.ablations import FULL, Ablation, prepare_frame, used_columns
 from drsr.offline.train.batches import TargetBatch, make_batches, predict, with_targets
 from drsr.offline.train.checkpoints import Checkpoint, fingerprint_of, load_checkpoint, save_checkpoint
+from drsr.offline.train.evaluations import EarlyStopping, Evaluation, Quality
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.metrics import auroc, brier, count_pairs, grouping
 from drsr.offline.train.objective import Objective, fit_harm_scale, positive_weight
 from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_normaliser
 from drsr.scorer.network import initial_parameters
-
-
-class Quality(NamedTuple):
-    """The quality of a checkpoint on validation: larger is better, the first difference decides."""
-
-    unsafe_auroc: float
-    pair_accuracy: float
-    """Meaningful-gap pairs within one state and cardinality, pooled; 0 if validation has no such pair."""
-    negative_brier: float
-
-
-class Evaluation(NamedTuple):
-    """One member at one epoch."""
-
-    epoch: int
-    seed: int
-    loss: float
-    """Of the training step that ended this epoch."""
-    quality: Quality
-    is_best: bool
-    stopped: bool
-    """Whether the member's patience ended here, or earlier."""
-
 
 Progress = Callable[[list[Evaluation]], None]
 """Called after every evaluation, with one entry per member."""
@@ -78,15 +56,6 @@ class HowToFit(TypedDict, total=False):
     progress: Progress | None
     checkpoint: Path | None
     workers: int
-
-
-@dataclass
-class _Member:
-    """The memory of early stopping."""
-
-    best: Evaluation | None = None
-    waited: int = 0
-    stopped: bool = False
 
 
 def train_scorer(
@@ -163,7 +132,7 @@ class _Run:
             list(self.parameters.values()), lr=params.learning_rate, weight_decay=params.weight_decay
         )
         self.best = {name: tensor.detach().clone() for name, tensor in self.parameters.items()}
-        self.members = [_Member() for _ in params.seeds]
+        self.members = [EarlyStopping(params.patience) for _ in params.seeds]
         self.history: list[Evaluation] = []
         self.epoch = 0
 
@@ -198,15 +167,13 @@ class _Run:
         evaluations = []
         for number, (seed, member) in enumerate(zip(self.params.seeds, self.members, strict=True)):
             quality = self._quality(harm[number], unsafe[number])
-            is_best = not member.stopped and (member.best is None or quality > member.best.quality)
-            member.waited = 0 if is_best else member.waited + 1
-            member.stopped = member.stopped or member.waited >= self.params.patience
-            evaluation = Evaluation(self.epoch, seed, float(loss[number]), quality, is_best, member.stopped)
+            is_best, split = member.judge(quality), self.validation.split
             if is_best:
-                member.best = evaluation
                 for name, tensor in self.parameters.items():
                     self.best[name][number] = tensor.detach()[number]
-            evaluations.append(evaluation)
+            evaluations.append(
+                Evaluation(self.epoch, seed, float(loss[number]), quality, is_best, member.stopped, split)
+            )
         self.history += evaluations
         return evaluations
 
@@ -248,9 +215,8 @@ class _Run:
         self.epoch = progress["epoch"]
         self.history = [_evaluation(row) for row in progress["history"]]
         for number, (waited, stopped) in enumerate(progress["members"]):
-            seed = self.params.seeds[number]
-            bests = [row for row in self.history if row.seed == seed and row.is_best]
-            self.members[number] = _Member(bests[-1] if bests else None, waited, stopped)
+            best = self._chosen().get(self.params.seeds[number])
+            self.members[number] = EarlyStopping(self.params.patience, best and best.quality, waited, stopped)
         for name, tensor in self.parameters.items():
             with torch.no_grad():
                 tensor.copy_(tensors[f"weights.{name}"])
@@ -270,8 +236,12 @@ class _Run:
             parameters={name: tensor.numpy().copy() for name, tensor in self.best.items()},
             parts=self.parts,
         )
-        chosen = tuple(member.best for member in self.members if member.best is not None)
-        return TrainedScorer(ensemble, chosen, tuple(self.history))
+        chosen = self._chosen()
+        return TrainedScorer(ensemble, tuple(chosen[seed] for seed in self.params.seeds), tuple(self.history))
+
+    def _chosen(self) -> dict[int, Evaluation]:
+        """Each member's best evaluation so far, by its seed."""
+        return {row.seed: row for row in self.history if row.is_best}
 
 
 def clip_by_member(gradients: Sequence[Tensor], limit: float) -> None:
@@ -283,8 +253,8 @@ def clip_by_member(gradients: Sequence[Tensor], limit: float) -> None:
 
 
 def _evaluation(row: list[Any]) -> Evaluation:
-    epoch, seed, loss, quality, is_best, stopped = row
-    return Evaluation(epoch, seed, loss, Quality(*quality), is_best, stopped)
+    epoch, seed, loss, quality, *rest = row
+    return Evaluation(epoch, seed, loss, Quality(*quality), *rest)
 
 
 def check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:

@@ -14,8 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import orjson
-
 import drsr
 from drsr.errors import ArtifactCorrupt, FrameError, LayoutMismatch
 from drsr.offline.catalog import ledger
@@ -30,8 +28,9 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.train.ablations import FULL, Ablation, column_group, prepare_frame, trained_as, used_columns
 from drsr.offline.train.checkpoints import frame_hash
+from drsr.offline.train.evaluations import Evaluation, history_bytes
 from drsr.offline.train.examples import TrainingFrame, joined
-from drsr.offline.train.fitting import TRAINING_VERSION, Evaluation, check_frames
+from drsr.offline.train.fitting import TRAINING_VERSION, check_frames
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.learners.fit import FittedScorer, check_kind, fit_scorer
 from drsr.offline.train.learners.fold_scores import read_fold_scores
@@ -238,7 +237,7 @@ def _train_one(
         workers=workers,
     )
     weights = artifacts.put(scorer_bytes(trained.scorer))
-    history = artifacts.put(orjson.dumps([_evaluation(row) for row in trained.history]))
+    history = artifacts.put(history_bytes(trained.history))
     row = {
         "run_key": training_key(inputs, params, ablation),
         "ablation": ablation.name,
@@ -291,7 +290,7 @@ def _metrics(trained: FittedScorer, inputs: TrainingInputs, params: TrainParams,
     judged = evaluate(frame, scored.predicted_harm, scored.unsafe_mean, params.meaningful_gap, Bootstrap())
     return {
         "ensemble": [metric.to_json() for metric in judged],
-        "members": [_evaluation(row) for row in trained.chosen],
+        "members": [row.to_json() for row in trained.chosen],
     }
 
 
@@ -301,7 +300,3 @@ def _fold_facts(artifacts: ArtifactStore, trained: FittedScorer) -> dict[str, An
         return {}
     assert trained.histograms is not None  # whoever has the one has the other
     return {FOLD_SCORES: artifacts.put(trained.fold_scores.to_bytes()), "histograms": trained.histograms._asdict()}
-
-
-def _evaluation(row: Evaluation) -> dict[str, Any]:
-    return {"epoch": row.epoch, "seed": row.seed, "loss": row.loss, **row.quality._asdict(), "is_best": row.is_best}

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from drsr.adapters.recall_rounds import chat_turn
 from drsr.request.request import Protocol
 
 LARGEST = 4 * 1024 * 1024
@@ -60,11 +61,7 @@ class AnswerReader:
 def _from_json(protocol: Protocol, answer: dict[str, Any]) -> dict[str, Any] | None:
     if protocol == "anthropic":
         return {"role": "assistant", "content": answer["content"]} if answer["content"] else None
-    message = answer["choices"][0]["message"]
-    return {name: value for name, value in message.items() if name in _OPENAI_FIELDS and value is not None}
-
-
-_OPENAI_FIELDS = ("role", "content", "tool_calls", "refusal", "reasoning_content")
+    return chat_turn(answer)
 
 
 def _events(body: bytes) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from drsr.proxy.bill import Bill
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.usage import Usage
 from drsr.proxy.reasons import ProxyReason
+from drsr.receipts.recall import Recalled
 from drsr.tables import excerpt
 
 
@@ -60,6 +61,10 @@ class Exchange:
     """What the conversation's session reckoned for it."""
     outside: bool | None = None
     """Whether it lies outside what the policy was calibrated on; None where nobody knows."""
+    recalled: Recalled | None = None
+    """What the model asked for again before its answer. Such an exchange saved nothing."""
+    recalling: Usage | None = None
+    """The part of the usage that this took."""
     shadow: bool = False
     """Whether nothing is changed, whatever is decided."""
     shadow_reason: str | None = None
@@ -79,7 +84,7 @@ class Exchange:
     def answered(self, status: int) -> None:
         """Note the upstream's status."""
         self.status = status
-        if not self.succeeded:
+        if not self.succeeded or self.recalled is not None:
             self.tokens_saved = self.shadow_saved = 0
 
     def response_headers(self) -> list[tuple[bytes, bytes]]:
@@ -111,6 +116,7 @@ class Exchange:
             "usage": None if self.usage is None else self.usage._asdict(),
             "bill": None if self.bill is None else self.bill._asdict(),
             "outside": self.outside,
+            "recalled": None if self.recalled is None else self.recalled._asdict(),
             "shadow_reason": self.shadow_reason,
             "shadow_saved": self.shadow_saved,
             "decision_milliseconds": _rounded(self.decision_milliseconds),
@@ -129,6 +135,8 @@ class Exchange:
             words.append(f"saved {self.tokens_saved:,} of {self.tokens_before:,} tokens")
         if self.shadow_saved:
             words.append(f"would have saved {self.shadow_saved:,} of {self.tokens_before:,} tokens")
+        if self.recalled:
+            words.append(f"recalled in {self.recalled.calls} further calls")
         if self.decision:
             words.append(f"decision {self.decision}")
         return "  ".join(words)

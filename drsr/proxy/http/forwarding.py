@@ -145,8 +145,14 @@ class Forwarding:
         warm = self._parts.settings.warm and told and treated is not None and treated.parsed is not None
         headers = to_upstream(incoming.headers, new_length=isinstance(content, bytes))
         try:
-            sending = self._parts.upstream.send(incoming.method, incoming.target, headers, content)
+            upstream, recalls = self._parts.upstream, treated.recalls if treated is not None else None
+            if recalls is None or not isinstance(content, bytes):
+                sending = upstream.send(incoming.method, incoming.target, headers, content)
+            else:
+                sending = upstream.send_recalling(incoming.method, incoming.target, headers, content, recalls)
             async with sending as response:
+                if recalls is not None:
+                    exchange.recalled, exchange.recalling = recalls.rounds.recalled, recalls.usage
                 exchange.upstream_milliseconds = 1000 * (time.perf_counter() - start)
                 if meanwhile is not None:
                     self._parts.pruning.judge(await meanwhile, exchange)

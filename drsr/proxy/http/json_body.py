@@ -37,5 +37,10 @@ def parse_body(data: bytes) -> Any:
         raise Unreadable("a number that is too long") from None
 
 
+def as_bytes(body: Any) -> bytes:
+    """A value as JSON, as it is sent."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
 def _refuse(constant: str) -> Any:
     raise NotJson(f"{constant}, which JSON does not have")

@@ -6,14 +6,19 @@ from the environment, no body decoded, no header added but host and length.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import NamedTuple
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple
 
 import httpx
 
+from drsr.adapters.recall_rounds import Rounds, whole_usage
+from drsr.proxy.http.answers import LARGEST
 from drsr.proxy.http.headers import RawHeaders
+from drsr.proxy.http.json_body import as_bytes
 from drsr.proxy.http.refusals import Refusal, RefusalKind
+from drsr.proxy.http.usage import Usage, usage_of
 from drsr.proxy.settings import UpstreamUrl
 
 KEPT_SECONDS = 3.0
@@ -36,6 +41,21 @@ class UpstreamResponse(NamedTuple):
     headers: RawHeaders
     chunks: AsyncIterator[bytes]
     """The body as it comes, still encoded. Raises UpstreamFailed where it breaks off."""
+
+
+class Recalls(NamedTuple):
+    """A request whose model may ask for what was removed."""
+
+    rounds: Rounds[Any, Any]
+    came: bytes
+    """The very bytes that came, for when that leads nowhere."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage of the answers that only asked for more; None where there were none, or did not say."""
+        said = [answer.get("usage") for answer in self.rounds.unseen]
+        whole = whole_usage(said) if said else None
+        return usage_of(whole) if isinstance(whole, dict) else None
 
 
 class Upstream:
@@ -79,6 +99,31 @@ class Upstream:
         finally:
             await response.aclose()
 
+    @asynccontextmanager
+    async def send_recalling(
+        self, method: str, target: bytes, headers: RawHeaders, content: bytes, recalls: Recalls
+    ) -> AsyncIterator[UpstreamResponse]:
+        """Like `send`, asking again as long as the model recalls: the last answer, with the usage of all. What is no
+        success, or too long to be held, is passed on as it comes."""
+        rounds = recalls.rounds
+        plain = [*(header for header in headers if header[0] != b"accept-encoding"), (b"accept-encoding", b"identity")]
+        while True:
+            answer, following = None, None
+            async with AsyncExitStack() as stack:
+                try:
+                    response = await stack.enter_async_context(self.send(method, target, plain, content))
+                    response, held = await _held(response)
+                    answer = None if held is None else _parsed(held)
+                except UpstreamFailed:
+                    if rounds.given_up or not rounds.unseen:
+                        raise
+                if answer is not None or rounds.unseen:
+                    following = rounds.following(answer)
+                if following is None:
+                    yield _reckoned(response, rounds, answer)
+                    return
+            content = recalls.came if following is rounds.original else as_bytes(following)
+
     async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
         assert isinstance(response.stream, httpx.AsyncByteStream)
         try:
@@ -97,3 +142,44 @@ class Upstream:
             return Refusal(RefusalKind.UPSTREAM_UNREACHABLE, f"{self._url} cannot be reached; is it running?")
         said = f"the connection to {self._url} broke ({type(error).__name__})"
         return Refusal(RefusalKind.UPSTREAM_UNREACHABLE, said)
+
+
+async def _held(response: UpstreamResponse) -> tuple[UpstreamResponse, bytes | None]:
+    """The response with its body in memory; None, and the response as it comes, where that would be too much of it, or
+    where it is no success."""
+    if response.status != 200:
+        return response, None
+    pieces, size = list[bytes](), 0
+    async for chunk in response.chunks:
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > LARGEST:
+            return response._replace(chunks=_joined(pieces, response.chunks)), None
+    return response._replace(chunks=_joined(pieces)), b"".join(pieces)
+
+
+async def _joined(pieces: list[bytes], more: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+    if more is not None:
+        async for piece in more:
+            yield piece
+
+
+def _parsed(held: bytes) -> Any:
+    """An answer; None where it is none."""
+    try:
+        answer = json.loads(held)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _reckoned(response: UpstreamResponse, rounds: Rounds[Any, Any], answer: Any) -> UpstreamResponse:
+    """The response with the usage of all answers; the very same where there was only one."""
+    if answer is None or not rounds.unseen:
+        return response
+    body = as_bytes(rounds.reckoned(answer))
+    headers = [header for header in response.headers if header[0].lower() != b"content-length"]
+    length = (b"content-length", str(len(body)).encode())
+    return response._replace(headers=[*headers, length], chunks=_joined([body]))

@@ -67,7 +67,7 @@ class UsageReader:
                 self._note(json.loads(self._held))
             except (ValueError, RecursionError):
                 return None
-        return _usage(self._said) if self._said else None
+        return usage_of(self._said) if self._said else None
 
     def _unpacked(self, chunk: bytes) -> bytes:
         if self._unpacker is None:
@@ -90,7 +90,8 @@ class UsageReader:
                 self._said.update((name, value) for name, value in found.items() if value is not None)
 
 
-def _usage(said: dict[str, Any]) -> Usage | None:
+def usage_of(said: dict[str, Any]) -> Usage:
+    """From an answer's own report."""
     openai = "prompt_tokens" in said
     details = said.get("prompt_tokens_details" if openai else "input_tokens_details")
     sent = _count(said, "prompt_tokens" if openai else "input_tokens")

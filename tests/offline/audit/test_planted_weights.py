@@ -134,6 +134,8 @@ def _what_it_does(pipeline: Pipeline, scorer: Ensemble) -> tuple[dict[str, Any],
                 "pair_accuracy": 0.5,
                 "negative_brier": -brier(unsafe, frame.unsafe),
                 "is_best": True,
+                "split": "validation",
             }
         )
-    return {"ensemble": [metric.to_json() for metric in ensemble], "members": members}, members
+    worse = [member | {"epoch": small_pipeline.EPOCHS, "unsafe_auroc": 0.0, "is_best": False} for member in members]
+    return {"ensemble": [metric.to_json() for metric in ensemble], "members": members}, [*members, *worse]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.offline.chat_files import chat, write_json
 from tests.offline.commands.conftest import Drsr
@@ -62,3 +63,58 @@ def test_what_labelling_would_refuse_is_refused(ingested: Drsr, monkeypatch: pyt
     assert "name a new labeler" in refused.err
     other = ingested("plan", "--no-price", "--labeler", "other")
     assert "  4 states: measured by another labeler\n" in other.out
+
+
+@pytest.fixture
+def three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three simulated GPUs in a machine of many cores."""
+    monkeypatch.setenv("DRSR_DEVICE", "cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"a simulated {device}")
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_a_plan_for_gpus_counts_gpus(ingested: Drsr) -> None:
+    shown = ingested("plan", "--json").json
+    assert shown["workers"] == 3
+    assert shown["price"]["parallel"] == 3
+    assert len(shown["price"]["rates"]) == 3
+    crowded = ingested("plan", "--workers", "64").out
+    assert " minutes with 64 workers, 3 of them at a time\n" in crowded
+    assert " GPU-hours\n" in crowded
+    pool = ingested("plan", "--devices", "8", "--json").json
+    assert (pool["workers"], pool["price"]["parallel"]) == (8, 8)
+
+
+@pytest.mark.usefixtures("three_gpus")
+def test_money_is_for_every_gpu(ingested: Drsr) -> None:
+    price = ingested("plan", "--price-per-hour", "1e6", "--json").json["price"]
+    assert price["money"] == pytest.approx(1e6 * price["device_hours"])
+    assert price["device_hours"] == pytest.approx(price["parallel"] * price["label_minutes"] / 60)
+    assert ", " in ingested("plan", "--price-per-hour", "2.5").out.partition("GPU-hours")[2].splitlines()[0]
+
+
+def test_the_cores_of_a_machine_are_paid_for_together(ingested: Drsr) -> None:
+    price = ingested("plan", "--price-per-hour", "1e6", "--workers", "1", "--json").json["price"]
+    assert price["money"] == pytest.approx(1e6 * price["label_minutes"] / 60)
+    assert "core-hours, " in ingested("plan", "--price-per-hour", "2").out
+
+
+@pytest.mark.parametrize("money", ["0", "-1", "nan", "inf"])
+def test_a_price_is_above_nothing(ingested: Drsr, money: str) -> None:
+    refused = ingested("plan", "--price-per-hour", money)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--price-per-hour must be a number above 0" in refused.err
+    assert "one of them" in ingested("plan", "--price-per-hour", "2", "--no-price").err
+
+
+def test_which_past_runs_a_plan_goes_by_is_said(ingested: Drsr, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no earlier run of this labeler on such a device is recorded" in ingested("plan").out
+    ingested("freeze")
+    ingested("label", "--limit", "1")
+    monkeypatch.setattr("drsr.offline.cost.PAST_SECONDS", 0.0)
+    price = ingested("plan", "--json").json["price"]
+    assert (price["past_runs"], price["past_workers"]) == (1, 1)
+    assert price["past_ratio"] != 1.0
+    assert "this labeler's earlier runs on such a device (1 with 1 at work) took " in ingested("plan").out

@@ -15,8 +15,9 @@ import torch
 
 from drsr.errors import InputError, LabelersMixed, LayoutMismatch, SplitRefused
 from drsr.offline.train.batches import STATES_PER_BATCH
+from drsr.offline.train.evaluations import Evaluation, Quality
 from drsr.offline.train.examples import TrainingFrame
-from drsr.offline.train.fitting import Evaluation, Quality, clip_by_member, train_scorer
+from drsr.offline.train.fitting import clip_by_member, train_scorer
 from drsr.offline.train.metrics import auroc
 from drsr.offline.train.scored_sets import score_frame
 from drsr.scorer.weights import scorer_bytes

@@ -33,7 +33,8 @@ from drsr.offline.ingest.splits import Split
 from drsr.offline.store import claims
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import ABLATIONS, FULL, find_ablation
-from drsr.offline.train.fitting import Evaluation, train_scorer
+from drsr.offline.train.evaluations import Evaluation
+from drsr.offline.train.fitting import train_scorer
 from drsr.offline.train.scored_sets import score_frame
 from drsr.offline.train.stage import (
     Trained,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-import orjson
-
-from drsr.errors import ArtifactCorrupt
 from drsr.offline.params import train_params
 from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame
+from drsr.offline.train.evaluations import FOLDS, NOT_SAID, Evaluation, broken_rule, read_history
 from drsr.offline.train.examples import TrainingFrame
 from drsr.offline.train.metrics import Bootstrap, brier, evaluate
 from drsr.offline.train.records import TrainingRecord
@@ -37,7 +35,8 @@ def check_judged_scorer(subject: Subject, told: Told) -> list[Verdict]:
     folds = load_fold_scores(subject.artifacts, run, train, validation)
     frame = validation if folds is None else folds.frame
     scored = score_frame(scorer, frame) if folds is None else folds
-    problems = [*_ensemble(scored, frame, run), *_history(subject, run)]
+    history = read_history(subject.artifacts.get(run.history), f"artifact {run.history}")
+    problems = [*_ensemble(scored, frame, run), *_history(history, run)]
     # Cross-fitted, a member is judged by what fold members of its seed say; what itself says of what it was fitted on
     # is its recorded loss.
     problems += _members(scorer, frame, run, "negative_brier" if folds is None else "loss")
@@ -52,6 +51,8 @@ def check_judged_scorer(subject: Subject, told: Told) -> list[Verdict]:
         f"{len(run.seeds)} members and the ensemble score {len(frame):,} validation sets as training wrote down: "
         f"Brier score {said['value']:.6g}, the same to {AGREEMENT:.0e}"
     )
+    if not any(row.split for row in history):
+        detail += "; NOT SAID: the split that evaluations were computed on, which was not kept when it was trained"
     return passed(CHECK, detail)
 
 
@@ -89,17 +90,20 @@ def _members(scorer: FrozenScorer, frame: TrainingFrame, run: TrainingRecord, by
             yield f"the Brier score of member {seed} is {found}, recorded is {said}"
 
 
-def _history(subject: Subject, run: TrainingRecord) -> Iterator[str]:
-    """Members whose recorded evaluation is not the best of the evaluations that were kept."""
-    try:
-        history = orjson.loads(subject.artifacts.get(run.history))
-        best = {row["seed"]: row for row in history if row["is_best"]}
-    except (orjson.JSONDecodeError, TypeError, KeyError):
-        raise ArtifactCorrupt(f"artifact {run.history} is no list of evaluations", where="training run") from None
+def _history(history: Sequence[Evaluation], run: TrainingRecord) -> Iterator[str]:
+    """Yield each reason why the kept evaluations do not choose the recorded epoch of a member, and on validation."""
+    params = train_params(run.params)
+    split = FOLDS if params.folds else "validation"
+    for other in sorted({row.split for row in history} - {split}):
+        if other or any(row.split for row in history):
+            yield f"evaluations that choose an epoch were computed on {other or 'a split that they do not name'}"
+    if params.scorer == "network" and not params.folds:
+        yield from broken_rule(history, params)
+    best = {row.seed: row.to_json() for row in history if row.is_best}
     epochs = dict(zip(run.seeds, run.chosen_epochs, strict=False))
     for member in run.metrics.get("members", ()):
         seed = member["seed"]
-        if best.get(seed) != member or epochs.get(seed) != member["epoch"]:
+        if best.get(seed) != {"split": NOT_SAID, **member} or epochs.get(seed) != member["epoch"]:
             yield f"the best of the kept evaluations of member {seed} is not the one that was recorded as chosen"
 
 
@@ -115,8 +119,8 @@ CHECK = Check(
     "Do the weights that decide do what the training run says they did?",
     "The shipped ensemble, and each of its members alone, score the policy's validation states. Pair accuracies, rank "
     f"correlation and AUROC must be the recorded ones to {RANKED:g}, Brier scores to {AGREEMENT:.0e}, with the ends "
-    "of their intervals, and each member's the best of the evaluations that training kept. Weights fitted on something "
-    "else do something else; that these came out of training, and not only do the same, is shown by drsr audit "
-    "--retrain.",
+    "of their intervals. The evaluations that training kept must be of validation, of every epoch that the parameters "
+    "name, and choose by the rule of early stopping what was recorded as chosen. Weights fitted on something else do "
+    "something else; that these came out of training, and not only do the same, is shown by drsr audit --retrain.",
     check_judged_scorer,
 )

@@ -69,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     import drsr
     from drsr.offline.bench.comparators.handed_models import named_models
     from drsr.offline.bench.replay.file import MethodNote, ReplayFile, chosen_rows, note_of
+    from drsr.offline.bench.replay.labelled_nlls import labelled_nlls
     from drsr.offline.bench.replay.method_version import version_with
     from drsr.offline.bench.replay.recorded_runs import load_runs, measuring, open_runs
     from drsr.offline.bench.replay.stage import replay
@@ -116,7 +117,9 @@ def run(options: argparse.Namespace) -> int:
                         continue
                     found.forget()
                     (recorded,) = load_runs(catalog, artifacts, [row], tools)
-                    file.add(replay(recorded, [found.available[name] for name in missing], summariser, tools.scorer))
+                    methods = [found.available[name] for name in missing]
+                    known = labelled_nlls(catalog, options.labeler, recorded.states, tools.backbone.tokenizer)
+                    file.add(replay(recorded, methods, summariser, tools.scorer, known))
     shown, apart = chosen_rows(file.replayed, keys, versions), different_trainings(notes)
     print((_json if options.json else _text)(shown, left_out, apart, options.replicates))
     return 0

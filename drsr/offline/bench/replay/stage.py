@@ -2,7 +2,7 @@
 
 A recorded decision is a state of the catalog: its request, and the output that was recorded next. Each method rewrites
 the request; the label engine, with the language model of the labels, measures how much less likely that output became.
-All contexts of a trajectory are scored in one walk.
+All contexts of a trajectory are scored in one walk, without those that a label has measured already.
 
 Removal, auxiliary tokens and time are of every decision; harm is measured where the language model reads the request
 and the rewrite as a whole.
@@ -14,11 +14,13 @@ summaries is judged by an output that never saw one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from drsr.errors import AlignmentError
 from drsr.offline.bench.comparators.contract import Comparator
 from drsr.offline.bench.replay.checked import Checked, checked_rewrite
+from drsr.offline.bench.replay.labelled_nlls import KnownNlls, score_unknown
 from drsr.offline.bench.replay.method_version import version_with
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
@@ -115,9 +117,13 @@ class _Rewritten(NamedTuple):
 
 
 def replay(
-    run: RecordedRun, methods: Iterable[Comparator], summariser: Summariser, scorer: TargetNll
+    run: RecordedRun,
+    methods: Iterable[Comparator],
+    summariser: Summariser,
+    scorer: TargetNll,
+    known: KnownNlls = MappingProxyType({}),
 ) -> list[Replayed]:
-    """Every method on every recorded decision of one trajectory."""
+    """Every method on every recorded decision of one trajectory; `known` is what need not be measured again."""
     tokenizer, caps = scorer.backbone.tokenizer, caps_for(scorer.backbone.window)
     rewritten = [found for method in methods for found in _rewrite(run, method, summariser, tokenizer)]
     targets = [render_output(row.frozen.next_output, tokenizer) for row in run.states]
@@ -132,7 +138,7 @@ def replay(
             places.append(whole)
         else:
             places.append(_asked(pairs, found.rendering, targets[found.state], caps))
-    nlls = scorer.score(pairs).nlls
+    nlls = score_unknown(scorer, pairs, known)
 
     def outcome(place: int | Exclusion) -> Outcome:
         return place if isinstance(place, Exclusion) else nlls[place]

@@ -26,7 +26,8 @@ EFFECTS = (
     *("removed", "removed, equal-domain", "removed tokens", "harm", "unsafe", "unsafe, equal-domain"),
     *("unsafe of changed", "left alone"),
 )
-OUR_METHOD = "drsr"
+OUR_METHODS = ("drsr", "drsr_light")
+"""Whole policies of DRSR; its ablations are others."""
 MOST_NUMBERS = 3
 """More methods than this at one place of the figure are counted, not listed."""
 LABEL_WIDTH, LABEL_HEIGHT = 0.16, 0.04
@@ -87,10 +88,10 @@ def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool =
     return [
         Point(
             tuple(number for number, _ in mine),
-            next((one.title for _, one in mine if one.method == OUR_METHOD), mine[0][1].title),
+            next((one.title for _, one in mine if one.method in OUR_METHODS), mine[0][1].title),
             removal,
             unsafe,
-            any(one.method == OUR_METHOD for _, one in mine),
+            any(one.method in OUR_METHODS for _, one in mine),
             not any(
                 other_removal >= removal
                 and other_unsafe <= unsafe
@@ -102,11 +103,11 @@ def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool =
     ]
 
 
-def _effects(found: Comparison, replay: Replay) -> Analysis:
+def draw_frontier(found: Comparison) -> bytes:
+    """The frontier as SVG, its points numbered in the order of the methods; with several domains, a second panel in
+    which every domain counts once."""
     several = found.domains > 1
     numbered = list(enumerate(found.methods, start=1))
-    older = ", ".join(f"{title} {number:,}" for title, number in replay.earlier.items())
-    apart = different_trainings(replay.described)
 
     def draw(*panels: Axes) -> None:
         for axes, equal_domain in zip(panels, (False, True), strict=False):
@@ -114,6 +115,12 @@ def _effects(found: Comparison, replay: Replay) -> Analysis:
             if several:
                 axes.set_title("every domain counts once" if equal_domain else "every task counts once", fontsize=9)
 
+    return figure(draw, panels=1 + several, width=4.6 if several else 7.4, height=4.4)
+
+
+def _effects(found: Comparison, replay: Replay) -> Analysis:
+    older = ", ".join(f"{title} {number:,}" for title, number in replay.earlier.items())
+    apart = different_trainings(replay.described)
     return Analysis(
         "replay",
         "What each method removes, and what that does to the recorded output",
@@ -124,8 +131,8 @@ def _effects(found: Comparison, replay: Replay) -> Analysis:
         + (f" {apart}" if apart else "")
         + (f" Rows of earlier versions that are not shown: {older}." if older else ""),
         ("no", "method", *EFFECTS),
-        tuple((number, one.title, *_effect_cells(one)) for number, one in numbered),
-        figure(draw, panels=1 + several, width=4.6 if several else 7.4, height=4.4),
+        tuple((number, one.title, *_effect_cells(one)) for number, one in enumerate(found.methods, start=1)),
+        draw_frontier(found),
     )
 
 

@@ -14,7 +14,7 @@ from drsr.command_line import Commands, add_command, require_positive
 if TYPE_CHECKING:
     from drsr.offline.params import Params
     from drsr.offline.train.ablations import Ablation
-    from drsr.offline.train.fitting import Evaluation
+    from drsr.offline.train.evaluations import Evaluation
     from drsr.offline.train.records import TrainingRecord
     from drsr.offline.train.stage import Progress, Trained, TrainingInputs
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from drsr.errors import FrameError, SettingsError
 from drsr.offline.params import TrainParams
 from drsr.offline.train.ablations import FULL, Ablation, prepare_frame, used_columns
+from drsr.offline.train.evaluations import FOLDS, Evaluation, Quality
 from drsr.offline.train.examples import ExampleFrame, TrainingFrame, joined, some_states
-from drsr.offline.train.fitting import Evaluation, HowToFit, Quality, check_frames, train_scorer
+from drsr.offline.train.fitting import HowToFit, check_frames, train_scorer
 from drsr.offline.train.learners.described import drawn_weights
 from drsr.offline.train.learners.fold_scores import FoldScores, Histograms, shares_by_tenth
 from drsr.offline.train.learners.linear import fit_linear
@@ -173,6 +174,7 @@ def _judged(
 ) -> tuple[Evaluation, ...]:
     """One evaluation per member: the loss on what it was fitted on, the quality by scores of what it was not."""
     within = grouping(frame, "state", equal_cardinality=True)
+    split = FOLDS if frame is fitted else frame.split
     _, seen = member_scores(scorer, fitted)
     found = []
     for number, seed in enumerate(scorer.seeds):
@@ -184,5 +186,5 @@ def _judged(
         )
         epoch = params.trees.trees if params.scorer in ("trees", "stack") else 1
         loss = brier(seen[number], fitted.unsafe)
-        found.append(Evaluation(epoch, seed, loss, quality, is_best=True, stopped=True))
+        found.append(Evaluation(epoch, seed, loss, quality, is_best=True, stopped=True, split=split))
     return tuple(found)

@@ -1,0 +1,111 @@
+"""Nights, put together from the recorded runs of stages: what ran when, how long, and what came of it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from drsr.offline.catalog.tables import Run
+from drsr.offline.stages import NAMES
+
+PAUSE = datetime.timedelta(hours=1)
+"""Whatever starts so long after everything before it has ended belongs to another night."""
+
+
+class StageRun(NamedTuple):
+    """A recorded run of a stage."""
+
+    stage: str
+    started_at: datetime.datetime
+    finished_at: datetime.datetime | None
+    """None where it was killed, failed, or is still at work."""
+    counts: Mapping[str, Any]
+
+    @property
+    def is_end(self) -> bool:
+        """Return whether it only notes the end of a refresh (`publish.refreshes.note_refresh`)."""
+        return "stamp" in self.counts and "outcome" in self.counts
+
+
+class Night(NamedTuple):
+    """Stages that ran one after another. One that begins with `ingest` again is the next night."""
+
+    runs: tuple[StageRun, ...]
+
+    @property
+    def started_at(self) -> datetime.datetime:
+        return self.runs[0].started_at
+
+    @property
+    def ended_at(self) -> datetime.datetime:
+        """The latest moment that is known of it."""
+        return max(run.finished_at or run.started_at for run in self.runs)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by stage, from the start of its first worker to the end of its last."""
+        found = {}
+        for stage in NAMES:
+            mine = [run for run in self.runs if run.stage == stage and run.finished_at and not run.is_end]
+            if mine:
+                ended = max(run.finished_at for run in mine if run.finished_at)
+                found[stage] = (ended - min(run.started_at for run in mine)).total_seconds()
+        return found
+
+    @property
+    def between(self) -> float:
+        """Seconds in which no stage was recorded at work: judging, exporting, waiting for a worker."""
+        return max(0.0, (self.ended_at - self.started_at).total_seconds() - sum(self.seconds.values()))
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Stages with a run that has no end."""
+        return tuple(stage for stage in NAMES if any(r.stage == stage and not r.finished_at for r in self.runs))
+
+    @property
+    def outcome(self) -> Mapping[str, Any] | None:
+        """What it published, or why not; None where no refresh came to its end."""
+        ends = [run.counts["outcome"] for run in self.runs if run.is_end]
+        return ends[-1] if ends else None
+
+    @property
+    def quarantined(self) -> dict[str, int]:
+        """What its ingest put into quarantine, by reason."""
+        found: dict[str, int] = {}
+        for run in self.runs:
+            for reason, count in (run.counts.get("quarantined") or {}).items() if run.stage == "ingest" else ():
+                found[reason] = found.get(reason, 0) + int(count)
+        return found
+
+    def total(self, stage: str, name: str) -> float:
+        """Return the sum of one count over the workers of a stage."""
+        return float(sum(run.counts.get(name) or 0 for run in self.runs if run.stage == stage))
+
+    @property
+    def labelled_per_hour(self) -> float | None:
+        """States labelled in an hour of this night's clock, by all workers; None where none were."""
+        labelled, seconds = self.total("label", "labelled"), self.seconds.get("label", 0.0)
+        return labelled / seconds * 3_600 if labelled and seconds else None
+
+
+def read_nights(connection: Connection) -> list[Night]:
+    """Return all nights of a catalog, oldest first."""
+    columns = (Run.stage, Run.started_at, Run.finished_at, Run.counts)
+    rows = connection.execute(select(*columns).order_by(Run.started_at, Run.id))
+    return grouped(StageRun(stage, start, end, counts or {}) for stage, start, end, counts in rows)
+
+
+def grouped(runs: Iterable[StageRun]) -> list[Night]:
+    """Put runs, in the order of their starts, into nights."""
+    nights: list[list[StageRun]] = []
+    ended = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+    for run in runs:
+        again = bool(nights) and run.stage == NAMES[0] and any(other.stage != NAMES[0] for other in nights[-1])
+        if not nights or again or run.started_at - ended >= PAUSE:
+            nights.append([])
+        nights[-1].append(run)
+        ended = max(ended, run.finished_at or run.started_at)
+    return [Night(tuple(found)) for found in nights]

@@ -1,0 +1,69 @@
+"""The failure hook: a command or a webhook that is told which stage failed, why, and what to do."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from typing import Any, NamedTuple
+
+import drsr
+from drsr.errors import DrsrError
+from drsr.offline.notices.delivery import NotDelivered, is_url, post, run_command, without_secrets
+from drsr.offline.run import stage_of
+from drsr.settings import load_settings, redacted
+
+BEFORE_ALL = "before the first stage"
+LOOK = "read the log of the run; drsr COMMAND --debug shows where a fault of drsr is"
+
+
+class Failure(NamedTuple):
+    """A stage that failed, as others are told."""
+
+    what: str
+    """What failed: `drsr run`, or a flow run by its name."""
+    stage: str
+    reason: str
+    to_do: str
+
+    def to_json(self, catalog: str, now: datetime.datetime) -> dict[str, Any]:
+        """Return the notice. It names locations without their secrets."""
+        return {
+            "event": "drsr failure",
+            "what": self.what,
+            "stage": self.stage,
+            "reason": without_secrets(self.reason),
+            "what_to_do": without_secrets(self.to_do),
+            "catalog": catalog,
+            "at": now.isoformat(timespec="seconds"),
+            "drsr": drsr.__version__,
+        }
+
+
+def failure_of(what: str, error: BaseException) -> Failure:
+    """Describe an error that ended a run; the stage is the one that `in_order` noted on it."""
+    stage = stage_of(error) or BEFORE_ALL
+    if isinstance(error, DrsrError):
+        reason = f"{error.where}: {error.what}" if error.where else error.what
+        return Failure(what, stage, reason, error.hint or LOOK)
+    return Failure(what, stage, f"{type(error).__name__}: {error}", LOOK)
+
+
+def tell_failure(failure: Failure) -> bool:
+    """Tell the configured command or webhook; returns whether it was told. Never raises: the failure itself counts."""
+    try:
+        settings = load_settings()
+        target = settings.on_failure
+        if not target:
+            return False
+        notice = failure.to_json(redacted(settings.catalog_url), datetime.datetime.now(datetime.UTC))
+        if is_url(target):
+            post(target, notice)
+        else:
+            run_command(target, notice)
+    except NotDelivered as error:
+        print(f"drsr: the failure hook failed: {error}", file=sys.stderr)
+        return False
+    except Exception as error:  # whatever it is, it must not stand in for the failure that is to be told
+        print(f"drsr: the failure hook failed: {type(error).__name__}", file=sys.stderr)
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""The Markdown of a replay: rows counted by hand, where DRSR ranks, and the journal of this repository."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.replay_table import main, some_methods, standing, table
+from drsr.offline.bench.replay.file import read_replay
+from drsr.offline.bench.replay.stage import Replayed
+from drsr.offline.bench.replay.summary import Comparison, compare
+from drsr.offline.train.metrics import Bootstrap
+from tests.offline.bench.replay.test_tables import rows_of
+
+JOURNAL = Path("policies", "about", "replay-test.jsonl")
+FEW = Bootstrap(50)
+
+
+def compared(*methods: tuple[str, list[int], list[bool]]) -> Comparison:
+    """Methods that remove so many of a thousand tokens in the only decision of each task, unsafe or not."""
+    rows: list[Replayed] = []
+    for name, removed, unsafe in methods:
+        rows += [
+            rows_of(name, tokens, wrong, f"t{place}")
+            for place, (tokens, wrong) in enumerate(zip(removed, unsafe, strict=True))
+        ]
+    return compare(rows, FEW)
+
+
+SAFE, WRONG = [False] * 4, [True] * 4
+
+
+def test_rows_are_sorted_and_idle_methods_named_below() -> None:
+    shown = table(compared(("idle", [0] * 4, SAFE), ("drsr", [100] * 4, SAFE), ("more", [200] * 4, [True, *SAFE[1:]])))
+    lines = shown.splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:4]] == ["| more", "| **drsr**"]
+    assert lines[2].split(" | ")[1] == "20.0 [20.0, 20.0]"
+    assert lines[2].split(" | ")[3].startswith("25.0 [")
+    assert lines[-1] == "Below 0.1% removed: idle."
+
+
+@pytest.mark.parametrize(
+    ("ours", "other", "said"),
+    [
+        (([100] * 4, SAFE), ([50] * 4, SAFE), "clearly: the next is other (5.0"),
+        (([100] * 4, SAFE), ([200] * 4, SAFE), "less than other (20.0"),
+        (([100] * 4, SAFE), ([200] * 4, WRONG), "no other method keeps to 10%"),
+        (([100] * 4, WRONG), ([50] * 4, SAFE), "more than the 10% that it must keep to"),
+        (([0, 100, 200, 300], SAFE), ([50, 50, 150, 150], SAFE), "more than any other method at most 10% unsafe, but"),
+        (([50, 50, 150, 150], SAFE), ([0, 100, 200, 300], SAFE), "not the most at most 10% unsafe, but"),
+    ],
+)
+def test_where_drsr_ranks(ours: tuple[list[int], list[bool]], other: tuple[list[int], list[bool]], said: str) -> None:
+    assert said in standing(compared(("drsr", *ours), ("other", *other)))
+
+
+def test_an_ablation_is_neither_a_policy_nor_a_rival() -> None:
+    found = compared(("drsr", [100] * 4, SAFE), ("drsr_no_gate", [200] * 4, SAFE), ("other", [50] * 4, SAFE))
+    assert standing(found).count("removes") == 1
+    assert "the next is other" in standing(found)
+    assert standing(compared(("other", [50] * 4, SAFE))) == "DRSR has no row here."
+
+
+def test_the_journal_of_this_repository(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    figure = tmp_path / "frontier.svg"
+    options = ["--methods", "drsr_light,self_gc", "--replicates", "20", "--figure", str(figure), "--domains"]
+    monkeypatch.setattr(sys, "argv", ["replay_table", str(JOURNAL), *options])
+    assert main() == 0
+    said = capsys.readouterr().out
+    found = compare(some_methods(read_replay(JOURNAL), ["drsr_light", "self_gc"]).rows, FEW)
+    light = next(one for one in found.methods if one.method == "drsr_light")
+    assert f"| **drsr_light** | {100 * light.removal.value:.1f} [" in said
+    assert said.count("| **drsr_light**") == 1 + found.domains
+    assert "DRSR light" in figure.read_text()
+
+
+def test_a_method_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["replay_table", str(JOURNAL), "--methods", "nobody"])
+    assert main() == 2
+    assert "no rows of nobody" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""The failure hook, against a real command and a local HTTP server."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from drsr.cli import main
+from drsr.errors import InputError
+from drsr.offline.notices import Failure, delivery, failure_of, tell_failure
+from drsr.offline.run import in_order
+from tests.offline.notices.listener import listening
+
+FAILURE = Failure("drsr run", "label", "no room at postgresql://me:hunter2@db/runs?key=hunter2", "free some")
+WRITER = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRSR_CATALOG_URL", "postgresql://me:hunter2@db/runs")
+    return tmp_path
+
+
+def test_a_webhook_is_told_stage_reason_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening() as listener:
+        monkeypatch.setenv("DRSR_ON_FAILURE", f"{listener.url}/hooks/hunter2")
+        assert tell_failure(FAILURE)
+    (told,) = listener.heard
+    assert (told["event"], told["what"], told["stage"]) == ("drsr failure", "drsr run", "label")
+    assert told["reason"] == "no room at postgresql://me:***@db/runs"
+    assert told["what_to_do"] == "free some"
+    assert told["catalog"] == "postgresql://me:***@db/runs"
+    assert "hunter2" not in json.dumps(told)
+
+
+def test_a_command_is_run_without_a_shell(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = "a b; touch planted && $(touch planted) `touch planted`"
+    monkeypatch.setenv("DRSR_ON_FAILURE", shlex.join([sys.executable, "-c", WRITER, odd]))
+    assert tell_failure(FAILURE)
+    assert json.loads((place / odd).read_bytes())["stage"] == "label"
+    assert not (place / "planted").exists()
+
+
+def test_without_a_hook_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not tell_failure(FAILURE)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (shlex.join([sys.executable, "-c", "import sys; sys.stdin.read(); sys.exit(3)"]), "ended with exit code 3"),
+        ("no-such-program --key hunter2", "no-such-program: cannot be run"),
+        ("'unclosed hunter2", "cannot be taken apart"),
+        ("' '", "cannot be run"),
+        ("http://127.0.0.1:1/hunter2", "http://127.0.0.1:1: does not answer: ConnectionRefusedError"),
+        ("http://me:hunter2@127.0.0.1:1/", "http://127.0.0.1:1: does not answer"),
+        ("https://[hunter2", "cannot be read"),
+    ],
+)
+def test_a_hook_that_fails_says_so_and_no_secret(
+    target: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRSR_ON_FAILURE", target)
+    assert not tell_failure(FAILURE)
+    printed = capsys.readouterr().err
+    assert printed.startswith("drsr: the failure hook failed")
+    assert said in printed
+    assert "hunter2" not in printed
+
+
+def test_a_command_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(delivery, "COMMAND_SECONDS", 0.5)
+    monkeypatch.setenv("DRSR_ON_FAILURE", shlex.join([sys.executable, "-c", "import time; time.sleep(60)"]))
+    assert not tell_failure(FAILURE)
+    assert "did not end within 0.5 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("code", "said"), [(500, "answered 500"), (302, "answered 302")])
+def test_an_answer_other_than_success_is_a_failure(
+    code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listening() as elsewhere, listening(code, elsewhere.url) as listener:
+        monkeypatch.setenv("DRSR_ON_FAILURE", listener.url)
+        assert not tell_failure(FAILURE)
+    assert said in capsys.readouterr().err
+    assert (len(listener.heard), elsewhere.heard) == (1, [])
+
+
+def test_the_stage_is_the_one_that_raised() -> None:
+    def run(stage: str) -> None:
+        if stage == "freeze":
+            raise InputError("no room", where="disk", hint="free some")
+
+    with pytest.raises(InputError) as raised:
+        in_order(["ingest", "freeze"], run, lambda stage, result: True)
+    assert failure_of("night", raised.value) == Failure("night", "freeze", "disk: no room", "free some")
+    assert failure_of("night", ValueError("odd")).stage == "before the first stage"
+
+
+def test_drsr_run_tells_and_fails_as_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRSR_CATALOG_URL", "sqlite:///catalog.sqlite")
+    monkeypatch.setenv("DRSR_BACKBONE", "scripted")
+    with listening() as listener:
+        monkeypatch.setenv("DRSR_ON_FAILURE", listener.url)
+        assert main(["run", "nowhere"]) == 2
+        assert "nothing is there" in capsys.readouterr().err
+        monkeypatch.setenv("DRSR_ON_FAILURE", "no-such-program")
+        assert main(["run", "nowhere"]) == 2
+    (told,) = listener.heard
+    assert told["stage"] == "ingest"
+    assert "nothing is there" in told["reason"]
+    printed = capsys.readouterr().err
+    assert "nothing is there" in printed
+    assert "the failure hook failed" in printed
