@@ -106,8 +106,8 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _load_stages() -> None:
-    """Import what the first task needs anyway, while the server starts."""
-    import drsr.offline.calibrate.stage
+    """Import the flow, and what its first task needs anyway, while the server starts."""
+    import drsr.flows.nightly
     import drsr.offline.train.fitting  # noqa: F401
 
 

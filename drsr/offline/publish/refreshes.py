@@ -32,6 +32,7 @@ from drsr.offline.label.records import labeler_named
 from drsr.offline.params import Params
 from drsr.offline.publish.lineage_rows import labeler_of, present_states
 from drsr.offline.store.place import Place
+from drsr.offline.train.records import CALIBRATION_VERSION, TRAINING_VERSION
 
 
 class Refreshed(NamedTuple):
@@ -139,11 +140,6 @@ def new_labels(catalog: Catalog, view: str, labeler: str) -> NewLabels | None:
 
 def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:
     """Changes whenever a refresh could come to another end; None where there is nothing that could be fitted yet."""
-    from drsr.offline.calibrate.stage import (
-        CALIBRATION_VERSION,  # these two need torch, and the rest of this file does not
-    )
-    from drsr.offline.train.fitting import TRAINING_VERSION
-
     with catalog.reading() as connection:
         found, labeler_id = find_view(connection, refreshed.view), labeler_named(connection, refreshed.labeler)
         if found is None or labeler_id is None:
