@@ -9,7 +9,8 @@ For requests of 3,000, 50,000 and 200,000 tokens, in one run:
 - everything in a decision other than the backbone's forward against that forward, by CPU time of one thread.
 
 Policies have seeded weights of the real shapes (no full policy is released yet): what a decision costs does not depend
-on what it decides. Four to eight minutes of CPU; `--light` ends after the first table.
+on what it decides. Four to eight minutes of CPU; `--light` ends after the first table, `--tokens 3000` keeps to one
+length.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,16 +73,18 @@ def main() -> int:
     parser.add_argument("--backbone", default="smollm2-135m", help="in float32; 8 bits are its own kind of it")
     parser.add_argument("--turns", type=int, default=9, help="of each light decision")
     parser.add_argument("--light", action="store_true", help="the light policy alone")
+    parser.add_argument("--tokens", type=int, nargs="+", choices=TARGETS, default=list(TARGETS), help="lengths")
     parser.add_argument("--full", metavar="BACKBONE", help="print the rows of one backbone as JSON and end")
     options = parser.parse_args()
     if options.full:
-        print(json.dumps([row._asdict() for row in full_rows(options.full)]))
+        print(json.dumps([row._asdict() for row in full_rows(options.full, options.tokens)]))
         return 0
-    light = light_rows(options.backbone, options.turns)
+    light = light_rows(options.backbone, options.turns, options.tokens)
     print(shown(light), end="\n\n", flush=True)
     if options.light:
         return 0 if all(row.is_met for row in light) else 1
-    rows = [FullRow(**row) for name in (options.backbone, f"{options.backbone}-int8") for row in _in_a_process(name)]
+    names = (options.backbone, f"{options.backbone}-int8")
+    rows = [FullRow(**row) for name in names for row in _in_a_process(name, options.tokens)]
     print(shown_full(rows), end="\n\n", flush=True)
     gains = [one.first / other.first for one, other in zip(*_halves(rows), strict=True)]
     print(f"8-bit first decisions: {min(gains):.2f} to {max(gains):.2f} times faster than float32 by CPU time")
@@ -109,13 +112,13 @@ class FullRow(NamedTuple):
     """Threads that `use_quickest` chooses here."""
 
 
-def full_rows(name: str) -> list[FullRow]:
+def full_rows(name: str, lengths: Sequence[int]) -> list[FullRow]:
     """A row for each length and number of threads, shortest first, so that the peak is that of the length."""
     backbone = load_backbone(name)
     assert isinstance(backbone, FrozenLM)
     policy = tiny_policy(backbone, minimums=None)
     quickest = use_quickest(backbone)
-    return [_full_row(policy, backbone, tokens, threads, quickest) for tokens in TARGETS for threads in (1, 2)]
+    return [_full_row(policy, backbone, tokens, threads, quickest) for tokens in lengths for threads in (1, 2)]
 
 
 def _full_row(policy: Policy, backbone: FrozenLM, tokens: int, threads: int, quickest: int) -> FullRow:
@@ -155,9 +158,9 @@ def _spent(work: Callable[[], Any]) -> tuple[float, Any, float]:
     return time.process_time() - start, found, time.perf_counter() - clock
 
 
-def _in_a_process(name: str) -> list[dict[str, Any]]:
+def _in_a_process(name: str, lengths: Sequence[int]) -> list[dict[str, Any]]:
     """In a process of its own, for its memory."""
-    command = [sys.executable, "-m", "benchmarks.decide", "--full", name]
+    command = [sys.executable, "-m", "benchmarks.decide", "--full", name, "--tokens", *map(str, lengths)]
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     found: list[dict[str, Any]] = json.loads(done.stdout)

@@ -1,9 +1,10 @@
 """Print a replay as the Markdown of docs/benchmarks.md, finished or not: `python -m benchmarks.replay_table JOURNAL`.
 
-Reads a journal of `drsr evaluate --replay` alone: no catalog, no text and no language model. Prints the decisions that
+Reads journals of `drsr evaluate --replay` alone: no catalog, no text and no language model. Prints the decisions that
 every method has by now, the methods that removed anything, and where DRSR ranks among those that keep to an unsafe
 rate. `--figure FILE.svg` draws the frontier, `--domains` adds the same by domain, `--methods A,B` looks at some alone:
-a row that has few decisions yet takes the others from the table of all.
+a row that has few decisions yet takes the others from the table of all. Several journals, of sources that were replayed
+beside each other, count as one; `--joined FILE` keeps them as one, with which a replay can go on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from benchmarks.corpus import markdown
 from drsr.errors import DrsrError, InputError
 from drsr.offline.bench.replay.chosen_methods import wanted_names
-from drsr.offline.bench.replay.file import Replay, chosen_rows, read_replay
+from drsr.offline.bench.replay.file import Replay, ReplayFile, chosen_rows, read_replay
+from drsr.offline.bench.replay.stage import Replayed
 from drsr.offline.bench.replay.summary import Comparison, MethodSummary, by_domain, compare
 from drsr.offline.bench.replay.tables import OUR_METHODS, draw_frontier
 from drsr.offline.train.metrics import Bootstrap, Metric
@@ -40,6 +42,36 @@ def some_methods(replay: Replay, wanted: Sequence[str] | None) -> Replay:
     return replay._replace(rows=chosen_rows(replay.rows, None, versions), decisions=None)
 
 
+def join(journals: Sequence[tuple[Path, Replay]]) -> Replay:
+    """Several journals as one, each decision and method once; where a method has several versions, the last counts."""
+    (first, whole), *others = journals
+    for path, other in others:
+        if other.about != whole.about:
+            raise InputError(
+                f"was made otherwise than {first}: {_difference(whole, other)}",
+                where=str(path),
+                hint="print them one by one",
+            )
+    rows = {(row.state_key, row.method, row.version): row for _, each in reversed(journals) for row in each.rows}
+    notes = {name: note for _, each in journals for name, note in each.notes.items()}
+    return Replay(whole.about, notes, list(rows.values()))
+
+
+def _difference(one: Replay, other: Replay) -> str:
+    names = sorted(one.about.keys() | other.about.keys())
+    return ", ".join(name for name in names if one.about.get(name) != other.about.get(name))
+
+
+def keep(replay: Replay, path: Path) -> None:
+    """Write a replay as a new journal."""
+    if path.exists():
+        raise InputError("is there already", where=str(path), hint="name a new file with --joined")
+    about = {name: value for name, value in replay.about.items() if name != "format"}
+    with ReplayFile(path, about) as file:
+        file.describe(replay.notes.values(), {row.state_key for row in replay.rows})
+        file.add(replay.rows)
+
+
 def table(found: Comparison) -> str:
     """Methods by what they remove, DRSR's own in bold, and the rest in a sentence."""
     ordered = sorted(found.methods, key=lambda one: -one.removal.value)
@@ -49,28 +81,41 @@ def table(found: Comparison) -> str:
     return markdown(HEADER, rows) + said
 
 
-def standing(found: Comparison, limit: float = UNSAFE_LIMIT) -> str:
-    """Say of each of DRSR's policies where it ranks among the methods that keep to the limit."""
+def standing(rows: Sequence[Replayed], found: Comparison, bootstrap: Bootstrap) -> str:
+    """Say where each of DRSR's policies ranks among the methods that keep to the limit; `found` compares `rows`."""
     others = [one for one in found.methods if not one.method.startswith("drsr")]
-    within = sorted((one for one in others if one.unsafe.value <= limit), key=lambda one: -one.removal.value)
-    said = [_ranked(one, within, limit) for one in found.methods if one.method in OUR_METHODS]
+    within = [one for one in others if one.unsafe.value <= UNSAFE_LIMIT]
+    best = max(within, key=lambda one: one.removal.value, default=None)
+    said = [_ranked(ours, best, rows, bootstrap) for ours in found.methods if ours.method in OUR_METHODS]
     return " ".join(said) or "DRSR has no row here."
 
 
-def _ranked(ours: MethodSummary, within: Sequence[MethodSummary], limit: float) -> str:
+def _ranked(ours: MethodSummary, best: MethodSummary | None, rows: Sequence[Replayed], bootstrap: Bootstrap) -> str:
     name = f"{ours.method} removes {_percent(ours.removal)} % with {_percent(ours.unsafe)} % of the decisions unsafe"
-    if ours.unsafe.value > limit:
-        return f"{name}: more than the {limit:.0%} that it must keep to."
-    if not within:
-        return f"{name}: no other method keeps to {limit:.0%}."
-    best = within[0]
-    rival = f"{best.method} ({_percent(best.removal)} % at {_percent(best.unsafe)} % unsafe)"
-    if ours.removal.low > best.removal.high:
-        return f"{name}: more than any other method at most {limit:.0%} unsafe, clearly: the next is {rival}."
-    if best.removal.low > ours.removal.high:
-        return f"{name}: less than {rival}, clearly."
+    if ours.unsafe.value > UNSAFE_LIMIT:
+        return f"{name}: more than the {UNSAFE_LIMIT:.0%} that it must keep to."
+    if best is None:
+        return f"{name}: no other method keeps to {UNSAFE_LIMIT:.0%}."
     more = "more than any other method" if ours.removal.value > best.removal.value else "not the most"
-    return f"{name}: {more} at most {limit:.0%} unsafe, but the interval overlaps that of {rival}."
+    apart = ours.removal.low > best.removal.high or best.removal.low > ours.removal.high
+    lead = difference(rows, ours.method, best.method, bootstrap)
+    return (
+        f"{name}: {more} at most {UNSAFE_LIMIT:.0%} unsafe. The {'next' if more.startswith('more') else 'best'} is "
+        f"{best.method}, {_percent(best.removal)} % at {_percent(best.unsafe)} % unsafe; the intervals "
+        f"{'do not overlap' if apart else 'overlap'}. Decision by decision {ours.method} removes {_percent(lead)} "
+        "points more."
+    )
+
+
+def difference(rows: Sequence[Replayed], one: str, other: str, bootstrap: Bootstrap) -> Metric:
+    """How much more one method removes than another, decision by decision, on those that every method has measured."""
+    theirs = {row.state_key: row for row in rows if row.method == other}
+    apart = [
+        row._replace(method="difference", removed_tokens=row.removed_tokens - theirs[row.state_key].removed_tokens)
+        for row in rows
+        if row.method == one and row.state_key in theirs
+    ]
+    return next(each.removal for each in compare([*rows, *apart], bootstrap).methods if each.method == "difference")
 
 
 def _cells(one: MethodSummary) -> list[str]:
@@ -92,24 +137,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.replay_table", description=(__doc__ or "").split(":")[0]
     )
-    parser.add_argument("journal", type=Path, help="what drsr evaluate --replay wrote")
+    parser.add_argument("journal", type=Path, nargs="+", help="what drsr evaluate --replay wrote")
+    parser.add_argument("--joined", type=Path, metavar="FILE", help="keep all of them as one new journal")
     parser.add_argument("--methods", metavar="A,B", help="only these")
     parser.add_argument("--figure", type=Path, metavar="FILE.svg", help="draw the frontier as well")
     parser.add_argument("--domains", action="store_true", help="the same by domain as well")
     parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the intervals (default: 2000)")
     options = parser.parse_args()
     try:
-        replay = some_methods(read_replay(options.journal), wanted_names(options.methods))
+        whole = join([(path, read_replay(path)) for path in options.journal])
+        if options.joined:
+            keep(whole, options.joined)
+        replay = some_methods(whole, wanted_names(options.methods))
         found = compare(replay.rows, bootstrap := Bootstrap(options.replicates)) if replay.rows else None
         if found is None or not found.decisions:
-            raise InputError("no decision has a row of every method", where=str(options.journal), hint="--methods A,B")
+            raise InputError("no decision has a row of every method", where="journal", hint="--methods A,B")
     except DrsrError as error:
         print(error, file=sys.stderr)
         return 2
-    print("\n\n".join([found.population, table(found), f"**Where DRSR stands**: {standing(found)}"]))
+    print(
+        "\n\n".join(
+            [found.population, table(found), f"**Where DRSR stands**: {standing(replay.rows, found, bootstrap)}"]
+        )
+    )
     if options.domains:
         for domain, mine in by_domain(replay.rows, bootstrap).items():
-            print("\n" + "\n\n".join([f"{domain}. {mine.population}", table(mine), standing(mine)]))
+            print("\n" + "\n\n".join([f"{domain}. {mine.population}", table(mine)]))
     if options.figure:
         options.figure.write_bytes(draw_frontier(found))
     return 0

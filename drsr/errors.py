@@ -29,6 +29,7 @@ Our exception hierarchy:
     + BackboneNotFetched      named, but its weights are not on this machine yet
     + BackboneCorrupt         a file's hash is not the expected one
     + WindowExceeded          more tokens than the model can read at once
+    + NotEnoughMemory         the device has no room for the model, or for what it is to read
   x FeatureError              a candidate's features cannot be computed; a row of zeros never takes their place
     + EmptySpan               a candidate without a token of its own
     + OutsideView             a candidate the backbone does not see
@@ -168,6 +169,10 @@ class BackboneCorrupt(BackboneError):
 
 class WindowExceeded(BackboneError):
     """More tokens than the model can read at once."""
+
+
+class NotEnoughMemory(BackboneError):
+    """The device has no room for the model, or for what it is to read."""
 
 
 class FeatureError(DrsrError):

@@ -17,7 +17,8 @@ from drsr.errors import SettingsError
 from drsr.redaction import redact
 
 SETTINGS_FILE = "drsr.toml"
-DTYPES = ("float32", "bfloat16", "float16")
+MIXED = "float16-mixed"
+DTYPES = ("float32", "bfloat16", "float16", MIXED)
 _MAY_BE_SECRET = frozenset({"on_failure", "lineage"})
 """A webhook's path is often a key, and a command may hold one."""
 _WHOLE = re.compile(r"[1-9]\d{0,8}", re.ASCII)
@@ -37,7 +38,8 @@ class Settings:
     device: str = "cpu"
     """Where it runs: `cpu`, `mps`, `cuda`, `cuda:1`."""
     dtype: str = "float32"
-    """Number format of its weights: `float32`, `bfloat16` or `float16`."""
+    """Number format it computes in: `float32`, `float16-mixed` (16-bit matrices between 32-bit activations, for GPUs),
+    `bfloat16` or `float16`."""
     label_memory_mb: str = "8192"
     """What measuring may take of the device's memory above the loaded model, in each process."""
     on_failure: str = ""

@@ -15,7 +15,7 @@ STAGES = ("catalog", "store", "ingest", "freeze", "featurize", "label", "train",
 OFFLINE = (*STAGES, "dashboard", "expectations", "audit", "sandbox", "bench")
 """Rooms that know the future, from the ground up: a room imports those before it. Expectations judge what the stages
 wrote, and the audit judges by them. Labelling writes features on its way, so this is not the order of a run."""
-ABOVE = ("commands", "flows", "plan", "status", "stage_exports", "cli")
+ABOVE = ("commands", "flows", "plan", "cost", "status", "stage_exports", "cli")
 """What stands on top of the rooms; `params` and `samples` are plain data below all of them."""
 CORE = (
     ("request",),

@@ -16,14 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from drsr.errors import BackboneError
+from drsr.settings import MIXED
 
 IMPLEMENTATION = "drsr"
 """The name under which transformers finds it."""
@@ -124,20 +127,19 @@ def causal_attention(
     """
     _refuse_other_attention(attention_mask, settings)
     forward = _forward.get() or _Forward()
-    layer = module.layer_idx + 1
     if forward.write is None:
-        attended = _reported(forward, layer, (forward.layers, forward.report), (query, key, value), scaling)
+        attended = _reported(forward, module, (forward.layers, forward.report), (query, key, value), scaling)
         return attended.transpose(1, 2), None
     parts = []
     for rows, start, layers, report in forward.branches:
-        keys, values = forward.write(layer, start, key[:, :, rows], value[:, :, rows])
-        parts.append(_reported(forward, layer, (layers, report), (query[:, :, rows], keys, values), scaling))
+        keys, values = forward.write(module.layer_idx + 1, start, key[:, :, rows], value[:, :, rows])
+        parts.append(_reported(forward, module, (layers, report), (query[:, :, rows], keys, values), scaling))
     return torch.cat(parts, dim=2).transpose(1, 2), None
 
 
 def _reported(
     forward: _Forward,
-    layer: int,
+    module: Any,
     wanted: tuple[frozenset[int], Report | None],
     tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     scale: float | None,
@@ -145,25 +147,90 @@ def _reported(
     """Attention, and a report to whoever wants one of this layer."""
     layers, report = wanted
     query, key, value = tensors
+    layer = module.layer_idx + 1
     if report is not None and layer in layers:
         report(layer, query[0], key[0])
-    return _attend(forward, query, key, value, scale)
+    half = getattr(module, "rounds_attention_to", None)
+    if half is None:
+        return _attend(forward, query, key, value, scale=scale)
+    rounded = (query.to(half), key.to(half), value.to(half))
+    if not query.is_cuda:  # as a GPU does it: factors of 16 bits, sums of 32
+        rounded = (rounded[0].float(), rounded[1].float(), rounded[2].float())
+    return _attend(forward, *rounded, scale=scale).to(query.dtype)
+
+
+class Kernel(StrEnum):
+    """The way that attention is computed."""
+
+    PLAIN = "plain"
+    """torch chooses. Needs no mask, because all keys are seen or the queries are as many as the keys."""
+    MASK = "mask"
+    """torch chooses, with a mask of new tokens times all tokens: what a CPU does well."""
+    FLASH = "flash"
+    """16 bits on a GPU: no mask is ever materialised."""
+    EFFICIENT = "efficient"
+    """float32 on a GPU, likewise. It knows no groups of heads, and torch would otherwise fall back to a kernel that
+    holds the weights of every pair of tokens: at 55,000 tokens 7 GB for each forward of 2,048 and 16 heads."""
+
+
+_BACKENDS = {Kernel.FLASH: SDPBackend.FLASH_ATTENTION, Kernel.EFFICIENT: SDPBackend.EFFICIENT_ATTENTION}
+
+
+def kernel_for(device: str, dtype: torch.dtype, new: int, length: int) -> Kernel:
+    """Return how to attend with the last `new` of `length` positions on a kind of device."""
+    if device == "cuda" and new > 1:
+        return Kernel.FLASH if dtype in (torch.float16, torch.bfloat16) else Kernel.EFFICIENT
+    return Kernel.MASK if 1 < new < length else Kernel.PLAIN
 
 
 def _attend(
-    forward: _Forward, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
+    forward: _Forward, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float | None
 ) -> torch.Tensor:
     new, length = query.shape[2], key.shape[2]
-    mask: torch.Tensor | None = None
-    if 1 < new < length:
-        if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
-            mask = causal_lower_right(new, length)  # flash attention: no mask is ever materialised
-        else:
-            mask = forward.mask(query, length)
+    kernel = kernel_for(query.device.type, query.dtype, new, length)
+    if kernel in _BACKENDS:
+        return attend_by(kernel, query, key, value, scale)
+    mask = forward.mask(query, length) if kernel is Kernel.MASK else None
     grouped = query.shape[1] != key.shape[1]
     return scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=new == length, scale=scale, enable_gqa=grouped
     )
+
+
+def attend_by(
+    kernel: Kernel, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
+) -> torch.Tensor:
+    """Attend by this kernel and no other. The heads of a group become a batch entry, over keys that are not copied."""
+    batches, shape = by_group(query, key, value), query.shape
+    with _only(kernel):
+        found = scaled_dot_product_attention(
+            *batches, attn_mask=causal_lower_right(shape[2], key.shape[2]), scale=scale
+        )
+    return found.reshape(shape[0], shape[1], shape[2], value.shape[3])
+
+
+def by_group(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return query [kv_heads, group, new, dim] and keys and values as often as there are heads in a group, as views."""
+    groups, group = key.shape[1], query.shape[1] // key.shape[1]
+    queries = query[0].reshape(groups, group, *query.shape[2:])
+    keys, values = (tensor[0][:, None].expand(-1, group, -1, -1) for tensor in (key, value))
+    return queries, keys, values
+
+
+@contextmanager
+def _only(kernel: Kernel) -> Iterator[None]:
+    try:
+        with sdpa_kernel(_BACKENDS[kernel]):
+            yield
+    except RuntimeError as error:
+        if "No available kernel" not in str(error):
+            raise
+        raise BackboneError(
+            f"this GPU cannot compute attention by the {kernel} kernel",
+            hint=f"another dtype has another kernel: {MIXED} or bfloat16 on newer GPUs, float32 on older ones",
+        ) from error
 
 
 def _refuse_other_attention(attention_mask: torch.Tensor | None, settings: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ def _without_int8(name: str) -> str:
 
 
 def _load_int8(name: str, device: str, dtype: str) -> FrozenLM:
-    from drsr.backbone.int8 import with_int8_weights  # needs torch
+    from drsr.backbone.matrices.int8 import with_int8_weights  # needs torch
 
     check_int8_placement(device, dtype)
     exact = load_backbone(_without_int8(name))

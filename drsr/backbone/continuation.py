@@ -36,7 +36,8 @@ from transformers.cache_utils import (
 from drsr.backbone import attention
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.layer_states import KeyValueBuffer, NewKeyValues, RecurrentState
-from drsr.errors import BackboneError, WindowExceeded
+from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory
+from drsr.errors import BackboneError, NotEnoughMemory, WindowExceeded
 from drsr.request.contracts import TokenIds
 
 _QUERY_CHUNK = {"cpu": 256, "cuda": 2048}
@@ -138,6 +139,36 @@ class Continuation:
         except BaseException:
             self.rewind(before)
             raise
+
+    def extend_as_memory_allows(self, token_ids: TokenIds, watch: Watch | None = None) -> None:
+        """Read tokens as `extend` does, in smaller forwards where memory does not suffice for larger ones.
+
+        NotEnoughMemory if the smallest does not fit either; what was read before it stays read.
+        """
+        done = 0
+        while done < len(token_ids):
+            piece = token_ids[done : done + self.query_chunk]
+            complaint = self._try_extend(piece, watch)
+            if complaint is None:
+                done += len(piece)
+            elif len(piece) > SMALLEST_CHUNK:
+                self.query_chunk = max(SMALLEST_CHUNK, len(piece) // 2)
+            else:
+                raise NotEnoughMemory(
+                    f"{len(piece)} tokens after {self._length} of {self.capacity}: {complaint}",
+                    where=str(self._model.device),
+                    hint="use a device with more memory, a backbone with a smaller window, or a light policy",
+                )
+
+    def _try_extend(self, piece: TokenIds, watch: Watch | None) -> str | None:
+        """Return what was said when memory did not suffice: as a text, for the error keeps the forward's tensors."""
+        try:
+            self.extend(piece, watch)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return str(error).partition("\n")[0]
+        return None
 
     def _forward(self, piece: torch.Tensor, watch: Watch | None) -> torch.Tensor:
         with _reports(watch):

@@ -6,6 +6,8 @@ torch and transformers are imported when a model is loaded, not when this file i
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drsr.backbone.memory import free_on_gpus, is_out_of_memory, spread_over, too_large_for, weight_bytes
 from drsr.backbone.model_folder import backbone_identity, read_window
 from drsr.backbone.tokenizer import HfTokenizer
 from drsr.errors import BackboneCorrupt, BackboneError, MissingExtra, SettingsError, WindowExceeded
 from drsr.request.contracts import TokenIds
 from drsr.request.tokens_read import is_noting, note
+from drsr.settings import DTYPES, MIXED
 
-DTYPES = ("float32", "bfloat16", "float16")
+_log = logging.getLogger(__name__)
 
 
 class FrozenLM:
@@ -34,6 +38,7 @@ class FrozenLM:
         identity: str,
         window: int,
         rounds_inputs: bool = False,
+        precision: str | None = None,
     ) -> None:
         """`from_folder` is the usual way in. `model` is a transformers causal LM on its device and in its dtype."""
         self._model = model.eval().requires_grad_(False)
@@ -41,6 +46,8 @@ class FrozenLM:
         self._name = name
         self._identity = identity
         self._window = window
+        self.precision = precision or str(model.dtype).removeprefix("torch.")
+        """The number format it computes in, by its name in the settings."""
         self.rounds_inputs = rounds_inputs
         """Whether layers round what they are given, as 8-bit ones do: a last bit of difference then grows, and a run is
         the same only where it is cut into the same pieces."""
@@ -59,7 +66,8 @@ class FrozenLM:
         window = read_window(folder)
         tokenizer = HfTokenizer.from_folder(folder)
         identity = backbone_identity(folder, tokenizer.identity)
-        return cls(_load_model(folder, device, dtype), tokenizer, name=name, identity=identity, window=window)
+        model = _load_model(folder, device, dtype)
+        return cls(model, tokenizer, name=name, identity=identity, window=window, precision=dtype)
 
     @property
     def model(self) -> Any:
@@ -162,16 +170,21 @@ def _load_model(folder: Path, device: str, dtype: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "transformers", "backbone", needed_for="a language model") from error
     check_placement(device, dtype)
+    placed = _spread(folder, dtype) if device == "cuda" else {}
+    kinds = getattr(read_settings(folder).get_text_config(), "layer_types", None) or () if device != "cpu" else ()
+    if (warning := slow_layers(kinds, device)) is not None:
+        _log.warning("%s: %s", folder.name, warning)
     try:
         with _without_progress_bars():
             from_pretrained: Any = AutoModelForCausalLM.from_pretrained
             model, found = from_pretrained(
                 folder,
-                dtype=getattr(torch, dtype),
+                dtype="auto" if dtype == MIXED else getattr(torch, dtype),
                 local_files_only=True,
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
+                **placed,
             )
     except SafetensorError as error:
         raise BackboneCorrupt(f"the weights cannot be read ({error})", where=str(folder)) from error
@@ -181,7 +194,45 @@ def _load_model(folder: Path, device: str, dtype: str) -> Any:
     if found["missing_keys"] or found["mismatched_keys"]:
         missing = sorted(map(str, found["missing_keys"] or found["mismatched_keys"]))
         raise BackboneCorrupt(f"{len(missing)} tensors are missing, such as {missing[0]}", where=str(folder))
-    return model.to(device)
+    if dtype == MIXED:
+        from drsr.backbone.matrices.mixed import with_mixed_precision
+
+        model = with_mixed_precision(model)
+    return model if placed else _moved(model, device, folder)
+
+
+FAST_KERNELS = {"fla": "flash-linear-attention", "causal_conv1d": "causal-conv1d"}
+"""Modules that compute recurrent layers quickly on a GPU, and the packages that have them."""
+
+
+def slow_layers(layer_types: Sequence[str], device: str) -> str | None:
+    """Return a warning where a GPU would compute recurrent layers without their kernels, or None."""
+    missing = [package for module, package in FAST_KERNELS.items() if importlib.util.find_spec(module) is None]
+    recurrent = list(layer_types).count("linear_attention")
+    if not (missing and recurrent and device.startswith("cuda")):
+        return None
+    return (
+        f"{recurrent} of {len(layer_types)} layers are recurrent and run without their fast kernels, correct and "
+        f"several times slower: pip install {' '.join(missing)}"
+    )
+
+
+def _moved(model: Any, device: str, folder: Path) -> Any:
+    try:
+        return model.to(device)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        complaint = str(error).partition("\n")[0]
+    raise too_large_for(device, str(folder), complaint)
+
+
+def _spread(folder: Path, dtype: str) -> dict[str, str]:
+    """Return the further options for loading a model that is larger than one GPU."""
+    published = getattr(read_settings(folder), "dtype", None)  # as the numbers lie in the files
+    size = weight_bytes(folder) * (4 if dtype == "float32" else 2) // getattr(published, "itemsize", 4)
+    spread = spread_over("cuda", size, free_on_gpus())
+    return {} if spread is None else {"device_map": spread}
 
 
 def _check_device(device: str) -> None:

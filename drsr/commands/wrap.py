@@ -152,7 +152,8 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
     import json
 
     states = [app.activity.to_json() for app in apps]
-    total = {name: sum(state[name] for state in states) for name in ("requests", "eligible", "tokens", "tokens_saved")}
+    names = ("requests", "failed", "eligible", "tokens", "tokens_saved")
+    total = {name: sum(state[name] for state in states) for name in names}
     pruned = sum(state["reasons"].get("pruned", 0) for state in states)
     would = sum(state["shadow_tokens_saved"] for state in states)
     money = {name: sum(state["money"].get(name, 0.0) for state in states) for name in ("paid", "without_pruning")}
@@ -167,6 +168,8 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
     )
     if would:
         line += f" ({would:,} would not have been, without --shadow)"
+    if total["failed"]:
+        line += f"; {total['failed']:,} were answered with an error, and saved nothing"
     if priced:
         line += f"; paid {money['paid']:.4f} instead of {money['without_pruning']:.4f} {currency}, at list prices"
     return line

@@ -119,7 +119,7 @@ class Session:
             for chunk in _chunks(piece, continuation.query_chunk):
                 if give_up is not None and give_up():
                     raise Interrupted
-                continuation.extend(token_ids[chunk.start : chunk.stop], watch=watch)
+                continuation.extend_as_memory_allows(token_ids[chunk.start : chunk.stop], watch)
             self._add_mark(continuation.mark())
         features = watch.features(self._kind)
         self._summaries |= {span: summary.copied() for span, summary in watch.summaries().items()}

@@ -67,7 +67,7 @@ def candidate_features(
             f"the continuation already holds {continuation.length} tokens",
             hint="hand in an empty one; a Session is what goes on from an earlier decision",
         )
-    continuation.extend(token_ids, watch=watch)
+    continuation.extend_as_memory_allows(token_ids, watch)
     return watch.features(kind)
 
 

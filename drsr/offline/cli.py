@@ -17,6 +17,7 @@ from drsr.offline.commands import (
     journal,
     plan,
     promise,
+    query,
     run,
     status,
     withdraw,
@@ -42,6 +43,7 @@ def add_commands(commands: Commands) -> None:
         withdraw,
         erase,
         exports,
+        query,
         catalog,
         harm,
     ):

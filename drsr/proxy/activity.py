@@ -162,6 +162,7 @@ class Activity:
         return {
             "uptime_seconds": round(time.time() - self.started),
             "requests": sum(counted(self.requests).values()),
+            "failed": sum(count for (_, code), count in counted(self.requests).items() if int(code) >= 400),
             "reasons": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
             "eligible": counted(self.eligible)[()],
             "mostly_late": self.mostly_late(),

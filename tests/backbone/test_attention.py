@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from drsr.backbone.attention import Branch, causal_attention, one_forward, one_forward_of_branches
+from drsr.backbone import attention
+from drsr.backbone.attention import (
+    Branch,
+    Kernel,
+    by_group,
+    causal_attention,
+    kernel_for,
+    one_forward,
+    one_forward_of_branches,
+)
 from drsr.errors import BackboneError
 from tests.tiny_backbones import DEVICES
 
@@ -152,3 +162,63 @@ def test_refuses_what_would_change_the_numbers(settings: dict[str, Any], said: s
     query, key, value = tensors(2, 5, 2, 2, 8, "cpu")
     with pytest.raises(BackboneError, match=said):
         causal_attention(LAYER, query, key, value, settings.pop("attention_mask", None), **settings)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "new", "length", "kernel"),
+    [
+        ("cuda", torch.float32, 2048, 55_296, Kernel.EFFICIENT),
+        ("cuda", torch.float32, 2048, 2048, Kernel.EFFICIENT),
+        ("cuda", torch.float16, 2048, 55_296, Kernel.FLASH),
+        ("cuda", torch.bfloat16, 300, 300, Kernel.FLASH),
+        ("cuda", torch.float32, 1, 55_296, Kernel.PLAIN),
+        ("cpu", torch.float32, 256, 4_000, Kernel.MASK),
+        ("cpu", torch.bfloat16, 256, 256, Kernel.PLAIN),
+        ("mps", torch.float32, 256, 4_000, Kernel.MASK),
+    ],
+)
+def test_the_kernel_is_chosen_by_device_and_precision(
+    device: str, dtype: torch.dtype, new: int, length: int, kernel: Kernel
+) -> None:
+    assert kernel_for(device, dtype, new, length) is kernel
+
+
+def test_on_a_gpu_no_mask_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulated GPU: the choice is real, and torch's own dispatch of a lower-right mask computes on the CPU."""
+    real, chosen = kernel_for, []
+
+    def as_on_a_gpu(device: str, dtype: torch.dtype, new: int, length: int) -> Kernel:
+        chosen.append(real("cuda", dtype, new, length))
+        return chosen[-1]
+
+    def refuse(self: Any, query: torch.Tensor, keys: int) -> torch.Tensor:
+        raise AssertionError(f"a mask of {query.shape[2]} x {keys} was built")
+
+    monkeypatch.setattr(attention, "kernel_for", as_on_a_gpu)
+    monkeypatch.setattr(attention._Forward, "mask", refuse)
+    monkeypatch.setattr(attention, "_only", lambda kernel: contextlib.nullcontext())
+    for new, length in [(40, 97), (5, 5)]:
+        query, key, value = tensors(new, length, 4, 2, 16, "cpu")
+        with one_forward():
+            found, _ = causal_attention(LAYER, query, key, value, None, scaling=0.3)
+        torch.testing.assert_close(found, written_out(query, key, value, 0.3), atol=2e-6, rtol=1e-5)
+    assert chosen == [Kernel.EFFICIENT] * 2
+
+
+def test_heads_of_a_group_share_keys_that_are_not_copied() -> None:
+    query, key, value = tensors(3, 9, 8, 2, 16, "cpu")
+    queries, keys, values = by_group(query, key, value)
+    assert queries.shape == (2, 4, 3, 16)
+    assert keys.shape == values.shape == (2, 4, 9, 16)
+    assert keys.data_ptr() == key.data_ptr()
+    assert keys.stride(1) == values.stride(1) == 0
+
+
+def test_a_gpu_without_the_kernel_is_named() -> None:
+    """Torch says so, and we say what to do."""
+    named = pytest.raises(BackboneError, match="cannot compute attention by the efficient kernel")
+    with named as refusal, attention._only(Kernel.EFFICIENT):
+        raise RuntimeError("No available kernel. Aborting execution.")
+    assert "float16-mixed" in str(refusal.value.hint)
+    with pytest.raises(RuntimeError, match="another"), attention._only(Kernel.EFFICIENT):
+        raise RuntimeError("another fault")

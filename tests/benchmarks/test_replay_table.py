@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replay_table import main, some_methods, standing, table
-from drsr.offline.bench.replay.file import read_replay
+from benchmarks.replay_table import join, keep, main, some_methods, standing, table
+from drsr.errors import InputError
+from drsr.offline.bench.replay.file import MethodNote, Replay, read_replay
 from drsr.offline.bench.replay.stage import Replayed
 from drsr.offline.bench.replay.summary import Comparison, compare
 from drsr.offline.train.metrics import Bootstrap
@@ -18,15 +19,22 @@ JOURNAL = Path("policies", "about", "replay-test.jsonl")
 FEW = Bootstrap(50)
 
 
-def compared(*methods: tuple[str, list[int], list[bool]]) -> Comparison:
+def rows_of_all(*methods: tuple[str, list[int], list[bool]]) -> list[Replayed]:
     """Methods that remove so many of a thousand tokens in the only decision of each task, unsafe or not."""
-    rows: list[Replayed] = []
-    for name, removed, unsafe in methods:
-        rows += [
-            rows_of(name, tokens, wrong, f"t{place}")
-            for place, (tokens, wrong) in enumerate(zip(removed, unsafe, strict=True))
-        ]
-    return compare(rows, FEW)
+    return [
+        rows_of(name, tokens, wrong, f"t{place}")
+        for name, removed, unsafe in methods
+        for place, (tokens, wrong) in enumerate(zip(removed, unsafe, strict=True))
+    ]
+
+
+def compared(*methods: tuple[str, list[int], list[bool]]) -> Comparison:
+    return compare(rows_of_all(*methods), FEW)
+
+
+def ranked(*methods: tuple[str, list[int], list[bool]]) -> str:
+    rows = rows_of_all(*methods)
+    return standing(rows, compare(rows, FEW), FEW)
 
 
 SAFE, WRONG = [False] * 4, [True] * 4
@@ -44,23 +52,33 @@ def test_rows_are_sorted_and_idle_methods_named_below() -> None:
 @pytest.mark.parametrize(
     ("ours", "other", "said"),
     [
-        (([100] * 4, SAFE), ([50] * 4, SAFE), "clearly: the next is other (5.0"),
-        (([100] * 4, SAFE), ([200] * 4, SAFE), "less than other (20.0"),
+        (([100] * 4, SAFE), ([50] * 4, SAFE), "more than any other method at most 10% unsafe. The next is other, 5.0"),
+        (
+            ([100] * 4, SAFE),
+            ([50] * 4, SAFE),
+            "do not overlap. Decision by decision drsr removes 5.0 [5.0, 5.0] points",
+        ),
+        (([100] * 4, SAFE), ([200] * 4, SAFE), "not the most at most 10% unsafe. The best is other, 20.0"),
+        (([100] * 4, SAFE), ([200] * 4, SAFE), "do not overlap. Decision by decision drsr removes -10.0"),
         (([100] * 4, SAFE), ([200] * 4, WRONG), "no other method keeps to 10%"),
         (([100] * 4, WRONG), ([50] * 4, SAFE), "more than the 10% that it must keep to"),
-        (([0, 100, 200, 300], SAFE), ([50, 50, 150, 150], SAFE), "more than any other method at most 10% unsafe, but"),
-        (([50, 50, 150, 150], SAFE), ([0, 100, 200, 300], SAFE), "not the most at most 10% unsafe, but"),
+        # Tasks differ more than methods do: the intervals overlap, the differences do not.
+        (
+            ([60, 110, 260, 410], SAFE),
+            ([50, 100, 250, 400], SAFE),
+            "overlap. Decision by decision drsr removes 1.0 [1.0,",
+        ),
     ],
 )
 def test_where_drsr_ranks(ours: tuple[list[int], list[bool]], other: tuple[list[int], list[bool]], said: str) -> None:
-    assert said in standing(compared(("drsr", *ours), ("other", *other)))
+    assert said in ranked(("drsr", *ours), ("other", *other))
 
 
 def test_an_ablation_is_neither_a_policy_nor_a_rival() -> None:
-    found = compared(("drsr", [100] * 4, SAFE), ("drsr_no_gate", [200] * 4, SAFE), ("other", [50] * 4, SAFE))
-    assert standing(found).count("removes") == 1
-    assert "the next is other" in standing(found)
-    assert standing(compared(("other", [50] * 4, SAFE))) == "DRSR has no row here."
+    said = ranked(("drsr", [100] * 4, SAFE), ("drsr_no_gate", [200] * 4, SAFE), ("other", [50] * 4, SAFE))
+    assert "The next is other" in said
+    assert "drsr_no_gate" not in said
+    assert ranked(("other", [50] * 4, SAFE)) == "DRSR has no row here."
 
 
 def test_the_journal_of_this_repository(
@@ -84,3 +102,20 @@ def test_a_method_that_is_not_there_is_named(
     monkeypatch.setattr(sys, "argv", ["replay_table", str(JOURNAL), "--methods", "nobody"])
     assert main() == 2
     assert "no rows of nobody" in capsys.readouterr().err
+
+
+def test_journals_of_several_sources_are_one(tmp_path: Path) -> None:
+    about = {"format": "drsr replay/4", "drsr": "1", "split": "test", "labeler": {}, "window": 400}
+    notes = {"m": MethodNote("m", "M", "no", ("pairs",)), "n": MethodNote("n", "N", left_out="not installed")}
+    air, web = (rows_of("m", 100, False, run) for run in ("air", "web"))
+    one, other = Replay(about, notes, [air]), Replay(about, notes, [web, air])
+    whole = join([(Path("one"), one), (Path("other"), other)])
+    assert sorted(whole.rows) == sorted([air, web])
+    keep(whole, tmp_path / "whole.jsonl")
+    again = read_replay(tmp_path / "whole.jsonl")
+    assert (again.about, again.notes, sorted(again.rows)) == (about, notes, sorted([air, web]))
+    assert again.decisions == frozenset({air.state_key, web.state_key})
+    with pytest.raises(InputError, match="is there already"):
+        keep(whole, tmp_path / "whole.jsonl")
+    with pytest.raises(InputError, match="otherwise than one: window"):
+        join([(Path("one"), one), (Path("other"), other._replace(about={**about, "window": 800}))])

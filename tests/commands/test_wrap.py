@@ -60,6 +60,30 @@ def test_the_program_is_pruned_and_its_code_returned(
     assert [result for result in asked if result in sent] == sent
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_requests_that_failed_are_said(
+    as_json: bool,
+    served: tuple[ScriptedUpstream, str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A provider that limits the rate, and one that is not there: without a word, nothing saved would be a riddle."""
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{served[1]}/v1")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
+    scripted_policy().save(tmp_path / "policy")
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "bodies.json").write_text(json.dumps([openai_body(model="status-429"), anthropic_body()]))
+    agent = [sys.executable, str(tmp_path / "agent.py"), str(tmp_path / "bodies.json")]
+    options = ["--policy", str(tmp_path / "policy"), "--kill-file", str(tmp_path / "off"), "--no-sessions"]
+    main(["wrap", *options, *(["--json"] if as_json else []), *agent])
+    said = capfd.readouterr().err.splitlines()[-1]
+    if as_json:
+        assert json.loads(said)["failed"] == 2
+    else:
+        assert "; 2 were answered with an error, and saved nothing" in said
+
+
 def test_where_requests_go() -> None:
     openai, anthropic = PROVIDERS
     assert upstream_of(openai, None, {}) == ("https://api.openai.com", "/v1")

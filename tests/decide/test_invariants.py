@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,7 @@ def test_only_gated_sets(evidence: Evidence) -> None:
     assert "another set" in str(only_gated_sets(elsewhere))
 
 
-def test_every_other_deletion_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_that_deletes_another_set_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rewriting deletes each of the other sets in turn, and Blocks that are no candidates: all valid requests."""
     request = read_request(long_run.BODY)
     good = decide(request, scripted_policy().frozen)
@@ -279,7 +280,7 @@ def test_one_look_at_the_intact_prefix(evidence: Evidence) -> None:
 
 
 class LooksAtRewrites:
-    """Gives the right features, after passes of the real model over the request without each of its candidates."""
+    """Gives the right features, after four passes of the real model over the request without one of its candidates."""
 
     def __init__(self, policy: Policy) -> None:
         self.representation = policy.frozen.representation
@@ -287,21 +288,23 @@ class LooksAtRewrites:
     def features(self, state: DecisionState) -> CandidateFeatures:
         assert isinstance(self.representation, FrozenRepresentation)
         model = self.representation.backbone
-        for candidate in state.candidates:
+        for _, candidate in zip(range(4), cycle(state.candidates), strict=False):
             rewritten = delete(state.history, [candidate.block]).request
             token_ids = render(rewritten, model.tokenizer).token_ids
             model.logits(token_ids, [len(token_ids) - 1])
         return self.representation.features(state)
 
 
-def test_forwards_over_rewrites_are_found_out_in_the_model_itself() -> None:
+def test_a_source_that_runs_four_more_passes_over_rewrites_is_caught() -> None:
     policy = tiny_policy(small_backbone(transformers.LlamaConfig))
     request = read_request(BODY)
     honest = decide(request, policy.frozen)
     assert honest.reason is None
     outcome = decide(request, policy.frozen, source=LooksAtRewrites(policy))
-    assert outcome.evidence.passes == 1
+    assert outcome.evidence.passes == 1  # by its own word
+    assert len(outcome.evidence.tokens_read) >= len(honest.evidence.tokens_read) + 4
     assert outcome.reason is Reason.INVARIANT_VIOLATED
+    assert [check.name for check in outcome.checks if check.problem] == ["one_look_at_the_intact_prefix"]
     assert "tokens were read" in outcome.detail
     assert outcome.evidence.returned.request is request
 

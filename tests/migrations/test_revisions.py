@@ -105,7 +105,9 @@ def test_down_and_up_again_with_rows_present(catalog_url: str) -> None:
     with pytest.raises(InputError, match="would delete rows: 3 of journal_event; nothing was changed"):
         downgrade_catalog(catalog_url, "0006")
     assert downgrade_catalog(catalog_url, "0006", may_lose_rows=True).after == "0006"
-    for revision in revisions()[-3::-1]:  # nothing more is lost, so nobody has to confirm it
+    for revision in revisions()[
+        revisions().index("0006") - 1 :: -1
+    ]:  # nothing more is lost, so nobody has to confirm it
         assert downgrade_catalog(catalog_url, revision).after == revision
     for revision in revisions()[1:]:
         assert upgrade_catalog(catalog_url, revision).after == revision
@@ -261,3 +263,36 @@ def test_an_installed_package_carries_the_scripts(tmp_path: Path, monkeypatch: p
     (installed / "migrations").mkdir()
     (installed / "migrations" / "env.py").write_text("")
     assert script_location() == installed / "migrations"
+
+
+def test_labelers_in_half_precision_get_the_one_way_they_computed_in(catalog_url: str, tmp_path: Path) -> None:
+    """And keep all their labels. One that mixed two ways gets none; float32 needs none."""
+    with open_catalog(catalog_url) as catalog:
+        store_examples(catalog, ArtifactStore(str(tmp_path / "a")), "train", Rows(*rows("train", 2)))
+    downgrade_catalog(catalog_url, "0007")
+    with connect(catalog_url, create=False) as catalog, catalog.writing() as connection:
+        labels = connection.execute(text("SELECT count(*) FROM label")).scalar()
+        copied = "backbone, backbone_identity, {0}, renderer_version, rule_hash, target_cap, harm_tolerance"
+        for name, dtype in (("one way", "'bfloat16'"), ("two ways", "'float16'")):
+            columns, values = copied.format("dtype"), copied.format(dtype)
+            connection.execute(
+                text(f"INSERT INTO labeler (name, {columns}) SELECT '{name}', {values} FROM labeler WHERE id = 1")
+            )
+        number = "(SELECT id FROM labeler WHERE name = '{0}')"
+        facts = "outcome, reason, detail, intact_nll, target_tokens, target_hash, context_tokens"
+        for name, methods in (("one way", ["direct", "direct"]), ("two ways", ["direct", "shared_prefix"])):
+            for place, method in enumerate(methods):
+                connection.execute(
+                    text(
+                        f"INSERT INTO state_measurement (state_id, labeler_id, {facts}, method, measured_at, "
+                        f"code_version) SELECT state_id, {number.format(name)}, {facts}, '{method}', measured_at, "
+                        "code_version "
+                        f"FROM state_measurement WHERE labeler_id = 1 ORDER BY state_id LIMIT 1 OFFSET {place}"
+                    )
+                )
+    upgrade_catalog(catalog_url)
+    with connect(catalog_url, create=False) as catalog, catalog.reading() as connection:
+        found = dict(connection.execute(text("SELECT name, method FROM labeler")).tuples().all())
+        assert found == {"default": None, "one way": "direct", "two ways": None}
+        assert connection.execute(text("SELECT count(*) FROM label")).scalar() == labels
+        assert connection.execute(text("SELECT count(*) FROM labeler WHERE noise_floor IS NOT NULL")).scalar() == 0

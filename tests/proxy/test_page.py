@@ -83,6 +83,7 @@ def test_it_shows_what_happened(
     assert "policy scripted.0 with scripted" in page.texts["about"]
     assert not page.texts.get("compared")
     assert page.texts["requests"] == "7"
+    assert page.texts["requests-note"] == "0 on their way, 0 waiting, 2 answered with an error"
     assert page.texts["pruned"] == "4"
     assert page.texts["saved"] == f"{state['tokens_saved']:,}"
     assert page.texts["decision"].endswith("ms")

@@ -26,6 +26,8 @@ from tests.adapters.long_run import RUN, TOOLS
 from tests.adapters.recalling_model import EACH, FINAL, RecallingModel
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import eventually, running_app
+from tests.proxy.test_page import dom
+from tests.real_browser import Browser
 
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
 BODIES: dict[str, Any] = {
@@ -157,3 +159,13 @@ def test_without_being_asked_for_no_tool_is_sent(
     proxy = start_proxy(upstream=served_at)
     http.post(proxy.address + PATHS["chat"], json=BODIES["chat"])
     assert [body["tools"] for body in served.model.bodies] == [TOOLS]
+
+
+def test_the_page_says_why_such_a_request_saved_nothing(
+    browser: Browser, start_proxy: StartProxy, served: Served, served_at: str, http: httpx.Client
+) -> None:
+    proxy = start_proxy(upstream=served_at, recall=True)
+    http.post(proxy.address + PATHS["chat"], json=BODIES["chat"])
+    assert eventually(lambda: proxy.count("recalled") == 2)
+    (latest,) = dom(browser, proxy).tables["recent"][1:]
+    assert (latest[3], latest[5]) == ("pruned, recalled", "0")

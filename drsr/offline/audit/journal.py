@@ -7,15 +7,17 @@ that is kept elsewhere: in the wheel, or in the file of `--anchor`.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from drsr.errors import InputError
+from drsr.offline.audit.moments import CLOCKS, Anchored, Dated, not_by_then, other_moments, read_anchor
 from drsr.offline.catalog import ledger
 from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.journal import NOTHING, Event, Head, event_hash, event_of, events, get_event
+from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.publish.lineage import JOURNAL
@@ -59,6 +61,8 @@ class Replayed(NamedTuple):
     rows: Rows
     heads: list[str]
     """SHA-256 of every event."""
+    moments: dict[int, datetime.datetime]
+    """When each was noted, by its number; not in the chain."""
     opened: Mapping[str, int]
     """How many rows of each kind there were when it began."""
     at_hand: AtHand | None
@@ -80,7 +84,9 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
         left_out = _left_out(connection, subject, found)
         problems = [*found.problems, *differences(found.rows, ledger.whole(connection)), *left_out.problems]
         problems += _came_back(connection, found)
-    problems += _not_in_chain(subject, found.heads)
+        problems += other_moments(found.moments, _dated(connection, found))
+    anchors = [] if subject.order.anchor is None else read_anchor(subject.order.anchor)
+    problems += [*_not_in_chain(subject, found.heads, anchors), *not_by_then(found.moments, anchors)]
     evidence = {"head": str(found.head), "events": len(found.heads), "opened with": dict(found.opened)}
     if problems:
         hint = "restore the catalog from a copy that agrees with its journal, and find out who changed it"
@@ -100,6 +106,7 @@ def replay(noted: Iterable[Event], read_after: int | None, labeler: str) -> Repl
     """
     rows: Rows = {}
     heads: list[str] = []
+    moments: dict[int, datetime.datetime] = {}
     opened: dict[str, int] = {}
     problems: list[str] = []
     at_hand = None
@@ -111,6 +118,7 @@ def replay(noted: Iterable[Event], read_after: int | None, labeler: str) -> Repl
             problems.append(f"event {event.number} of the journal ({event.kind}) does not have the hash of its content")
         last = event.head
         heads.append(event.sha256)
+        moments[event.number] = event.noted_at
         for name, change in event.rows.items():
             if event.kind == "open":
                 opened[name] = opened.get(name, 0) + len(change)
@@ -122,7 +130,7 @@ def replay(noted: Iterable[Event], read_after: int | None, labeler: str) -> Repl
                     known[row] = Noted(value, event.number, event.kind)
         if event.number == read_after:
             at_hand = _at_hand(rows, event.number, labeler)
-    return Replayed(rows, heads, opened, at_hand, problems)
+    return Replayed(rows, heads, moments, opened, at_hand, problems)
 
 
 def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
@@ -212,12 +220,22 @@ def _came_back(connection: Connection, found: Replayed) -> Iterator[str]:
             )
 
 
-def _not_in_chain(subject: Subject, heads: list[str]) -> Iterator[str]:
+def _dated(connection: Connection, found: Replayed) -> Iterator[Dated]:
+    """Yield the moments of trainings and calibrations that the journal has an event of."""
+    trained = select(TrainingRun.run_key, TrainingRun.trained_at)
+    calibrated = select(CalibrationRun.calibration_key, CalibrationRun.calibrated_at)
+    for kind, query in (("training", trained), ("calibration", calibrated)):
+        for name, moment in connection.execute(query):
+            noted = found.rows.get(kind, {}).get(name)
+            if noted is not None and noted.kind != "open":
+                yield Dated(f"{_WORDS.get(kind, kind)} {name}", moment, noted.event)
+
+
+def _not_in_chain(subject: Subject, heads: list[str], anchors: list[Anchored]) -> Iterator[str]:
     """Yield the heads that were written down elsewhere and are not in this journal."""
     links = subject.lineage.links if subject.has_policy else ()
     kept = [(f"the policy's {link.link}", Head(link.items, link.sha256)) for link in links if link.link == JOURNAL]
-    if subject.order.anchor is not None:
-        kept += [("the anchor", head) for head in read_anchor(subject.order.anchor)]
+    kept += [("the anchor", anchored.head) for anchored in anchors]
     for where, head in kept:
         there = heads[head.number - 1] if 0 < head.number <= len(heads) else "missing"
         if there != head.sha256:
@@ -225,18 +243,6 @@ def _not_in_chain(subject: Subject, heads: list[str]) -> Iterator[str]:
                 f"event {head.number} is {head.sha256} in {where}, and {there} in the catalog: the journal was written "
                 "anew or cut short"
             )
-
-
-def read_anchor(data: bytes) -> list[Head]:
-    """Read the heads of a file that `drsr journal --anchor` added to. InputError where a line is none."""
-    found = []
-    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-        event, _, rest = line.partition(" ")
-        sha256 = rest.partition(" ")[0]
-        if not event.isascii() or not event.isdigit() or len(sha256) != len(NOTHING):
-            raise InputError(f"line {number} is no head of a journal", where="--anchor", hint="drsr journal --anchor")
-        found.append(Head(int(event), sha256))
-    return found
 
 
 def _not_covered(subject: Subject, found: Replayed) -> str:
@@ -259,6 +265,8 @@ CHECK = Check(
     "Every event of the journal holds the hash of the one before. They are replayed, and what they tell of source "
     "files, runs, marks, states, measurements, withdrawals, trainings, calibrations and releases is compared row by "
     "row with the tables. What was measured when the scorer's data were read must be behind the policy. The event that "
-    "the wheel names, and every head in the file of --anchor, must be in the chain.",
+    "the wheel names, and every head in the file of --anchor, must be in the chain. The moments of events, trainings "
+    f"and calibrations must be in the order of the events, to {CLOCKS.seconds // 60} minutes, and on the right side of "
+    "each moment at which a head was anchored.",
     check_journal,
 )

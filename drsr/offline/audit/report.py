@@ -175,7 +175,7 @@ def _evidence(section: Section[Subject]) -> Markup | None:
     if name == labels.CHECK.name and evidence.get("recorded"):
         plot = report_plots.harms(evidence)
     elif name == future.CHECK.name and evidence["differences"]:
-        plot = report_plots.feature_differences(evidence, future.AGREEMENT)
+        plot = report_plots.feature_differences(evidence, evidence["allowed"])
     elif name == calibration.CHECK.name:
         plot = report_plots.operating_curve(evidence)
     elif name == splits.CHECK.name:

@@ -35,7 +35,7 @@ class FeatureView(Table):
     """Name of the language model that is read."""
     backbone_identity: Mapped[str] = mapped_column(Hash)
     """SHA-256 over its weights, settings and tokenizer."""
-    dtype: Mapped[str] = mapped_column(String(8))
+    dtype: Mapped[str] = mapped_column(String(16))
     rule_version: Mapped[str]
     rule_hash: Mapped[str] = mapped_column(Hash)
     """Of the frozen states that it holds."""

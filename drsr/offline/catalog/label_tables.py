@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, String
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from drsr.offline.catalog.tables import JOURNAL, PHYSICAL, Hash, Table, not_negative, one_of
@@ -25,7 +26,7 @@ class Labeler(Table):
     """Name of the language model that scores."""
     backbone_identity: Mapped[str] = mapped_column(Hash)
     """SHA-256 over its weights, settings and tokenizer."""
-    dtype: Mapped[str] = mapped_column(String(8))
+    dtype: Mapped[str] = mapped_column(String(16))
     renderer_version: Mapped[str]
     rule_hash: Mapped[str] = mapped_column(Hash)
     """Of the frozen states it measures."""
@@ -33,6 +34,11 @@ class Labeler(Table):
     """The longest recorded output it measures, in tokens."""
     harm_tolerance: Mapped[float]
     """A set is unsafe when its harm exceeds it, in nats per token."""
+    method: Mapped[str | None] = mapped_column(String(16), info=PHYSICAL)
+    """In half precision the one way in which it computes, as each of its measurements says too. None in float32, where
+    all ways agree."""
+    noise_floor: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), info=PHYSICAL)
+    """How much of a harm is rounding, as it was measured before the first label. None: not measured."""
 
 
 class StateMeasurement(Table):

@@ -24,7 +24,7 @@ from drsr.offline.catalog.tables import Table
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0007"
+REVISION = "0008"
 """The revision of `tables.py` and its neighbours `*_tables.py`. Written here so that opening a catalog need not import
 Alembic; a test compares."""
 VERSION_TABLE = "drsr_revision"

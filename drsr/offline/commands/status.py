@@ -31,6 +31,12 @@ def add_commands(commands: Commands) -> None:
         action="store_true",
         help="list near-duplicate trajectories in different splits, and nothing else; exit code 1 if there are any",
     )
+    parser.add_argument(
+        "--gone",
+        action="store_true",
+        help="look for the files that runs were read from, list the runs whose files are gone, and nothing else; exit "
+        "code 1 if there are any",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
     with opened() as (settings, catalog, artifacts):
         if options.near_duplicates:
             return _near_duplicates(catalog, artifacts, as_json=options.json)
+        if options.gone:
+            return _gone(catalog, as_json=options.json)
         status = read_status(catalog, _rule(settings.backbone))
         items = quarantined_items(catalog) if options.quarantined else []
     if options.json:
@@ -51,6 +59,21 @@ def run(options: argparse.Namespace) -> int:
     if items:
         print("\n" + table(("where", "reason", "what to do"), items))
     return 0
+
+
+def _gone(catalog: Catalog, *, as_json: bool) -> int:
+    from drsr.offline.ingest.feeds.gone import gone_runs
+    from drsr.tables import table
+
+    found = gone_runs(catalog)
+    if as_json:
+        print(json.dumps({"gone": [row._asdict() for row in found]}))
+    elif found:
+        print(table(("run", "split", "was read from"), found))
+        print("they still take part: drsr withdraw RUN leaves one out, drsr erase RUN deletes it")
+    else:
+        print("the files of all runs that were read here are there")
+    return 1 if found else 0
 
 
 def _rule(backbone: str) -> FreezingRule | None:
@@ -142,10 +165,14 @@ def _unfinished(run: dict[str, Any]) -> str:
 
 def _labels(found: LabelStatus) -> list[str]:
     """Return what one labeler has measured, in lines."""
+    from drsr.offline.label.noise.floor import floor_said
+
     whose = "labels" if found.labeler == "default" else f"labels by {found.labeler}"
     states = f"{found.labelled:,} states labelled, {found.excluded:,} excluded, {found.waiting:,} waiting"
     sets = f"{found.sets:,} sets measured, {found.excluded_sets:,} excluded"
     lines = [f"{whose}: {states}; {sets}"]
+    if found.noise_floor is not None:
+        lines.append(f"  noise floor of harm: {floor_said(found.noise_floor)}")
     lines += [f"  {count:,} states excluded: {reason}" for reason, count in found.why_excluded.items()]
     lines += [f"  {count:,} sets excluded: {reason}" for reason, count in found.why_excluded_sets.items()]
     if found.stale:

@@ -159,7 +159,7 @@ def _described(
     index = stability_index(training, counts)
     rows = int(counts[:, 0].sum())
     order = np.argsort(-index, kind="stable")[:SHOWN]
-    by_chance = (BINS - 1) * (1 / rows + 1 / training[:, 0].sum())
+    by_chance = (BINS - 1) * (1 / rows + 1 / int(training[:, 0].sum()))
     largest = [(names[number], float(index[number])) for number in order]
     return SourceDrift(source, rows, by_chance, float(np.median(index)), int((index > SHIFTED).sum()), largest)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from drsr.pages import Cell, Markup, document, element, items, table, write_page
 
 NIGHTS = 60
 """The latest ones; the numbers of all are in `--json`."""
+LATEST = 7
+"""Nights in the open table; the others are folded away."""
 RELEASES = 50
 DRIFTING = 5
 """Columns shown by source."""
@@ -97,14 +100,22 @@ def _nights(nights: Sequence[Night], total: int) -> Iterator[Markup]:
     )
     rows = [
         (
-            f"{night.started_at:%Y-%m-%d %H:%M}",
+            _when(night.started_at),
             *(Cell(_seconds(night.seconds[s]) if s in night.seconds else "", "number") for s in NAMES),
             Cell(_seconds(night.between), "number"),
-            Cell(said(night), "failed" if night.unfinished else "found"),
+            Cell(said(night), "said failed" if night.unfinished else "said"),
         )
         for night in reversed(nights)
     ]
-    yield table(("began (UTC)", *NAMES, "between", "came to"), rows)
+    head = ("began (UTC)", *NAMES, "between", "came to")
+    yield from _latest(head, rows)
+
+
+def _latest(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[Markup]:
+    """Show the latest nights; the others are folded away."""
+    yield table(head, rows[:LATEST])
+    if len(rows) > LATEST:
+        yield element("details", element("summary", f"{len(rows) - LATEST} nights before"), table(head, rows[LATEST:]))
 
 
 def _sources(numbers: Numbers) -> Iterator[Markup]:
@@ -144,9 +155,8 @@ def _labels(numbers: Numbers) -> Iterator[Markup]:
         speed = [night.labelled_per_hour or 0.0 for night in measured]
         yield bars(labels, [Series("states an hour", speed)], "Labelled states an hour, by night.", _count)
         rows = [_cost(night) for night in reversed(measured)]
-        yield table(
-            ("began (UTC)", "states", "sets", "states an hour", "worker hours", "worker s a state", "tokens read"), rows
-        )
+        head = ("began (UTC)", "states", "sets", "states an hour", "worker hours", "worker s a state", "tokens read")
+        yield from _latest(head, rows)
     if numbers.labels:
         rows_of = [
             (row.labeler, row.source, *map(_number, row[2:]), Cell(f"{row.unsafe_share:.1%}", "number"))
@@ -162,7 +172,7 @@ def _labels(numbers: Numbers) -> Iterator[Markup]:
 def _cost(night: Night) -> tuple[object, ...]:
     states, seconds = night.total("label", "labelled"), night.total("label", "seconds")
     return (
-        f"{night.started_at:%Y-%m-%d %H:%M}",
+        _when(night.started_at),
         _number(int(states)),
         _number(int(night.total("label", "sets"))),
         Cell(_count(night.labelled_per_hour or 0.0), "number"),
@@ -237,8 +247,18 @@ def _row(found: ReleaseNumbers) -> tuple[object, ...]:
         cell(found.metrics.unsafe_auroc),
         cell(found.metrics.state_pairs),
     )
-    when = f"{found.release.published_at:%Y-%m-%d %H:%M}"
-    return (found.release.version, when, point.mode, point.max_cardinality, *(Cell(text, "number") for text in numbers))
+    when = _when(found.release.published_at)
+    return (
+        Cell(found.release.version, "when"),
+        when,
+        point.mode,
+        point.max_cardinality,
+        *(Cell(text, "number") for text in numbers),
+    )
+
+
+def _when(moment: datetime.datetime) -> Cell:
+    return Cell(f"{moment:%Y-%m-%d %H:%M}", "when")
 
 
 def _number(count: int) -> Cell:

@@ -16,7 +16,7 @@ def prometheus_text(numbers: Numbers) -> str:
     for name, meaning, samples in _families(numbers):
         if samples:
             lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
-            lines += [f"{name}{_labels(labels)} {value!r}" for labels, value in samples]
+            lines += [f"{name}{_labels(labels)} {float(value)!r}" for labels, value in samples]
     return "\n".join(lines) + "\n"
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-"""How torch says it, by device."""
-
 
 class ExclusionReason(StrEnum):
     """The reason why there is no NLL."""
@@ -24,9 +21,3 @@ class Exclusion(NamedTuple):
 
     reason: ExclusionReason
     detail: str
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether the memory of a device, or of the machine, did not suffice."""
-    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
-    return said or isinstance(error, MemoryError)

@@ -14,8 +14,9 @@ from sqlalchemy import Connection, func
 
 from drsr.backbone.catalogue import identity_of, load_config
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.memory import is_out_of_memory
 from drsr.decide.deletion_sets import deletion_sets
-from drsr.errors import FeatureError
+from drsr.errors import FeatureError, NotEnoughMemory
 from drsr.features.geometry import no_layers
 from drsr.features.layout import Column, Layout, ViewLayout
 from drsr.features.light import LIGHT_VIEW, light_features, light_layout
@@ -23,7 +24,7 @@ from drsr.features.vectors import CandidateFeatures
 from drsr.features.view_layouts import Kind, kind_of, layout_from
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import DecisionState
-from drsr.offline.featurize.exclusions import ExclusionReason, is_out_of_memory
+from drsr.offline.featurize.exclusions import ExclusionReason
 from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.featurize.records import (
     FeatureExclusion,
@@ -203,7 +204,7 @@ def _featurize(session: Session, row: StateRow) -> FeaturizedState:
         result = session.features(state)
     except FeatureError as error:
         return _featurized(row, FeatureExclusion.of(error))
-    except (RuntimeError, MemoryError) as error:
+    except (RuntimeError, MemoryError, NotEnoughMemory) as error:
         if not is_out_of_memory(error):
             raise
         complaint = str(error).partition("\n")[0]

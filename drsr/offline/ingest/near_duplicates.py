@@ -190,7 +190,7 @@ def strings_in(value: Any) -> Iterator[str]:
 
 @cache
 def _empty() -> MinHash:
-    from datasketch import MinHash  # it brings SciPy, and a night without a new run has no use for either
+    from datasketch import MinHash  # half a second of imports, and most programs look for no copies
 
     return MinHash(num_perm=_BANDS * _ROWS_PER_BAND, seed=1, hashfunc=int)
 

@@ -33,6 +33,7 @@ from drsr.offline.label.records import (
     recorded_identity,
     write_measurements,
 )
+from drsr.offline.label.target_nll import EXACT
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import About, Exported, Imported, Row, export_rows, import_rows, place_of
 from drsr.settings import Settings
@@ -75,7 +76,7 @@ def import_labels(catalog: Catalog, folder: Path, identity: LabelerIdentity, lab
 
     def take(rows: list[Row]) -> tuple[int, int]:
         with catalog.writing() as connection:
-            labeler_id = ensure_labeler(connection, labeler, identity)
+            labeler_id = ensure_labeler(connection, labeler, _with_method(identity, rows, folder))
             ids = state_ids(connection, [row["state_key"] for row in rows])
             measured = select(StateMeasurement.state_id).where(
                 StateMeasurement.labeler_id == labeler_id, StateMeasurement.state_id.in_(list(ids.values()))
@@ -89,6 +90,20 @@ def import_labels(catalog: Catalog, folder: Path, identity: LabelerIdentity, lab
         return len(known), len(new)
 
     return import_rows(folder, about_labels(identity), take)
+
+
+def _with_method(identity: LabelerIdentity, rows: list[Row], where: Path) -> LabelerIdentity:
+    """The identity with the one way in which its labels were computed, where that is part of it."""
+    ways = sorted({row["method"] for row in rows})
+    if identity.dtype == EXACT or not ways:
+        return identity
+    if len(ways) > 1:
+        raise InputError(
+            f"mixes labels that were computed by {' and by '.join(ways)}, which round differently in {identity.dtype}",
+            where=str(where),
+            hint="take labels of one way of computing, or of float32",
+        )
+    return identity._replace(method=ways[0])
 
 
 class ImportedMeasurements(NamedTuple):
@@ -128,7 +143,7 @@ def import_measured(
 
 def about_labels(identity: LabelerIdentity) -> About:
     """Return what exported labels depend on. The backbone's name is a name only: its identity counts."""
-    facts = identity._asdict()
+    facts = identity._replace(method=None).facts  # each row says its own
     del facts["backbone"]
     return {"format": FORMAT, **facts}
 

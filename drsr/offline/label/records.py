@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, delete, or_, select
+from sqlalchemy import Connection, Select, delete, or_, select, update
 
 import drsr
 from drsr.backbone.catalogue import identity_of
@@ -38,6 +38,14 @@ class LabelerIdentity(NamedTuple):
     rule_hash: str
     target_cap: int
     harm_tolerance: float = HARM_TOLERANCE
+    method: str | None = None
+    """In half precision the way of computing, whose rounding is part of every number. None in float32, where all ways
+    agree, and while it is not settled yet."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """By name. The method only where it counts, so that labelers in float32 are known by what they always were."""
+        return {name: value for name, value in self._asdict().items() if name != "method" or value is not None}
 
 
 def configured_identity(backbone: str, dtype: str, caps: Caps) -> LabelerIdentity:
@@ -65,12 +73,25 @@ def find_labeler(connection: Connection, name: str, identity: LabelerIdentity) -
         return None
     labeler_id, recorded = found
     for field, there, here in zip(LabelerIdentity._fields, recorded, identity, strict=True):
-        if there != here and field != "backbone":
+        unsettled = field == "method" and here is None
+        if there != here and field != "backbone" and not unsettled:
             raise SettingsError(
                 f"labeler {name!r} measures with {field} {there!r}, these settings with {here!r}",
                 hint="go back to its settings, or name a new labeler: drsr label --labeler NAME",
             )
     return labeler_id
+
+
+def recorded_floor(connection: Connection, name: str) -> dict[str, Any] | None:
+    """Return the noise floor of the labeler of this name, None where it was not measured."""
+    found: dict[str, Any] | None = connection.execute(select(Labeler.noise_floor).where(Labeler.name == name)).scalar()
+    return found
+
+
+def record_floor(connection: Connection, labeler_id: int, floor: dict[str, Any]) -> None:
+    """Write down a labeler's noise floor unless it has one: what was measured first was there before the labels."""
+    lacking = Labeler.noise_floor.is_(None)
+    connection.execute(update(Labeler).where(Labeler.id == labeler_id, lacking).values(noise_floor=floor))
 
 
 def labeler_named(connection: Connection, name: str) -> int | None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import Select, select
 
+from drsr.backbone.memory import is_out_of_memory
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.featurize.exclusions import ExclusionReason, is_out_of_memory
+from drsr.offline.featurize.exclusions import ExclusionReason
 from drsr.offline.freeze.selection import Selection, selected
 from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
@@ -119,78 +121,124 @@ def remeasure(
     unmeasured = _excluded(catalog, labeler_id)
     wanted = {row: _wanted(row, drawn, named or {}, unmeasured) for row in rows}
     chosen = [(row, masks) for row, masks in wanted.items() if masks is None or masks]
-    agreement = agreement_of(backbone)
     question = f"harms by {backbone.identity} in {dtype_of(backbone)}, {caps}"
     known = _known(artifacts, kept, question, [(row.blob, row.decision_index) for row, masks in chosen if masks])
+    comparing = _Comparing(artifacts, backbone, caps, agreement_of(backbone))
     new: dict[str, bytes] = {}
-    compared: list[ComparedSet] = []
-    changed, near, tried = 0, 0, 0
-    mismatches: list[str] = []
-    for done, ((state_id, state_key, decision, blob, recorded_target), masks) in enumerate(chosen):
+    for done, (row, masks) in enumerate(chosen):
         progress(done, len(chosen) + len(excluded))
-        labels, missing = _labels(catalog, state_id, labeler_id), unmeasured.get(state_id, {})
-        content, wrong = _content(blob, decision), len(mismatches)
+        missing, wrong = unmeasured.get(row.id, {}), len(comparing.mismatches)
+        content = _content(row.blob, row.decision_index)
         again = known.get(content)
-        if again is None or masks is None or missing or not set(masks) <= again.harms.keys():
-            state = _state(artifacts, blob, decision, backbone, caps)
-            if state is None:
-                mismatches.append(f"{state_key}: no longer a state")
-                continue
-            target = render_output(state.next_output, backbone.tokenizer)
-            contexts = {found.mask: context for found, context in contexts_of(state.state).deleted}
-            asked = [mask for mask in contexts if masks is None or mask in masks]
-            try:
-                first = [mask for mask in asked if mask not in missing]
-                measured = measure_harm(backbone, state.state, target, first)
-                direct = {found.deletion_set.mask: found.harm for found in measured}
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                mismatches.append(f"{state_key}: not enough memory for one forward over its context")
-                continue
-            before = {} if again is None else again.harms
-            again = _Again(target_hash(target), list(contexts), before | direct)
-            for mask in [mask for mask in asked if mask in missing]:
-                tried += 1
-                nll = _measured_after_all(backbone, Pair(contexts[mask], target), missing[mask])
-                if nll is not None:
-                    said = f"excluded as {missing[mask]}, and can be measured: its NLL is {nll:.6f}"
-                    mismatches.append(f"state {state_key}, deletion set {mask}: {said}")
+        is_new = again is None or masks is None or bool(missing) or not set(masks) <= again.harms.keys()
+        if is_new:
+            again = comparing.measure(row, masks, missing, {} if again is None else again.harms)
+        if again is None:
+            continue
+        agrees = comparing.compare(row, masks, missing, again, _labels(catalog, row.id, labeler_id))
+        if is_new and agrees and len(comparing.mismatches) == wrong:
             new[content] = orjson.dumps([again.target, again.possible, list(again.harms.items())])
-        if again.target != recorded_target:
-            mismatches.append(f"{state_key}: another target")
-        if labels.keys() | missing.keys() != set(again.possible):
-            mismatches.append(f"{state_key}: other deletion sets")
-        agrees = len(mismatches) == wrong
-        for mask in sorted(labels.keys() & again.harms.keys() & set(again.possible if masks is None else masks)):
-            harm, unsafe = labels[mask]
-            compared.append(ComparedSet(state_key, mask, harm, again.harms[mask], unsafe))
-            agrees = agrees and abs(harm - again.harms[mask]) <= agreement
-            if unsafe != (again.harms[mask] > HARM_TOLERANCE):
-                agrees, is_near = False, abs(again.harms[mask] - HARM_TOLERANCE) <= agreement
-                changed, near = changed + (not is_near), near + is_near
-        if not agrees:
-            new.pop(content, None)
     if kept is not None and new:
         kept.keep(question, new)
-    for done, (_, state_key, decision, blob, reason) in enumerate(excluded):
+    for done, (_, *state, reason) in enumerate(excluded):
         progress(len(chosen) + done, len(chosen) + len(excluded))
-        state = _state(artifacts, blob, decision, backbone, caps)
+        comparing.try_excluded(*state, reason)
+    return comparing.result(len(chosen), len(rows))
+
+
+@dataclass
+class _Comparing:
+    """A remeasurement, and what it has found so far."""
+
+    artifacts: ArtifactStore
+    backbone: Backbone
+    caps: Caps
+    agreement: float
+    compared: list[ComparedSet] = field(default_factory=list)
+    mismatches: list[str] = field(default_factory=list)
+    changed: int = 0
+    near: int = 0
+    tried: int = 0
+
+    def measure(
+        self, row: Any, masks: Collection[int] | None, missing: Mapping[int, str], before: Mapping[int, float]
+    ) -> _Again | None:
+        """Compute the harms of the sets in `masks`, None being all, and try those that are `missing` from the labels.
+        `before` holds harms that are known already. None where the state cannot be computed: that is a mismatch."""
+        state = self._state(row.state_key, row.decision_index, row.blob)
         if state is None:
-            mismatches.append(f"{state_key}: no longer a state")
-            continue
-        tried += 1
-        pair = Pair(contexts_of(state.state).intact, render_output(state.next_output, backbone.tokenizer))
-        nll = _measured_after_all(backbone, pair, reason)
+            return None
+        target = render_output(state.next_output, self.backbone.tokenizer)
+        contexts = {found.mask: context for found, context in contexts_of(state.state).deleted}
+        asked = [mask for mask in contexts if masks is None or mask in masks]
+        try:
+            first = [mask for mask in asked if mask not in missing]
+            measured = measure_harm(self.backbone, state.state, target, first)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self.mismatches.append(f"{row.state_key}: not enough memory for one forward over its context")
+            return None
+        direct = {found.deletion_set.mask: found.harm for found in measured}
+        for mask in [mask for mask in asked if mask in missing]:
+            where = f"state {row.state_key}, deletion set {mask}"
+            self._try(Pair(contexts[mask], target), missing[mask], where)
+        return _Again(target_hash(target), list(contexts), {**before, **direct})
+
+    def compare(
+        self,
+        row: Any,
+        masks: Collection[int] | None,
+        missing: Mapping[int, str],
+        again: _Again,
+        labels: Mapping[int, tuple[float, bool]],
+    ) -> bool:
+        """Compare a state's labels with what came out, and return whether all harms agree."""
+        if again.target != row.target_hash:
+            self.mismatches.append(f"{row.state_key}: another target")
+        if labels.keys() | missing.keys() != set(again.possible):
+            self.mismatches.append(f"{row.state_key}: other deletion sets")
+        agrees = True
+        for mask in sorted(labels.keys() & again.harms.keys() & set(again.possible if masks is None else masks)):
+            (harm, unsafe), direct = labels[mask], again.harms[mask]
+            self.compared.append(ComparedSet(row.state_key, mask, harm, direct, unsafe))
+            agrees = agrees and abs(harm - direct) <= self.agreement
+            if unsafe != (direct > HARM_TOLERANCE):
+                agrees, is_near = False, abs(direct - HARM_TOLERANCE) <= self.agreement
+                self.changed, self.near = self.changed + (not is_near), self.near + is_near
+        return agrees
+
+    def try_excluded(self, state_key: str, decision: int, blob: str, reason: str) -> None:
+        """Try a state that is recorded as one that cannot be measured."""
+        state = self._state(state_key, decision, blob)
+        if state is not None:
+            pair = Pair(contexts_of(state.state).intact, render_output(state.next_output, self.backbone.tokenizer))
+            self._try(pair, reason, f"state {state_key}")
+
+    def result(self, states: int, labelled: int) -> Remeasured:
+        # A harm that came out as NaN is in no agreement, and max() would pass over it.
+        differences = [abs(found.recorded - found.direct) for found in self.compared]
+        largest = math.inf if any(map(math.isnan, differences)) else max(differences, default=0.0)
+        return Remeasured(
+            *(states, len(self.compared), largest, self.agreement, self.changed, self.near),
+            *(tuple(self.mismatches), tuple(self.compared), labelled, self.tried),
+        )
+
+    def _try(self, pair: Pair, reason: str, where: str) -> None:
+        """Measure what was excluded for a reason; where it can be measured, that is a mismatch."""
+        self.tried += 1
+        nll = _measured_after_all(self.backbone, pair, reason)
         if nll is not None:
-            mismatches.append(f"state {state_key}: excluded as {reason}, and can be measured: its NLL is {nll:.6f}")
-    # A harm that came out as NaN is in no agreement, and max() would pass over it.
-    differences = [abs(found.recorded - found.direct) for found in compared]
-    largest = math.inf if any(map(math.isnan, differences)) else max(differences, default=0.0)
-    return Remeasured(
-        *(len(chosen), len(compared), largest, agreement, changed, near, tuple(mismatches), tuple(compared)),
-        *(len(rows), tried),
-    )
+            self.mismatches.append(f"{where}: excluded as {reason}, and can be measured: its NLL is {nll:.6f}")
+
+    def _state(self, state_key: str, decision: int, blob: str) -> FrozenState | None:
+        """Freeze the state's run again and return the state; where it is none any more, that is a mismatch."""
+        run = RecordedRun.from_json(self.artifacts.get(blob))
+        frozen = freeze_trajectory(run, self.backbone.tokenizer, self.caps)
+        found = next((state for state in frozen.states if state.decision == decision), None)
+        if found is None:
+            self.mismatches.append(f"{state_key}: no longer a state")
+        return found
 
 
 def _content(blob: str, decision: int) -> str:
@@ -225,11 +273,6 @@ def _measured(labeler_id: int, outcome: str, column: Any) -> Select[Any]:
 def _wanted(row: Any, drawn: set[Any], named: Masks, unmeasured: Mapping[int, Mapping[int, str]]) -> set[int] | None:
     """Return the sets of a state to measure; None is all of them."""
     return None if row in drawn else {*named.get(row.state_key, ()), *unmeasured.get(row.id, ())}
-
-
-def _state(artifacts: ArtifactStore, blob: str, decision: int, backbone: Backbone, caps: Caps) -> FrozenState | None:
-    frozen = freeze_trajectory(RecordedRun.from_json(artifacts.get(blob)), backbone.tokenizer, caps)
-    return next((state for state in frozen.states if state.decision == decision), None)
 
 
 def _measured_after_all(backbone: Backbone, pair: Pair, reason: str) -> float | None:

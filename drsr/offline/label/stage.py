@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func
 
@@ -29,15 +29,18 @@ from drsr.offline.freeze.shared_work import Job, Record, WorkSummary, work_throu
 from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.freeze.states import rule_hash
 from drsr.offline.label.harm import Exclusion, measure_states
+from drsr.offline.label.noise.floor import agreement_of_ways
+from drsr.offline.label.noise.settling import settled
 from drsr.offline.label.order import labelling_order
 from drsr.offline.label.records import (
     LabelerIdentity,
     MeasuredState,
     ensure_labeler,
     pending_states,
+    record_floor,
     record_measurements,
 )
-from drsr.offline.label.target_nll import Method, TargetNll, device_of
+from drsr.offline.label.target_nll import EXACT, Method, TargetNll, device_of
 from drsr.offline.label.walk_features import CollectingWatch
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.devices import device_name
@@ -82,6 +85,8 @@ class LabelRun(NamedTuple):
     """Stop after the trajectory with which this many states were reached."""
     features: tuple[FeaturizeRun, ...]
     """The feature views that are filled in the same walk; none if this language model has no features to collect."""
+    noise_floor: dict[str, Any] | None = None
+    """Measured before labelling, to be recorded with the labeler (`NoiseFloor`)."""
     workers: int = 1
     """The workers that were started together, for the record of what the run took."""
 
@@ -129,10 +134,17 @@ def label(
     *,
     progress: Callable[[LabelSummary], None] = lambda summary: None,
 ) -> LabelSummary:
-    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing.
+
+    In half precision the run comes from `settled`, or is settled here.
+    """
     summary = LabelSummary(device=device_name(device_of(scorer.backbone)))
+    if run.identity.method is None:
+        run = settled(catalog, artifacts, scorer, run)
     with catalog.writing() as connection:
         labeler_id = ensure_labeler(connection, run.labeler, run.identity)
+        if run.noise_floor is not None:
+            record_floor(connection, labeler_id, run.noise_floor)
         views = _views_to_fill(connection, run.features)
 
     def work(item: TrajectoryItem, rows: list[StateRow]) -> Record:
@@ -150,7 +162,7 @@ def label(
 
         return record
 
-    return work_through(
+    done = work_through(
         catalog,
         artifacts,
         Job("label", run.labeler, run.freezing, scorer.backbone.tokenizer, run.caps, run.limit, run.workers),
@@ -160,6 +172,10 @@ def label(
         tidy_up=lambda: [merge_small_files(catalog, artifacts, view) for view in views],
         progress=progress,
     )
+    if run.identity.dtype == EXACT and (agreed := agreement_of_ways(scorer)) is not None:
+        with catalog.writing() as connection:
+            record_floor(connection, labeler_id, agreed._asdict())
+    return done
 
 
 def _views_to_fill(connection: Connection, features: Sequence[FeaturizeRun]) -> list[RegisteredView]:

@@ -33,6 +33,8 @@ class LabelStatus(NamedTuple):
     """Excluded sets by reason."""
     stale: int
     """States it measured of superseded trajectories, or under another rule, renderer or tokenizer."""
+    noise_floor: dict[str, Any] | None = None
+    """How much of its harms is rounding; None where that was not measured."""
 
 
 def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus]:
@@ -58,6 +60,7 @@ def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus
         if is_fresh:
             sets_without[labeler][reason] = count
     found = []
+    floors = dict(connection.execute(select(Labeler.id, Labeler.noise_floor)).tuples().all())
     for number, name in _labelers(connection):
         excluded = sum(states_without[number].values())
         found.append(
@@ -71,6 +74,7 @@ def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus
                 why_excluded=dict(sorted(states_without[number].items())),
                 why_excluded_sets=dict(sorted(sets_without[number].items())),
                 stale=stale[number],
+                noise_floor=floors.get(number),
             )
         )
     return found

@@ -17,16 +17,20 @@ import numpy as np
 
 from drsr.backbone.catalogue import is_int8
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.memory import is_out_of_memory
 from drsr.errors import BackboneError
-from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason, is_out_of_memory
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.label.walk_memory import DEFAULT_MEGABYTES, room_for
 from drsr.request.contracts import Backbone, TokenIds
 from drsr.request.view import caps_for
+from drsr.settings import MIXED
 
 if TYPE_CHECKING:
     from drsr.backbone.continuation import Watch
 
-AGREEMENT = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1.5e-2}
+EXACT = "float32"
+"""The precision in which all ways of computing agree."""
+AGREEMENT = {EXACT: 1e-4, MIXED: 2e-3, "float16": 2e-3, "bfloat16": 1.5e-2}
 """How far two computations of one mean NLL, or of one harm, may be apart, in nats per token, by dtype: half precision
 rounds that much. Always less than the harm that makes a set unsafe."""
 
@@ -98,6 +102,9 @@ class TargetNll:
         self._query_chunk = query_chunk
         self._memory_mb = memory_mb
         self._verified = False
+        self._kept_to = False
+        self.difference: float | None = None
+        """How far the two ways were apart when they were compared, in nats per token; None before, or without."""
         self.method = Method.SHARED_PREFIX
         """How it computes. Settled by the first `verify` or `score`."""
         self.why = "not compared with the direct computation yet"
@@ -106,7 +113,25 @@ class TargetNll:
         if reason is not None:
             self._compute_directly(reason)
 
+    def keep_to(self, method: Method) -> None:
+        """Compute in this way and no other, so that the labels of one labeler never mix two: in half precision their
+        rounding differs. BackboneError if it cannot be done, now or at the first state where it does not hold."""
+        if method is Method.DIRECT and self.method is not Method.DIRECT:
+            self._compute_directly("the labeler's other labels were computed so")
+        elif method is not self.method:
+            raise self._mixing(self.why)
+        self._kept_to = True
+
+    def _mixing(self, why: str) -> BackboneError:
+        return BackboneError(
+            f"the labeler computes by shared prefixes, which cannot be kept to: {why}",
+            where=self.backbone.name,
+            hint="labels of two ways of computing must not be mixed: drsr label --labeler NAME begins another one",
+        )
+
     def _compute_directly(self, why: str) -> None:
+        if self._kept_to:
+            raise self._mixing(why)
         self.method, self.why, self._verified = Method.DIRECT, why, True
         _log.warning("%s: each context is computed on its own: %s", self.backbone.name, why)
 
@@ -128,6 +153,7 @@ class TargetNll:
             self._compute_directly(f"a cached continuation failed: {type(error).__name__}: {_first_line(error)}")
             return
         largest = max(difference for difference in differences if difference is not None)
+        self.difference = largest
         allowed = agreement_of(self.backbone)
         if largest > allowed:
             self._compute_directly(f"cached continuation is off by {largest:.1e} nats, at most {allowed} are allowed")
@@ -155,7 +181,8 @@ class TargetNll:
             if self._verified:
                 break
             self.verify(np.concatenate(pair))
-        method = self.method if self._verified or not scorable else Method.DIRECT  # nothing could be compared
+        # Where nothing could be compared, directly is right, unless other labels were computed otherwise.
+        method = self.method if self._verified or self._kept_to or not scorable else Method.DIRECT
         tokens = sum(len(pair.context) + len(pair.target) for pair in scorable.values())
         if method is Method.DIRECT:
             outcomes, processed = {i: _direct_outcome(self.backbone, pair) for i, pair in scorable.items()}, tokens
@@ -235,7 +262,7 @@ def agreement_of(backbone: Backbone) -> float:
 
 def dtype_of(backbone: Backbone) -> str:
     """Return the dtype a backbone computes in. Others than language models compute exactly."""
-    return str(backbone.model.dtype).removeprefix("torch.") if isinstance(backbone, FrozenLM) else "float32"
+    return backbone.precision if isinstance(backbone, FrozenLM) else EXACT
 
 
 def device_of(backbone: Backbone) -> str:

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason, is_out_of_memory
+from drsr.backbone.memory import is_out_of_memory
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.label.prefix_tree import Node
 from drsr.offline.label.target_nll import Outcome, Pair, outcome
 from drsr.request.contracts import TokenIds

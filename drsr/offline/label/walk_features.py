@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.memory import is_out_of_memory
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import FeatureError
 from drsr.features.vectors import CandidateFeatures, FeatureWatch
 from drsr.features.view_layouts import Kind
-from drsr.offline.featurize.exclusions import is_out_of_memory
 from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, featurized
 from drsr.offline.freeze.rows import StateRow
 

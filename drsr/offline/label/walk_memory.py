@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.memory import SMALLEST_CHUNK
 
 MEGABYTE = 1 << 20
 DEFAULT_MEGABYTES = 8192
 LOGIT_BYTES = 64 << 20
 """More logits at a time make nothing faster."""
-SMALLEST_CHUNK = 16
-"""Tokens per forward below which a smaller forward saves nothing worth its time."""
 
 
 class Room(NamedTuple):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from drsr.errors import NotEnoughMemory, SettingsError
 from drsr.features.light import LIGHT_VIEW
 from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.freeze.selection import Selection
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
     from drsr.offline.featurize.light_reader import LightReader
     from drsr.offline.freeze.shared_work import WorkSummary
+    from drsr.offline.label.target_nll import TargetNll
     from drsr.offline.store.place import Place
     from drsr.request.contracts import Backbone
 
@@ -33,8 +39,30 @@ class WorkOrder(NamedTuple):
     limit: int | None
     views: tuple[str, ...] = ("default", "window")
     """The feature views that labelling fills in the same walk."""
+    accept_noise: bool = False
+    """Label although rounding is a large part of the tolerance."""
     workers: int = 1
     """The workers that are started together."""
+
+
+def placed(order: WorkOrder, workers: int, gpus: int) -> list[WorkOrder]:
+    """Return an order for each of some processes of one host: on `cuda`, each has a GPU of its own, in turn."""
+    if order.settings.device != "cuda" or workers == 1:
+        return [order] * workers
+    if gpus == 0:
+        raise SettingsError("no GPU is there for device cuda", hint="DRSR_DEVICE=cpu")
+    devices = [f"cuda:{number % gpus}" for number in range(workers)]
+    return [order._replace(settings=replace(order.settings, device=device)) for device in devices]
+
+
+def placement_said(orders: Sequence[WorkOrder]) -> str | None:
+    """Return in words where several processes compute; None where they share the processor."""
+    devices = Counter(order.settings.device for order in orders)
+    if len(orders) == 1 or not all(device.startswith("cuda:") for device in devices):
+        return None
+    shared = max(devices.values())
+    crowded = "" if shared == 1 else f"; up to {shared} share one, and each holds the model: fewer --workers are faster"
+    return f"{len(orders)} processes on {', '.join(devices)}{crowded}"
 
 
 def work(order: WorkOrder, report: Report) -> dict[str, Any]:
@@ -46,16 +74,31 @@ def work(order: WorkOrder, report: Report) -> dict[str, Any]:
 
 
 def _label(order: WorkOrder, place: Place, progress: Callable[[WorkSummary], None]) -> dict[str, Any]:
+    from drsr.offline.label.noise.settling import settled
     from drsr.offline.label.stage import label, label_run
     from drsr.offline.label.target_nll import TargetNll
 
     backbone, dtype = _language_model(order.settings), order.settings.dtype
-    scorer = TargetNll(backbone, memory_mb=int(order.settings.label_memory_mb))
+    memory_mb = int(order.settings.label_memory_mb)
+    scorer = TargetNll(backbone, memory_mb=memory_mb)
     caps = caps_for(backbone.window)
     run = label_run(scorer, dtype, caps, part=order.part, limit=order.limit, labeler=order.name, views=order.views)
     run = run._replace(workers=order.workers)
+    exact = partial(_exact_twin, order.settings, memory_mb)
+    run = settled(place.catalog, place.artifacts, scorer, run, exact, accept_noise=order.accept_noise)
     summary = label(place.catalog, place.artifacts, scorer, run, progress=progress)
     return summary.to_json() | {"method": scorer.method.value, "why": scorer.why}
+
+
+def _exact_twin(settings: Settings, memory_mb: int) -> TargetNll:
+    """The same language model in float32, for a few states: beside the other one, or on the CPU if it does not fit."""
+    from drsr.offline.label.target_nll import EXACT, TargetNll
+
+    try:
+        backbone = _language_model(replace(settings, dtype=EXACT))
+    except NotEnoughMemory:
+        backbone = _language_model(replace(settings, dtype=EXACT, device="cpu"))
+    return TargetNll(backbone, memory_mb=memory_mb)
 
 
 def _featurize(order: WorkOrder, place: Place, progress: Callable[[WorkSummary], None]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def _links(
     labels = _link(
         "labels",
         (frozen,),
-        {"labeler": labeler.name, **labeler.identity._asdict(), "sets": sum(len(state.labels) for state in states)},
+        {"labeler": labeler.name, **labeler.identity.facts, "sets": sum(len(state.labels) for state in states)},
         ((state.state_key, state.target_hash, state.intact_nll, [*map(list, state.labels)]) for state in states),
     )
     columns = _link(

@@ -22,7 +22,7 @@ from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.views import RegisteredView, get_view
 from drsr.offline.freeze.records import FreezingRule, is_rule
 from drsr.offline.ingest.splits import Split
-from drsr.offline.label.records import LabelerIdentity
+from drsr.offline.label.records import LabelerIdentity, recorded_floor
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import LabelRow, StateRow, TrainingFrame, assemble
 from drsr.offline.train.examples import StateFeatures as FeatureValues
@@ -36,6 +36,8 @@ class NamedLabeler(NamedTuple):
     id: int
     name: str
     identity: LabelerIdentity
+    noise_floor: dict[str, Any] | None = None
+    """How much of its harms is rounding; None where that was not measured."""
 
 
 class LabelledSet(NamedTuple):
@@ -88,7 +90,7 @@ def labeler_of(connection: Connection, labeler_id: int) -> NamedLabeler:
     """The labeler whose labels it was fitted on."""
     fields = [getattr(Labeler, field) for field in LabelerIdentity._fields]
     name, *identity = connection.execute(select(Labeler.name, *fields).where(Labeler.id == labeler_id)).one()
-    return NamedLabeler(labeler_id, name, LabelerIdentity(*identity))
+    return NamedLabeler(labeler_id, name, LabelerIdentity(*identity), recorded_floor(connection, name))
 
 
 def present_states(

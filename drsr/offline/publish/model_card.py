@@ -8,6 +8,8 @@ from typing import Any
 from drsr.decide.numbers import PolicyNumbers
 from drsr.offline.calibrate.certificates import BOUND, PointBound
 from drsr.offline.evaluate.second_opinion import NOT_TAKEN, opinion_of
+from drsr.offline.label.noise.floor import floor_said
+from drsr.offline.label.target_nll import EXACT
 from drsr.offline.publish.deployment import advice_of
 from drsr.offline.publish.lineage import Link, Traced
 from drsr.offline.train.metrics import Metric
@@ -127,6 +129,12 @@ def _assumed(bound: PointBound | None) -> list[str]:
     ]
 
 
+def _noise(traced: Traced) -> str:
+    """In half precision only: float32 has next to none, and how little depends on the machine."""
+    floor = traced.labeler.noise_floor
+    return "" if traced.labeler.identity.dtype == EXACT else f"Noise floor of harm: {floor_said(floor)}. "
+
+
 def _data(traced: Traced) -> list[str]:
     run = traced.run
     rows = [
@@ -138,7 +146,7 @@ def _data(traced: Traced) -> list[str]:
         "## Made from",
         "",
         f"Labels: exact joint deletion harm, measured with {labeler.backbone} ({labeler.dtype}). "
-        "The test split was not read to make it.",
+        f"{_noise(traced)}The test split was not read to make it.",
         "",
         *_table(("split", "trajectories", "labelled deletion sets"), rows),
     ]

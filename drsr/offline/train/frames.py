@@ -129,7 +129,7 @@ def get_training_frame(
 
 def labeler_hash(identity: LabelerIdentity) -> str:
     """SHA-256 over all that a labeler's numbers depend on: what a frame, and whatever is fitted on it, names it by."""
-    return hashlib.sha256(orjson.dumps(identity._asdict(), option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(orjson.dumps(identity.facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _refuse(split: str, purpose: str) -> None:

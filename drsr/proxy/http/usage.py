@@ -97,7 +97,8 @@ def usage_of(said: dict[str, Any]) -> Usage:
     sent = _count(said, "prompt_tokens" if openai else "input_tokens")
     output = _count(said, "completion_tokens" if openai else "output_tokens")
     if isinstance(details, dict) or openai:  # the cached ones are among the sent ones
-        cached = min(_count(details if isinstance(details, dict) else {}, "cached_tokens"), sent)
+        reported = _count(details if isinstance(details, dict) else {}, "cached_tokens")
+        cached = min(reported or _count(said, "prompt_cache_hit_tokens"), sent)  # the second is DeepSeek's
         return Usage(sent - cached, cached, 0, output)
     return Usage(sent, _count(said, "cache_read_input_tokens"), _count(said, "cache_creation_input_tokens"), output)
 

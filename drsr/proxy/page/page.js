@@ -69,7 +69,8 @@ function reasonRow([reason, requests], total) {
 function outcome(each) {
   if (each.ending !== "completed") return cell(words(each.refusal || ENDINGS[each.ending] || each.ending), "failed");
   const would = each.shadow_reason ? `: ${words(each.shadow_reason)}` : "";
-  return cell(words(each.reason || "–") + would, each.reason === "pruned" ? "pruned" : "");
+  const recalled = each.recalled ? ", recalled" : "";
+  return cell(words(each.reason || "–") + would + recalled, each.reason === "pruned" ? "pruned" : "");
 }
 
 function money(state) {
@@ -132,7 +133,8 @@ function show(state) {
   const asked = reasons.reduce((sum, [, requests]) => sum + requests, 0);
   const pruned = state.reasons.pruned || 0;
   at("requests").textContent = count(state.requests);
-  at("requests-note").textContent = `${count(state.in_flight)} on their way, ${count(state.waiting)} waiting`;
+  const failed = state.failed ? `, ${count(state.failed)} answered with an error` : "";
+  at("requests-note").textContent = `${count(state.in_flight)} on their way, ${count(state.waiting)} waiting${failed}`;
   at("pruned").textContent = count(pruned);
   at("pruned-note").textContent = state.eligible ? `${share(pruned, state.eligible)} of ${count(state.eligible)} that could be` : "";
   at("saved").textContent = count(state.tokens_saved);

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drsr.errors import InputError
-from drsr.offline.audit.journal import read_anchor
+from drsr.offline.audit.moments import read_anchor
 from drsr.offline.commands.journal import anchor
 from tests.offline.commands.conftest import Drsr
 
@@ -23,7 +23,7 @@ def test_the_head_and_all_events(drsr: Drsr, tmp_path: Path) -> None:
     heads = tmp_path / "heads"
     for _ in range(2):
         assert drsr("journal", "--anchor", str(heads)).code == 0
-    assert [str(head) for head in read_anchor(heads.read_bytes())] == [f"1 {sha256}"] * 2
+    assert [str(kept.head) for kept in read_anchor(heads.read_bytes())] == [f"1 {sha256}"] * 2
 
 
 def test_a_link_is_not_followed(drsr: Drsr, tmp_path: Path) -> None:

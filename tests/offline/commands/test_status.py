@@ -99,3 +99,14 @@ def test_near_duplicates_across_splits_are_a_failed_check(filled: Drsr, tmp_path
     assert told.code == 1
     (pair,) = told.json["near_duplicates"]
     assert (pair["first_split"], pair["second_split"], pair["jaccard"]) == ("train", "test", 1.0)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_runs_whose_file_is_gone_are_named(filled: Drsr, tmp_path: Path) -> None:
+    here = filled("status", "--gone")
+    assert (here.code, here.out) == (0, "the files of all runs that were read here are there\n")
+    (tmp_path / "runs" / "a.json").unlink()
+    gone = filled("status", "--gone")
+    assert gone.code == 1
+    assert "runs/a.json#run-1" in gone.out
+    assert filled("status", "--gone", "--json").json["gone"][0]["location"] == f"{tmp_path}/runs/a.json"

@@ -46,7 +46,12 @@ def place(catalog: Catalog, artifacts: ArtifactStore, monkeypatch: pytest.Monkey
 def test_an_empty_catalog_has_a_page_and_metrics(place: Place) -> None:
     numbers = read_numbers(place, NOW)
     shown = page(numbers)
-    for said in ("No stage has run", "has no layers to read features from", "Nothing was quarantined.", "Nothing is released yet"):
+    for said in (
+        "No stage has run",
+        "has no layers to read features from",
+        "Nothing was quarantined.",
+        "Nothing is released yet",
+    ):
         assert said in shown
     assert metrics(numbers) == {("drsr_nights",): 0.0, ("drsr_releases",): 0.0}  # what waits is unknown, and not 0
 

@@ -12,8 +12,9 @@ import torch
 import transformers
 
 from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
+from drsr.backbone.memory import is_out_of_memory
 from drsr.backbone.scripted import ScriptedBackbone
-from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason, is_out_of_memory
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.label import target_rows, tree_walk
 from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.label.target_nll import AGREEMENT, Method, Pair, TargetNll, direct_nll

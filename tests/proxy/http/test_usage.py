@@ -88,3 +88,10 @@ def test_an_answer_without_end_is_not_held() -> None:
         reader.add(b"x" * (LARGEST // 4))
     assert reader._held == b""
     assert read(gzip.compress(b"x" * (2 * LARGEST)), 10_000, content_encoding="gzip") is None
+
+
+def test_deepseek_calls_cached_tokens_hits() -> None:
+    said = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36}
+    reader = UsageReader([(b"content-type", b"application/json")])
+    reader.add(json.dumps({"usage": said}).encode())
+    assert reader.usage() == Usage(36, 64, 0, 7)

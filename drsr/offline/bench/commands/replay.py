@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     about = {
         "drsr": drsr.__version__,
         "split": options.split,
-        "labeler": tools.identity._asdict(),
+        "labeler": tools.identity.facts,
         "window": options.window,
     }
     with opened() as (_, catalog, artifacts):

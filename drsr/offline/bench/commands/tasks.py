@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import re
+import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +44,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="who acts: scripted (a double that knows only what it is shown), or the URL of an endpoint",
     )
     group.add_argument("--agent-model", metavar="NAME", help="the endpoint's model; its key comes from DRSR_AGENT_KEY")
-    group.add_argument("--step-limit", type=int, default=24, metavar="N", help="requests per task (default: 24)")
+    group.add_argument(
+        "--step-limit", type=int, metavar="N", help="requests per task (default: 24 in the sandbox, else 400)"
+    )
+    group.add_argument(
+        "--parallel", type=int, default=1, metavar="N", help="tasks at the same time, in threads (default: 1)"
+    )
+    group.add_argument("--part", metavar="K/N", help="only every Nth task, from the Kth: one part for each machine")
+    group.add_argument(
+        "--merge", type=Path, nargs="+", default=[], metavar="FILE", help="first take over results of other machines"
+    )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="sent to the endpoint (default: 0)")
     group.add_argument(
         "--run-commands",
@@ -61,8 +72,8 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.bench.commands.replay import EMBEDDED, summariser_of
     from drsr.offline.bench.comparators.handed_models import named_models
     from drsr.offline.bench.comparators.token_counts import TokenCounts
-    from drsr.offline.bench.harness.bundled_manifests import find_manifest
-    from drsr.offline.bench.harness.episode import Setting
+    from drsr.offline.bench.harness.bundled_manifests import SANDBOX, find_manifest
+    from drsr.offline.bench.harness.episode import LONG_STEP_LIMIT, STEP_LIMIT, Setting
     from drsr.offline.bench.harness.results_file import ResultsFile
     from drsr.offline.bench.harness.runs import about_run, run_tasks
     from drsr.offline.bench.harness.suite import find_suite
@@ -80,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.replay:
         raise SettingsError("--tasks is an evaluation of its own", hint="run one after the other")
-    require_positive(options, "limit", "window", "step_limit")
+    require_positive(options, "limit", "window", "step_limit", "parallel")
+    part = _part(options.part)
     named_models(options.model)  # a mistake in it is told before anything is loaded
     settings = load_settings()
     manifest = find_manifest(options.tasks)
@@ -90,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
     model = _loaded_once(settings)
     summariser = summariser_of(options, tokenizer, lambda: model().backbone)
     counts = TokenCounts(tokenizer, options.window)
+    options.step_limit = options.step_limit or (STEP_LIMIT if manifest.suite == SANDBOX else LONG_STEP_LIMIT)
     setting = Setting(suite, agent, summariser, counts, options.step_limit, options.seed)
     with _catalog(settings) as catalog:
         supervised = sample_supervision() | (catalog_supervision(catalog) if catalog else set())
@@ -100,8 +113,11 @@ def run(options: argparse.Namespace) -> int:
     if options.summariser == EMBEDDED:  # its name alone says nothing about its weights
         about["summariser_weights"] = f"{model().identity.backbone_identity} {settings.dtype}"
     with closing(agent), ResultsFile(path, about) as file, progress("tasks", "runs") as report:
+        if options.merge:
+            print(f"drsr: {file.merge(options.merge):,} results of other files taken over", file=sys.stderr)
         file.tell(told(options), {name: version_of(method) for name, method in methods.items()})
-        episodes = run_tasks(manifest.tasks[: options.limit], methods, setting, file, report)
+        tasks = manifest.tasks[part][: options.limit]
+        episodes = run_tasks(tasks, methods, setting, file, report, options.parallel)
     summary = summarise(episodes, Bootstrap(options.replicates))
     tables = task_tables(file.about, summary, drawn=False)
     found = _json(file.about, summary, len({episode.task for episode in episodes}), left_out)
@@ -109,6 +125,18 @@ def run(options: argparse.Namespace) -> int:
     write_tables(folder, tables, found)
     print(json.dumps(found) if options.json else _text(tables, left_out, path, folder))
     return 0
+
+
+def _part(chosen: str | None) -> slice:
+    """The tasks of one machine, spread evenly over a manifest that may be sorted by domain."""
+    from drsr.errors import SettingsError
+
+    if chosen is None:
+        return slice(None)
+    found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", chosen, re.ASCII)
+    if found is None or int(found[1]) > int(found[2]):
+        raise SettingsError(f"--part {chosen!r} is no part of a whole", hint="such as 2/8, the second of eight")
+    return slice(int(found[1]) - 1, None, int(found[2]))
 
 
 SAID = (
@@ -122,6 +150,7 @@ SAID = (
     "step_limit",
     "seed",
     "limit",
+    "part",
 )
 """Options that results depend on."""
 

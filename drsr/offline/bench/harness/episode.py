@@ -25,8 +25,9 @@ from drsr.request.request import Request, read_request
 
 Json = dict[str, Any]
 
-STEP_LIMIT = 24
-"""Requests after which a task is ended. A task of the sandbox takes seven to ten."""
+STEP_LIMIT, LONG_STEP_LIMIT = 24, 400
+"""Requests after which a task is ended: of the sandbox, whose tasks take seven to ten, and of any other suite, whose
+tasks can take millions of tokens. An agent that grows its history to 55,296 tokens reads 11 million in 400 requests."""
 
 ANSWERED, OUT_OF_STEPS, REFUSED = "answered", "out of steps", "refused by the endpoint"
 

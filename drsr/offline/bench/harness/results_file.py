@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from drsr.errors import InputError
 from drsr.offline.bench.harness.episode import Episode
 from drsr.offline.bench.replay.journal import Journal, Json, Kind, read_journal
 
@@ -59,6 +60,27 @@ class ResultsFile(Journal[Episode | Told]):
     def add(self, episode: Episode) -> None:
         self.append([episode.to_json()])
         self.episodes.append(episode)
+
+    def merge(self, paths: Sequence[Path]) -> int:
+        """Take over the results that other files have and this one has not; returns how many. All or none."""
+        there = {key_of(episode): episode for episode in self.episodes}
+        new: dict[Key, Episode] = {}
+        for path in paths:
+            about, lines = read_journal(path, RESULTS)
+            self.refuse_other(about, path, hint="only results of the same tasks, agent and settings can be merged")
+            for episode in (line for line in lines if isinstance(line, Episode)):
+                key = key_of(episode)
+                if (there | new).get(key, episode) != episode:
+                    raise InputError(
+                        f"task {episode.task!r} with method {episode.method!r} was run twice, with different results",
+                        where=str(path),
+                        hint="give each machine a part of its own: --part 1/2 and --part 2/2",
+                    )
+                if key not in there:
+                    new[key] = episode
+        self.append([episode.to_json() for episode in new.values()])
+        self.episodes += new.values()
+        return len(new)
 
 
 def key_of(episode: Episode) -> Key:

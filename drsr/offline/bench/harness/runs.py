@@ -1,8 +1,9 @@
-"""All tasks with all methods, one after the other, task by task. What the file has already is not run again."""
+"""All tasks with all methods, task by task, some of them at the same time. What the file has is not run again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import drsr
@@ -37,13 +38,43 @@ def run_tasks(
     setting: Setting,
     file: ResultsFile,
     report: Report,
+    parallel: int = 1,
 ) -> list[Episode]:
-    """Run what is missing; gives the episodes of these tasks and methods, in the order of a run."""
+    """Run what is missing; gives the episodes of these tasks and methods, in the order of a run.
+
+    Each is in the file as soon as it is over: one after the other that is the order of a run, in parallel any order.
+    """
     wanted = [(task, method, version_of(method)) for task in tasks for method in methods.values()]
     done = file.done()
-    for number, (task, method, version) in enumerate(wanted):
-        report(number, len(wanted))
-        if (task.id, method.name, version, setting.seed) not in done:
-            file.add(run_episode(task, method, setting, version))
+    missing = [one for one in wanted if (one[0].id, one[1].name, one[2], setting.seed) not in done]
+    report(len(wanted) - len(missing), len(wanted))
+    for number, episode in enumerate(_episodes(missing, setting, parallel), start=1):
+        file.add(episode)
+        report(len(wanted) - len(missing) + number, len(wanted))
     found = {key_of(episode): episode for episode in file.episodes}
     return [found[task.id, method.name, version, setting.seed] for task, method, version in wanted]
+
+
+def _episodes(
+    missing: Sequence[tuple[ManifestTask, Comparator, str]], setting: Setting, parallel: int
+) -> Iterator[Episode]:
+    """Each episode when it is over. Threads: an episode waits for an endpoint, or for commands that it started."""
+    if parallel == 1:
+        for task, method, version in missing:
+            yield run_episode(task, method, setting, version)
+        return
+    with ThreadPoolExecutor(parallel, thread_name_prefix="task") as pool:
+        futures = [pool.submit(run_episode, task, method, setting, version) for task, method, version in missing]
+        failures = []
+        for future in as_completed(futures):
+            if future.cancelled():
+                continue
+            error = future.exception()
+            if error is None:
+                yield future.result()
+            else:  # nothing new is begun; what has begun may have cost an hour, and is kept
+                failures.append(error)
+                for other in futures:
+                    other.cancel()
+        if failures:
+            raise failures[0]

@@ -8,15 +8,21 @@ A benchmark of yours joins through the entry-point group `drsr.suites`, under th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Protocol
 
 from drsr.errors import ManifestError, SuiteNotInstalled
-from drsr.offline.bench.harness.bundled_manifests import SANDBOX
+from drsr.offline.bench.harness.bundled_manifests import SANDBOX, WORKBUDDYBENCH
 
 GROUP = "drsr.suites"
+FOLDER_VARIABLE = "DRSR_WORKBUDDYBENCH"
+"""The environment variable that names the folder with the subsets of WorkBuddyBench."""
+_HINT = "install a package that brings its runner; docs/guides/measure-your-agent.md says what that is"
+_HINTS = {WORKBUDDYBENCH: f"name the folder with its tasks by {FOLDER_VARIABLE}; docs/guides/measure-your-agent.md"}
 Json = dict[str, Any]
 
 
@@ -47,17 +53,21 @@ class Suite(Protocol):
 
 
 def find_suite(name: str) -> Suite:
-    """Our own, or one that something installed here brings."""
+    """Our own, one that something installed here brings, or WorkBuddyBench's tasks in a folder that is named."""
     if name == SANDBOX:
         from drsr.offline.bench.harness.sandbox_suite import SandboxSuite
 
         return SandboxSuite()
     found = entry_points(group=GROUP, name=name)
+    if not found and name == WORKBUDDYBENCH and os.environ.get(FOLDER_VARIABLE):
+        from drsr.offline.bench.task_folders.suite import TaskFolders
+
+        return TaskFolders(Path(os.environ[FOLDER_VARIABLE]))
     if not found:
         raise SuiteNotInstalled(
             f"nothing here can run tasks of {name!r}",
             where=f"entry points {GROUP}",
-            hint="install a package that brings its runner; docs/guides/measure-your-agent.md says what that is",
+            hint=_HINTS.get(name, _HINT),
         )
     if len(found) > 1:
         raise ManifestError(f"{len(found)} packages bring the suite {name!r}", where=f"entry points {GROUP}")

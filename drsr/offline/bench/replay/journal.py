@@ -81,6 +81,16 @@ class Journal(Generic[Row]):
         self._file.flush()
         os.fsync(self._file.fileno())
 
+    def refuse_other(self, about: Json, path: Path, *, hint: str) -> None:
+        """InputError if the lines of a file depend on something else than the lines of this one."""
+        for name in sorted(self.about.keys() | about.keys()):
+            if about.get(name) != self.about.get(name):
+                raise InputError(
+                    f"was made with {name} {about.get(name)!r}, this run has {self.about.get(name)!r}",
+                    where=str(path),
+                    hint=hint,
+                )
+
     def _take_over(self, file: BinaryIO, kind: Kind[Row]) -> list[Row]:
         data = file.read()
         if _begins_header(data, kind.format):  # stopped before anything else was there
@@ -88,13 +98,7 @@ class Journal(Generic[Row]):
             file.truncate()
             return []
         found, complete = _parsed(data, kind, self.path)
-        for name in sorted(self.about.keys() | found.about.keys()):
-            if found.about.get(name) != self.about.get(name):
-                raise InputError(
-                    f"was made with {name} {found.about.get(name)!r}, this run has {self.about.get(name)!r}",
-                    where=str(self.path),
-                    hint="name another file with --output, or remove this one",
-                )
+        self.refuse_other(found.about, self.path, hint="name another file with --output, or remove this one")
         file.seek(complete)
         file.truncate()
         return found.rows

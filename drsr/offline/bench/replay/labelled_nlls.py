@@ -1,4 +1,4 @@
-"""What labels have measured already: a rewrite that deletes candidates, as DRSR and its ablations make it, has a label.
+"""NLLs that labels have measured already: what DRSR and its ablations delete are candidates, and these have labels.
 
 A replay asks the language model about the other contexts only.
 """

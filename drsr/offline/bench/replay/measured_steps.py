@@ -56,7 +56,7 @@ def measured_steps(
     report: Report,
 ) -> list[StepHarm]:
     """Of so many runs that at least `limit` states are among them; what the file in `folder` has is not measured."""
-    about = {"drsr": drsr.__version__, "split": split, "labeler": tools.identity._asdict()}
+    about = {"drsr": drsr.__version__, "split": split, "labeler": tools.identity.facts}
     found: list[StepHarm] = []
     done = 0
     with Journal(folder / f"steps-{split}-{content_key(about)[:12]}.jsonl", STEPS, about) as file:

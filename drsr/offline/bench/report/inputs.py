@@ -17,7 +17,7 @@ from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.evaluate.stage import Evaluated, evaluate_ablations, train_ablations
 from drsr.offline.featurize.views import RegisteredView, find_view, get_view
 from drsr.offline.ingest.splits import Split
-from drsr.offline.label.records import recorded_identity
+from drsr.offline.label.records import recorded_floor, recorded_identity
 from drsr.offline.params import Params
 from drsr.offline.publish.records import latest_releases
 from drsr.offline.store.artifacts import ArtifactStore
@@ -80,6 +80,8 @@ class ReportInputs(NamedTuple):
     """Of the trajectories that have one, named as in the frames."""
     released: str | None
     """The latest version of a policy, if one was published."""
+    noise_floor: dict[str, Any] | None
+    """How much of a harm is rounding, as the labeler measured it; None where it did not."""
 
     @property
     def columns(self) -> list[str]:
@@ -99,7 +101,7 @@ def refuse_other_replay(catalog: Catalog, about: Mapping[str, Any], split: Split
         found = recorded_identity(connection, labeler)
     if found is None:
         return  # whoever asks for its labels says so
-    for name, here in found[1]._asdict().items():
+    for name, here in found[1]._replace(method=None).facts.items():
         there = about["labeler"].get(name)
         if there != here and name != "backbone":
             raise InputError(
@@ -150,6 +152,7 @@ def read_report_inputs(
         view = get_view(connection, asked.view)
         releases = latest_releases(connection, 1)
         domains = {f"{source}/{run}": domain for source, run, domain in connection.execute(_domains())}
+        floor = recorded_floor(connection, asked.labeler)
     return ReportInputs(
         params=params,
         bootstrap=bootstrap,
@@ -166,6 +169,7 @@ def read_report_inputs(
         judged=asked.split,
         domains=domains,
         released=releases[0].version if releases else None,
+        noise_floor=floor,
     )
 
 

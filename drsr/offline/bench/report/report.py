@@ -23,6 +23,7 @@ from drsr.offline.bench.report.paper_tables import supervision
 from drsr.offline.bench.report.side_by_side import side_by_side
 from drsr.offline.bench.report.study_tables import study_section
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.label.noise.floor import floor_said
 from drsr.offline.params import Params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.stage import Progress
@@ -79,6 +80,7 @@ def _facts(given: ReportInputs, measured: Measured) -> dict[str, str]:
         **{f"features: {name}": str(value) for name, value in given.view.identity._asdict().items()},
         "labels": sizes,
         "labeler": given.frames["train"].labeler,
+        "noise floor of harm": floor_said(given.noise_floor),
         "examples that were judged": given.evaluated.examples_hash,
         "training run": given.calibrated.run.run_key,
         "calibration": record.calibration_key,

@@ -58,7 +58,21 @@ class Usage:
 
     @classmethod
     def of_openai(cls, usage: Mapping[str, Any]) -> Usage:
-        """From the `usage` of a chat completion, whose prompt tokens contain the cached ones."""
+        """From the `usage` of a chat completion, whose prompt tokens contain the cached ones.
+
+        DeepSeek divides its prompt tokens into cache hits and misses. What it missed it writes to its cache, so the
+        input is what was read from the cache and what was written to it, as in the paper's table.
+        """
+        if "prompt_cache_hit_tokens" in usage or "prompt_cache_miss_tokens" in usage:
+            read, created = _count(usage, "prompt_cache_hit_tokens"), _count(usage, "prompt_cache_miss_tokens")
+            if read + created != _count(usage, "prompt_tokens"):
+                raise InputError(
+                    f"{read} tokens read from the cache and {created} written to it are not the "
+                    f"{usage['prompt_tokens']} of the prompt",
+                    where="usage",
+                    hint="the provider must report both parts of the same request",
+                )
+            return cls(read + created, _count(usage, "completion_tokens"), read, created)
         details = usage.get("prompt_tokens_details") or {}
         return cls(
             _count(usage, "prompt_tokens"),

@@ -45,6 +45,11 @@ def add_commands(commands: Commands) -> None:
         choices=["out_of_memory", "non_finite"],
         help="measure again what was excluded for this reason, with more memory, say (DRSR_LABEL_MEMORY_MB)",
     )
+    label.add_argument(
+        "--accept-noise",
+        action="store_true",
+        help="label in half precision even if rounding is more than a quarter of the tolerance, or is not known",
+    )
     label.add_argument("--remeasure", type=int, metavar="SAMPLE", help="compute SAMPLE states again, directly; compare")
     label.add_argument("--seed", type=int, metavar="N", help="draws the sample of --remeasure (default: a new one)")
     featurize = add_command(
@@ -131,7 +136,7 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
     """Work on what waits, in as many processes as are asked for, and tell what came of it."""
     from drsr.offline.freeze.selection import count_to_freeze
     from drsr.offline.label.configured import count_left
-    from drsr.offline.label.worker import WorkOrder, work
+    from drsr.offline.label.worker import WorkOrder, placed, placement_said, work
     from drsr.offline.store.place import opened
     from drsr.offline.store.progress import progress
     from drsr.offline.store.worker_processes import WorkerFailed, share, work_together
@@ -151,13 +156,16 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
             workers=options.workers
         )
         if stage == "label":
-            order = order._replace(views=tuple(options.views))
+            order = order._replace(views=tuple(options.views), accept_noise=options.accept_noise)
+        orders = placed(order, options.workers, _gpus(found))
+        if (where := placement_said(orders)) is not None:
+            print(f"drsr: {where}", file=sys.stderr)
         wanted = waited if options.limit is None else min(options.limit, waited)
         try:
             with progress(stage, "states") as report:
                 summary = work_together(
                     work,
-                    [order] * options.workers,
+                    orders,
                     lambda so_far: report(so_far["states"], max(wanted, so_far["states"])),
                 )
         except WorkerFailed as error:
@@ -170,6 +178,15 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
     if to_freeze:
         print(f"drsr: {to_freeze:,} trajectories are not frozen yet\n  hint: drsr freeze, then again", file=sys.stderr)
     return code
+
+
+def _gpus(found: Configured) -> int:
+    """Count the GPUs of this host if they are to be used."""
+    if found.settings.device != "cuda":
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _tell_losses(endings: list[str], undone: int, wanted: int) -> int:

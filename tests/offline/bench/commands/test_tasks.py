@@ -178,3 +178,38 @@ def test_bad_usage(drsr: Drsr, manifest: str, tmp_path: Path, options: tuple[str
     assert (outcome.code, outcome.out) == (2, "")
     assert complaint in outcome.err
     assert not (tmp_path / "var").exists()
+
+
+def test_two_machines_make_what_one_makes(drsr: Drsr, manifest: str) -> None:
+    whole = drsr("evaluate", "--tasks", manifest, *METHODS, *QUICK, "--parallel", "3", "--json").json
+    for part in ("1", "2"):
+        some = drsr(
+            "evaluate", "--tasks", manifest, *METHODS, *QUICK, "--part", f"{part}/2", "--output", f"{part}.jsonl"
+        )
+        assert some.code == 0
+    files = ("--merge", "1.jsonl", "2.jsonl", "--output", "both.jsonl")
+    merged = drsr("evaluate", "--tasks", manifest, *METHODS, *QUICK, *files, "--json")
+    assert merged.err == "drsr: 6 results of other files taken over\n"
+    assert merged.json == whole
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/0", "a/b", "-1/2"])
+def test_a_part_is_a_part(drsr: Drsr, manifest: str, part: str) -> None:
+    refused = drsr("evaluate", "--tasks", manifest, f"--part={part}")
+    assert (refused.code, refused.out) == (2, "")
+    assert "is no part of a whole" in refused.err
+
+
+def test_long_tasks_have_more_steps(drsr: Drsr, manifest: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A suite that is not the sandbox: its tasks take hundreds of requests."""
+    from drsr.offline.bench.harness import suite
+    from drsr.offline.bench.harness.sandbox_suite import SandboxSuite
+
+    monkeypatch.setattr(suite, "find_suite", lambda name: SandboxSuite())
+    long = json.loads(Path(manifest).read_text()) | {"suite": "long", "name": "long"}
+    Path("long.json").write_text(json.dumps(long))
+    with loopback_endpoint(lambda asked: Reply(completion(agent(asked.body["messages"]), 100, 20))) as url:
+        endpoint = ("--agent", url, "--agent-model", "m", "--run-commands")
+        assert drsr("evaluate", "--tasks", "long.json", *endpoint, "--methods", "baseline", *QUICK).code == 0
+    about = json.loads((tmp_path / "var" / "evaluation" / "tasks-long.jsonl").read_text().splitlines()[0])
+    assert about["step_limit"] == 400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -175,3 +176,80 @@ def test_a_file_of_another_agent_is_refused(finished: tuple[bytes, list[Episode]
         ResultsFile(path, {**ABOUT, "agent": "large"})
     about, episodes, *_ = read_results(path)
     assert (about["weighting"], episodes) == ("tasks", finished[1])
+
+
+def test_tasks_run_at_the_same_time_and_come_to_the_same(
+    finished: tuple[bytes, list[Episode]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two meet at every beginning: one after the other, the first would wait for nobody."""
+    meeting, whole = threading.Barrier(2, timeout=60), run_episode
+
+    def together(*arguments: object) -> Episode:
+        meeting.wait()
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runs, "run_episode", together)
+    path = tmp_path / "results.jsonl"
+    with ResultsFile(path, ABOUT) as file:
+        assert run_tasks([BALANCE, ORDER], METHODS, quick_setting(), file, silent, parallel=2) == finished[1]
+    assert sorted(path.read_bytes().splitlines()) == sorted(
+        line for line in finished[0].splitlines() if not line.startswith(b'{"told"')
+    )
+
+
+def test_an_agent_that_fails_beside_others_loses_none_that_has_begun(
+    finished: tuple[bytes, list[Episode]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_episode
+
+    def fails_first(task: ManifestTask, method: Comparator, *arguments: object) -> Episode:
+        if method.name == "baseline":
+            raise AgentFailed("no answer")
+        return whole(task, method, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runs, "run_episode", fails_first)
+    path = tmp_path / "results.jsonl"
+    with ResultsFile(path, ABOUT) as file, pytest.raises(AgentFailed):
+        run_tasks([BALANCE, ORDER], METHODS, quick_setting(), file, silent, parallel=2)
+    kept = [] if not path.exists() else read_results(path).episodes
+    assert "baseline" not in {episode.method for episode in kept}
+    monkeypatch.setattr(runs, "run_episode", whole)
+    assert run(path) == finished[1]
+
+
+def parts(folder: Path, finished: tuple[bytes, list[Episode]]) -> list[Path]:
+    """The results of two machines, each with a part of the tasks."""
+    paths = [folder / "one.jsonl", folder / "two.jsonl"]
+    for path, task in zip(paths, (BALANCE, ORDER), strict=True):
+        run_some(path, [task], METHODS, quick_setting())
+    return paths
+
+
+def test_results_of_several_machines_are_merged(
+    finished: tuple[bytes, list[Episode]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = parts(tmp_path, finished)
+    monkeypatch.delattr(runs, "run_episode")
+    whole = tmp_path / "whole.jsonl"
+    with ResultsFile(whole, ABOUT) as file:
+        assert file.merge(paths) == 6
+        assert run_tasks([BALANCE, ORDER], METHODS, quick_setting(), file, silent) == finished[1]
+        assert file.merge(paths) == 0
+    assert read_results(whole).episodes == finished[1]
+
+
+def test_what_does_not_belong_together_is_not_merged(finished: tuple[bytes, list[Episode]], tmp_path: Path) -> None:
+    good, other = parts(tmp_path, finished)
+    lines = other.read_bytes().splitlines(keepends=True)
+    changed = tmp_path / "changed.jsonl"
+    changed.write_bytes(b"".join([*lines[:-1], lines[-1].replace(b'"reward": 1.0', b'"reward": 0.25')]))
+    assert changed.read_bytes() != other.read_bytes()
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    elsewhere.write_bytes(b"".join([lines[0].replace(b"a tokenizer", b"another"), *lines[1:]]))
+    with ResultsFile(tmp_path / "whole.jsonl", ABOUT) as file:
+        with pytest.raises(InputError, match="with different results"):
+            file.merge([good, other, changed])
+        with pytest.raises(InputError, match="was made with tokenizer 'another'"):
+            file.merge([good, elsewhere])
+        assert file.episodes == []
+    assert len(finished[1]) == 6

@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import ArtifactCorrupt
+from drsr.offline.bench.comparators.contract import Comparator
 from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy
 from drsr.offline.bench.comparators.sliding_window import SlidingWindow
 from drsr.offline.bench.replay.labelled_nlls import labelled_nlls, pair_key
@@ -60,7 +61,7 @@ def run(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> RecordedR
 
 def replayed(run: RecordedRun, known: dict[str, float]) -> tuple[list[Replayed], int]:
     scorer = CountingScorer(BACKBONE)
-    methods = [DrsrPolicy(scripted_policy()), SlidingWindow(3)]
+    methods: list[Comparator] = [DrsrPolicy(scripted_policy()), SlidingWindow(3)]
     rows = replay(run, methods, ScriptedSummariser(BACKBONE.tokenizer), scorer, known)
     return [row._replace(seconds=0.0) for row in rows], scorer.asked
 

@@ -46,6 +46,16 @@ def test_usage_without_a_word_about_caches() -> None:
     assert Usage.of_openai({"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": None}) == Usage(5, 2)
 
 
+def test_deepseek_divides_its_input_into_cache_read_and_cache_creation() -> None:
+    said = {"prompt_tokens": 950, "completion_tokens": 20, "total_tokens": 970, "prompt_tokens_details": {}}
+    found = Usage.of_openai({**said, "prompt_cache_hit_tokens": 800, "prompt_cache_miss_tokens": 150})
+    assert found == Usage(950, 20, 800, 150)
+    assert found.input_tokens == found.cache_read_tokens + found.cache_creation_tokens
+    for wrong in ({"prompt_cache_hit_tokens": 800}, {"prompt_cache_hit_tokens": 800, "prompt_cache_miss_tokens": 151}):
+        with pytest.raises(InputError):
+            Usage.of_openai({**said, **wrong})
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

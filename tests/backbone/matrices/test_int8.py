@@ -14,7 +14,7 @@ import torch
 from drsr.backbone import continuation, embedded
 from drsr.backbone.catalogue import INT8_NAME, identity_of, is_int8, list_backbones, load_backbone, load_tokenizer
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.int8 import Int8Linear, _Latest
+from drsr.backbone.matrices.int8 import Int8Linear, _Latest
 from drsr.backbone.model_folder import int8_identity
 from drsr.errors import BackboneError, SettingsError, UnknownBackbone
 from drsr.features import session as session_module

@@ -1,0 +1,100 @@
+"""Mixed precision: the matrices of the layers in 16 bits, everything between them in 32.
+
+Harm is a difference of two likelihoods, and in plain half precision what rounding makes of it is as large as what is
+measured. Nearly all of that comes from rounding the stream of hidden states after every operation, not from rounding
+the weights. So here hidden states, norms, rotary embeddings, recurrences, the final projection and all sums stay in
+float32, and only the factors of the large products are rounded, where a GPU has its fast units: the result of a product
+is never rounded to 16 bits.
+
+The 16 bits are float16's. They have eleven digits where bfloat16 has eight, at the same price. Their small range does
+no harm, because each matrix and each token's input is first multiplied by a power of two, which is exact: a matrix that
+was published in bfloat16 is held to the last bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+HALF = torch.float16
+_LARGEST_EXPONENT = 15
+"""Numbers are scaled to below 2 to this power: float16 reaches almost 2 to the 16th."""
+
+_SMALLEST_EXPONENT = -100
+"""Its inverse is still a number in float32. What is smaller than that is nothing beside the rest of a model."""
+
+
+def with_mixed_precision(model: Any) -> Any:
+    """The model with every matrix of its layers in 16 bits and all else in float32, in place.
+
+    Its own attention function is ours, which rounds queries, keys and values too: for those who read the model directly
+    and for those who continue it.
+    """
+    from drsr.backbone import attention
+
+    decoder = model.get_decoder()
+    for module in list(decoder.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.Linear):
+                setattr(module, name, MixedLinear(child))
+    model.float()  # the matrices are held as buffers of their own kind, see `MixedLinear._apply`
+    attention.register()
+    model.set_attn_implementation(attention.IMPLEMENTATION)
+    for module in decoder.modules():
+        if hasattr(module, "layer_idx"):
+            module.rounds_attention_to = HALF
+    return model
+
+
+class MixedLinear(torch.nn.Module):
+    """A linear layer whose factors have 16 bits and whose sums have 32."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __init__(self, linear: torch.nn.Linear) -> None:
+        super().__init__()
+        weight = linear.weight.detach()
+        self.exponent = int(_exponent(weight.abs().amax().float()))
+        """The matrix is `weight` times 2 to this power."""
+        self.register_buffer("weight", torch.ldexp(weight.float(), torch.tensor(-self.exponent)).to(HALF))
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
+
+    def _apply(self, fn: Any, recurse: bool = True) -> MixedLinear:
+        """Move to a device, and keep the 16 bits whatever the rest of the model is converted to."""
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = fn(tensor)
+            return found if found.dtype is tensor.dtype else tensor.to(found.device)
+
+        super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        rows = given.reshape(-1, given.shape[-1]).float()
+        exponents = _exponent(torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True))
+        rounded = torch.empty_like(rows, dtype=HALF)  # written in one pass over the rows, without a scaled copy
+        sums = product(torch.mul(rows, power_of_two(-exponents), out=rounded), self.weight)
+        found = sums.mul_(power_of_two(exponents + self.exponent))
+        if self.bias is not None:
+            found.add_(self.bias)
+        return found.reshape(*given.shape[:-1], -1)
+
+
+def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Rows times the transposed matrix, both in 16 bits; summed and returned in float32."""
+    if rows.is_cuda:
+        return torch.mm(rows, weight.t(), out_dtype=torch.float32)
+    # A CPU has no such product. Those of 16-bit numbers are exact in float32, so this one has the same roundings.
+    return torch.nn.functional.linear(rows.float(), weight.float())
+
+
+def power_of_two(exponent: torch.Tensor) -> torch.Tensor:
+    """Return 2 to a whole power, put together from its bits: `exp2` of a GPU need not be exact."""
+    return ((exponent.to(torch.int32).clamp(-126, 127) + 127) << 23).view(torch.float32)
+
+
+def _exponent(largest: torch.Tensor) -> torch.Tensor:
+    """Return the powers of two by which to divide, so that what is largest comes close below 2 to the 15th."""
+    return (torch.frexp(largest).exponent - _LARGEST_EXPONENT).clamp_(min=_SMALLEST_EXPONENT)

@@ -1,0 +1,78 @@
+"""Moments beside the chain: what the order of the journal's events, and heads that were kept elsewhere, say of them.
+
+A moment can be forged where the row is; the order of events cannot, without writing the whole journal anew.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from drsr.errors import InputError
+from drsr.offline.catalog.journal import NOTHING, Head
+
+CLOCKS = datetime.timedelta(minutes=5)
+"""The clocks of a team's machines may be so far apart."""
+
+
+class Dated(NamedTuple):
+    """A row that says when it was made."""
+
+    what: str
+    at: datetime.datetime
+    event: int
+    """The event that tells of it."""
+
+
+class Anchored(NamedTuple):
+    """A head that somebody else wrote down."""
+
+    head: Head
+    at: datetime.datetime | None
+    """When, in UTC; None where the line does not say."""
+
+
+def other_moments(moments: Mapping[int, datetime.datetime], rows: Iterable[Dated]) -> Iterator[str]:
+    """Yield events whose moments go back, and rows whose moments are not those of their events."""
+    latest = next(iter(moments.values()))
+    for number, moment in moments.items():
+        if moment < latest - CLOCKS:
+            yield f"event {number} was noted on {_shown(moment)}, and one before it on {_shown(latest)}"
+        latest = max(latest, moment)
+    for what, at, event in rows:
+        noted = moments[event]
+        if abs(at - noted) > CLOCKS:
+            yield f"{what} says that it was made on {_shown(at)}, and was noted on {_shown(noted)} (event {event})"
+
+
+def not_by_then(moments: Mapping[int, datetime.datetime], anchors: Iterable[Anchored]) -> Iterator[str]:
+    """Yield events that are said to be of the other side of the moment at which a head was anchored."""
+    for head, at in anchors:
+        if at is None:
+            continue
+        for number, moment in moments.items():
+            if number <= head.number and moment > at + CLOCKS:
+                yield f"event {number} is said to be of {_shown(moment)}, and was anchored on {_shown(at)}"
+            elif number > head.number and moment < at - CLOCKS:
+                yield f"event {number} is said to be of {_shown(moment)}, and was not there on {_shown(at)}: an anchor"
+
+
+def read_anchor(data: bytes) -> list[Anchored]:
+    """Read the heads of a file that `drsr journal --anchor` added to. InputError where a line is none."""
+    found = []
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        event, _, rest = line.partition(" ")
+        sha256, _, moment = rest.partition(" ")
+        try:
+            at = datetime.datetime.fromisoformat(moment).astimezone(datetime.UTC) if moment else None
+        except ValueError:
+            at, sha256 = None, ""
+        if not event.isascii() or not event.isdigit() or len(sha256) != len(NOTHING):
+            raise InputError(f"line {number} is no head of a journal", where="--anchor", hint="drsr journal --anchor")
+        found.append(Anchored(Head(int(event), sha256), at))
+    return found
+
+
+def _shown(moment: datetime.datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,1 @@
+"""Run benchmarks whose tasks are folders in Harbor's layout, such as WorkBuddyBench, each in its own container."""

@@ -1,0 +1,169 @@
+"""A device's memory: what says that it ran out, one GPU or several, and smaller forwards where it is short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from drsr.backbone import frozen_lm
+from drsr.backbone.continuation import Continuation
+from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory, spread_over, too_large_for, weight_bytes
+from drsr.errors import NotEnoughMemory
+from drsr.features.vectors import candidate_features
+from tests.features.states import run_messages, state_of
+from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
+from tests.tiny_models import Architecture
+
+Folder = Callable[[Architecture], Path]
+GIGABYTE = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (MemoryError(), True),
+        (too_large_for("cuda:0", "a model", "out of memory"), True),
+        (RuntimeError("another fault"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_says_that_memory_ran_out(error: Exception, said: bool) -> None:
+    assert is_out_of_memory(error) is said
+
+
+def test_a_model_that_does_not_fit_is_named_with_what_to_do(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Any, *arguments: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16 GiB\nmore of it")
+
+    monkeypatch.setattr(transformers.LlamaForCausalLM, "to", full)
+    with pytest.raises(NotEnoughMemory, match="do not fit into the memory of cpu: CUDA out of memory") as refusal:
+        FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    assert "more of it" not in str(refusal.value)
+    assert "float16-mixed" in str(refusal.value.hint)
+    assert "spreads it over all GPUs" in str(too_large_for("cuda:1", "a model", "full").hint)
+
+
+def test_another_fault_on_the_way_to_the_device_stays_what_it_is(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Any, *arguments: Any) -> Any:
+        raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr(transformers.LlamaForCausalLM, "to", broken)
+    with pytest.raises(RuntimeError, match="no kernel image"):
+        FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "free", "spread"),
+    [
+        ("cuda", 18, [24, 24], None),
+        ("cuda", 36, [24, 24], "auto"),
+        ("cuda", 22, [24, 24], "auto"),  # the weights alone would fit, with nothing beside them
+        ("cuda", 36, [24], None),
+        ("cuda:1", 36, [24, 24], None),
+        ("cpu", 36, [24, 24], None),
+    ],
+)
+def test_a_model_larger_than_one_gpu_is_spread(device: str, size: int, free: list[int], spread: str | None) -> None:
+    assert spread_over(device, size * GIGABYTE, [gigabytes * GIGABYTE for gigabytes in free]) == spread
+
+
+@pytest.mark.parametrize(("free", "expected"), [(1.1, "auto"), (1.3, None)])
+def test_the_size_is_that_in_the_precision_asked_for(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch, free: float, expected: str | None
+) -> None:
+    folder = tiny_folder("llama")
+    as_loaded = weight_bytes(folder) // 2  # published in float32, loaded in 16 bits
+    monkeypatch.setattr(frozen_lm, "free_on_gpus", lambda: [int(free * as_loaded)] * 2)
+    found = frozen_lm._spread(folder, "bfloat16")
+    assert found.get("device_map") == expected
+    assert frozen_lm._spread(folder, "float32") == {"device_map": "auto"}
+
+
+def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one device here: the map names it, and nothing is moved once the model is loaded."""
+    plain = FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    asked: list[Any] = []
+    load = transformers.AutoModelForCausalLM.from_pretrained
+
+    def loading(*arguments: Any, **options: Any) -> Any:
+        asked.append(options.get("device_map"))
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", loading)
+    monkeypatch.setattr(frozen_lm, "check_placement", lambda device, dtype: None)
+    monkeypatch.setattr(frozen_lm, "_spread", lambda folder, dtype: {"device_map": {"": "cpu"}})
+    monkeypatch.setattr(frozen_lm, "_moved", lambda *arguments: pytest.fail("moved after it was spread"))
+    spread = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", device="cuda")
+    assert asked == [{"": "cpu"}]
+    ids = np.arange(40, dtype=np.int32)
+    assert np.array_equal(plain.logits(ids, [39]), spread.logits(ids, [39]))
+    assert torch.equal(Continuation(plain, 40).extend(ids), Continuation(spread, 40).extend(ids))
+
+
+def test_recurrent_layers_without_their_kernels_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = ["linear_attention"] * 3 + ["full_attention"]
+    found: set[str] = set()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if name in found else None)
+    warning = str(frozen_lm.slow_layers(kinds, "cuda:1"))
+    assert warning.startswith("3 of 4 layers are recurrent")
+    assert warning.endswith("pip install flash-linear-attention causal-conv1d")
+    assert frozen_lm.slow_layers(kinds, "cpu") is None
+    assert frozen_lm.slow_layers(["full_attention"], "cuda") is None
+    found.add("fla")
+    assert str(frozen_lm.slow_layers(kinds, "cuda")).endswith("pip install causal-conv1d")
+    found.add("causal_conv1d")
+    assert frozen_lm.slow_layers(kinds, "cuda") is None
+
+
+class Crowded:
+    """A model that runs out of memory where more than so many tokens come at once."""
+
+    def __init__(self, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.largest: list[int] = []
+        real = Continuation._forward
+
+        def forward(state: Continuation, piece: torch.Tensor, watch: Any) -> torch.Tensor:
+            if len(piece) > room:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 MiB")
+            self.largest.append(len(piece))
+            return real(state, piece, watch)
+
+        monkeypatch.setattr(Continuation, "_forward", forward)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_features_are_read_in_smaller_forwards_where_memory_is_short(
+    architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = tiny_backbone(architecture)
+    state = state_of({"messages": run_messages(6)}, backbone.tokenizer)
+    expected = candidate_features(backbone, state).matrix
+    crowded = Crowded(40, monkeypatch)
+    found = candidate_features(backbone, state).matrix
+    assert max(crowded.largest) <= 40
+    assert sum(crowded.largest) == len(state.view.token_ids(state.rendering.token_ids))
+    np.testing.assert_allclose(found, expected, atol=2e-3 if architecture == "qwen3_5" else 1e-4)
+
+
+def test_features_that_do_not_fit_at_all_are_a_named_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny_backbone("llama")
+    state = state_of({"messages": run_messages(6)}, backbone.tokenizer)
+    Crowded(SMALLEST_CHUNK - 1, monkeypatch)
+    with pytest.raises(NotEnoughMemory, match="16 tokens after 0 of .*out of memory") as refusal:
+        candidate_features(backbone, state)
+    assert "more memory" in str(refusal.value.hint)

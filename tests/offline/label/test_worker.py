@@ -1,0 +1,64 @@
+"""Placing the processes of one host: a GPU each, and words about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from drsr.errors import NotEnoughMemory, SettingsError
+from drsr.offline.freeze.selection import Selection
+from drsr.offline.label import worker
+from drsr.offline.label.worker import WorkOrder, placed, placement_said
+from drsr.settings import Settings
+from tests.tiny_backbones import tiny_backbone
+
+SETTINGS = Settings("sqlite://", "artifacts", device="cuda")
+ORDER = WorkOrder("label", SETTINGS, "default", Selection(), None)
+
+
+def devices(workers: int, gpus: int, device: str = "cuda") -> list[str]:
+    order = ORDER._replace(settings=replace(SETTINGS, device=device))
+    orders = placed(order, workers, gpus)
+    assert all(found._replace(settings=order.settings) == order for found in orders)
+    return [found.settings.device for found in orders]
+
+
+def test_every_process_has_a_gpu_of_its_own() -> None:
+    assert devices(4, 4) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    assert devices(2, 8) == ["cuda:0", "cuda:1"]
+    assert placement_said(placed(ORDER, 4, 4)) == "4 processes on cuda:0, cuda:1, cuda:2, cuda:3"
+
+
+def test_more_processes_than_gpus_share_them_and_it_is_said() -> None:
+    assert devices(5, 2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
+    said = str(placement_said(placed(ORDER, 5, 2)))
+    assert said.startswith("5 processes on cuda:0, cuda:1; up to 3 share one")
+
+
+def test_one_process_and_a_device_that_was_chosen_stay_as_they_are() -> None:
+    assert devices(1, 4) == ["cuda"]  # which may spread a large model over all of them
+    assert devices(3, 4, "cuda:2") == ["cuda:2"] * 3
+    assert devices(3, 0, "cpu") == ["cpu"] * 3
+    assert placement_said(placed(ORDER, 1, 4)) is None
+    assert placement_said([ORDER._replace(settings=replace(SETTINGS, device="cpu"))] * 3) is None
+
+
+def test_no_gpu_is_an_error_with_what_to_do() -> None:
+    with pytest.raises(SettingsError, match="no GPU is there"):
+        placed(ORDER, 2, 0)
+
+
+def test_the_twin_is_read_on_the_cpu_if_it_does_not_fit_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load(settings: Settings) -> object:
+        asked.append((settings.device, settings.dtype))
+        if settings.device != "cpu":
+            raise NotEnoughMemory("the weights do not fit")
+        return tiny_backbone("llama")
+
+    monkeypatch.setattr(worker, "_language_model", load)
+    scorer = worker._exact_twin(replace(SETTINGS, dtype="float16-mixed"), 100)
+    assert asked == [("cuda", "float32"), ("cpu", "float32")]
+    assert scorer.backbone is tiny_backbone("llama")
