@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
+from prefect.client.schemas.objects import State
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
@@ -65,7 +67,7 @@ def only_night(flow_run: str) -> Iterator[None]:
 
 def _close(flow_run: str) -> None:
     """Tell Prefect that a flow run and what it had started have crashed, where it still takes them for running."""
-    dead = Crashed(message="its process ended; the next night on the same catalog found it")
+    dead: State[Any] = Crashed(message="its process ended; the next night on the same catalog found it")
     with get_client(sync_client=True) as client:
         try:
             own = client.read_flow_run(UUID(flow_run))
