@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo release report repro sample quick test fuzz lint format benchmarks sbom hashes audit-dependencies clean
+.PHONY: help install demo release report repro sample quick test fuzz crash lint format benchmarks sbom hashes audit-dependencies clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -58,6 +58,9 @@ test: .venv/installed    ## all tests, as CI runs them
 
 fuzz: .venv/installed    ## ten thousand generated requests through the core, twenty thousand and all recorded runs through a policy
 	DRSR_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz tests/test_real_decisions.py --timeout 3600
+
+crash: .venv/installed   ## a hundred SIGKILLs over ingest, freeze, label and featurize, on SQLite and on PostgreSQL
+	DRSR_CRASH_KILLS=100 $(BIN)/python -m pytest tests/offline/test_crashes.py --timeout 3600
 
 lint: .venv/installed    ## ruff, strict mypy, hadolint
 	$(BIN)/ruff check .

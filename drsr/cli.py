@@ -1,6 +1,7 @@
 """The `drsr` command. Offline sub-commands join through the entry-point group `drsr.commands`.
 
-Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of DRSR's own.
+Exit codes: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of DRSR's own, or a database or
+storage that does not answer at the moment: try again.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
         return code
     except DrsrError as error:
-        return _fail(error, 2, options.debug)
+        return _fail(error, exit_code(error), options.debug)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _EXTRA_OF:
@@ -163,10 +164,17 @@ def _inspect(options: argparse.Namespace) -> int:
     return 0
 
 
+def exit_code(error: DrsrError) -> int:
+    """Return 3 where the same may well succeed in a moment, else 2."""
+    return 3 if getattr(error, "passing", False) else 2
+
+
 def _fail(error: DrsrError, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
     print("drsr:", printable(str(error), keep="\n"), file=sys.stderr)
+    if code == 3:
+        print("  try again in a moment: nothing is wrong with what was asked", file=sys.stderr)
     return code
 
 

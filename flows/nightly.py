@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from prefect.runtime import flow_run
 
 from drsr.errors import DrsrError, InputError, ReleaseRefused
 from drsr.flows.expecting import judge_after, write_docs
-from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Location, Name
-from drsr.flows.places import opened
+from drsr.flows.parameters import EVERYTHING, HERE, Count, Enough, FanOut, Location, Name
+from drsr.flows.places import only_night, opened
 from drsr.flows.recording import record, require_repository
 from drsr.flows.stage_tasks import BETWEEN_STAGES, in_time
 from drsr.flows.stages.calibrate import calibrate
@@ -71,7 +72,7 @@ def nightly(
     index: Name = "var/index",
     docs: Name | None = None,
     dvc: bool = False,
-    skip_training_below: Count | None = None,
+    skip_training_below: Count | Enough | None = None,
 ) -> dict[str, Any]:
     """Refresh labels, features, scorer and policy.
 
@@ -79,7 +80,7 @@ def nightly(
     `ablations`: evaluate every configuration, not the full scorer alone. `index`: the folder that pip installs from.
     `docs`: a folder for the pages that say what was expected of the data. `dvc`: record every stage with DVC, in the
     repository that is the working directory. `skip_training_below`: end after featurize unless so many states were
-    labelled since the latest scorer was trained.
+    labelled since the latest scorer was trained; 2% is that share of those it has seen.
     """
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
@@ -106,7 +107,8 @@ def nightly(
     def check(stage: str, result: Mapping[str, Any]) -> bool:
         nonlocal before, mark, waits
         logger.info("%s: %s", stage, said(stage, result))
-        if stage == "ingest":
+        if stage == "ingest":  # which waits for others by itself, and makes the catalog where there is none
+            night.enter_context(only_night(str(flow_run.id)))
             before = nothing_new(refreshed, wishes)
         if before is not None:
             return False
@@ -121,16 +123,17 @@ def nightly(
         return waits is None
 
     read = [place.uri for place in locations or []]
-    done = in_order(NAMES, lambda stage: in_time(stage, run[stage], read if stage == "ingest" else ()), check)
-    if before is not None:
-        return _end(done, NOTHING_NEW, before, docs, recorded=False)
-    if waits is not None:
-        return _end(done, waits, {"published": False, "reason": waits}, docs, recorded=dvc)
-    outcome = dict(done.results["publish"])
-    if docs is not None:
-        write_docs(docs)
-    left = {"recorded": recorded, "ablations": ablations, "pages": None if docs is None else pages_in(docs)}
-    note_end(refreshed, mark, outcome | left)
+    with ExitStack() as night:
+        done = in_order(NAMES, lambda stage: in_time(stage, run[stage], read if stage == "ingest" else ()), check)
+        if before is not None:
+            return _end(done, NOTHING_NEW, before, docs, recorded=False)
+        if waits is not None:
+            return _end(done, waits, {"published": False, "reason": waits}, docs, recorded=dvc)
+        outcome = dict(done.results["publish"])
+        if docs is not None:
+            write_docs(docs)
+        left = {"recorded": recorded, "ablations": ablations, "pages": None if docs is None else pages_in(docs)}
+        note_end(refreshed, mark, outcome | left)
     return _end(done, said("publish", outcome), outcome, docs, recorded=dvc)
 
 
@@ -154,7 +157,7 @@ def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
 
 
 @task(name="count-new-labels", **BETWEEN_STAGES)
-def too_few_labels(refreshed: Refreshed, wanted: int) -> str | None:
+def too_few_labels(refreshed: Refreshed, wanted: int | str) -> str | None:
     """Say what waits for training; None where enough is there, or nothing was trained yet."""
     with opened() as place:
         new = new_labels(place.catalog, refreshed.view, refreshed.labeler)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from drsr.cli import exit_code
 from drsr.errors import DrsrError, ExpectationFailed, ReleaseRefused, SettingsError
 
 HOME = Path("var", "prefect")
@@ -27,7 +28,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own."""
+    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own or to try again."""
     options = _parser().parse_args(arguments)
     try:
         parameters = _parameters(options)
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcome: dict[str, Any] = nightly(**parameters)
     except DrsrError as error:
         print(f"drsr: {error}", file=sys.stderr)
-        return 1 if isinstance(error, ReleaseRefused | ExpectationFailed) else 2
+        return 1 if isinstance(error, ReleaseRefused | ExpectationFailed) else exit_code(error)
     except KeyboardInterrupt:
         print("drsr: interrupted; what was recorded stays, and the next run goes on from there", file=sys.stderr)
         return 130
@@ -74,9 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--docs", metavar="FOLDER", help="write pages there about what was expected of the data")
     parser.add_argument(
         "--skip-training-below",
-        type=int,
         metavar="N",
-        help="end after featurize unless N states were labelled since the latest scorer was trained",
+        help="end after featurize unless N states were labelled since the latest scorer was trained, or so many "
+        "percent of those it has seen (2%%)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -86,6 +87,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Checked before anything is started."""
     from drsr.flows.parameters import FanOut, Location
     from drsr.flows.stages.ingest import SAMPLE
+    from drsr.offline.commands.run import require_enough
 
     try:
         locations = [Location(uri=uri, source=options.source) for uri in options.locations]
@@ -93,8 +95,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     except ValidationError as error:
         problem = error.errors()[0]
         raise SettingsError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
-    if options.skip_training_below is not None and options.skip_training_below < 1:
-        raise SettingsError(f"--skip-training-below must be at least 1, not {options.skip_training_below}")
+    require_enough(options.skip_training_below)
     for name in ("index", "docs"):
         if getattr(options, name) == "":
             raise SettingsError(f"--{name} names no folder")
@@ -105,8 +106,8 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _load_stages() -> None:
-    """Import what the first task needs anyway, while the server starts."""
-    import drsr.offline.calibrate.stage
+    """Import the flow, and what its first task needs anyway, while the server starts."""
+    import drsr.flows.nightly
     import drsr.offline.train.fitting  # noqa: F401
 
 

@@ -10,9 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from drsr.offline.freeze.selection import Selection, Shard
 from drsr.offline.ingest.format_names import FORMATS
+from drsr.offline.publish.refreshes import ENOUGH_LABELS
 from drsr.redaction import redact
 
 Count = Annotated[int, Field(ge=1)]
+Enough = Annotated[str, Field(pattern=f"^({ENOUGH_LABELS})$")]
+"""A number of states, or a share such as 2%."""
 Name = Annotated[str, Field(min_length=1)]
 DATE = "{date}"
 """Stands for a day, as 2026-11-16, in the location of a backfill."""

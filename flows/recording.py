@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from drsr.errors import InputError
-from drsr.flows.dvc_calls import with_dvc
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.params import PARAMS_FILE, load_params
 from drsr.offline.stage_exports import Exporter, StageExport
 from drsr.offline.stages import NAMES
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.dvc_calls import with_dvc
 from drsr.settings import load_settings
 
 EXPORTS, DVC_FILE = "exports", "dvc.yaml"

@@ -20,7 +20,6 @@ import orjson
 
 from drsr.errors import ArtifactCorrupt, CatalogError, DrsrError, InputError
 from drsr.files import write_atomically
-from drsr.flows.dvc_calls import with_dvc
 from drsr.offline import samples
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.migrations import open_catalog
@@ -28,6 +27,7 @@ from drsr.offline.label.exports import ImportedMeasurements, import_measured, st
 from drsr.offline.params import load_params
 from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.dvc_calls import with_dvc
 from drsr.offline.store.exports import KEY, place_of, read_parts, to_bytes
 from drsr.settings import Settings, load_settings
 

@@ -5,17 +5,19 @@
 
 The tombstone is the run's rows without their text and without anything made of them, and a withdrawal that cannot be
 taken back. An erased run is not taken in again when its file is read again. The store's files hold many runs each: they
-are written anew without it, and the old ones deleted, so the store must belong to this catalog alone. Killed half-way,
-it is run again. Exported parts and what DVC keeps of them hold no text; they are made anew by the next export.
+are written anew without it, and the old ones deleted, so the store must belong to this catalog alone. Exported parts,
+and what DVC keeps of them, are cleaned first, because the catalog knows what to look for there
+(`offline/erased_exports.py`). Killed half-way, it is run again.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, case, delete, exists, func, select, update
 
 from drsr.errors import InputError
 from drsr.offline.catalog import ledger
@@ -24,18 +26,24 @@ from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateF
 from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.label_tables import Interaction, Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.release_tables import PolicyRelease
+from drsr.offline.catalog.statements import insert_new
 from drsr.offline.catalog.tables import (
     Candidate,
     DecisionState,
     FrozenTrajectory,
     Source,
+    SourceFile,
+    SplitGroup,
     Trajectory,
     TrajectoryFile,
     TrajectoryReward,
+    Withdrawal,
 )
 from drsr.offline.featurize.files import FORMAT, FeatureBlock, read_file, write_file
 from drsr.offline.featurize.views import get_view
+from drsr.offline.freeze.exports import run_key
 from drsr.offline.ingest.near_duplicates import text_of
+from drsr.offline.ingest.splits import ERASED_GROUP
 from drsr.offline.ingest.trajectories import Trajectory as Recorded
 from drsr.offline.ingest.withdrawals import ERASED, withdraw, withdrawn_runs
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
@@ -43,6 +51,11 @@ from drsr.offline.store.kept import Kept
 
 AT_ONCE = 500
 """Runs that are erased in one transaction."""
+TABLES = tuple(
+    str(table.__tablename__)
+    for table in (Trajectory, SplitGroup, DecisionState, Candidate, StateMeasurement, Label, LabelExclusion)
+)
+"""What a database writes anew after an erasure, so that no deleted row stays in its files."""
 FEATURES = FORMAT.encode()
 """Stands in every file of features."""
 
@@ -71,6 +84,12 @@ class _Doomed(NamedTuple):
     content_hash: str
     blob: str
 
+    @property
+    def export_key(self) -> str:
+        """Its name in every export."""
+        source, _, external_id = self.name.partition("/")
+        return run_key(source, external_id, self.content_hash)
+
 
 def find_runs(
     connection: Connection, *, run: str | None = None, source: str | None = None, task: str | None = None
@@ -91,12 +110,16 @@ def find_runs(
     return found
 
 
+def require_reason(reason: str) -> None:
+    if not reason.strip():
+        raise InputError("a run is not erased without a reason", hint="--reason TEXT")
+
+
 def erase(
     catalog: Catalog, artifacts: ArtifactStore, names: Sequence[str], reason: str, kept: Kept | None = None
 ) -> Erased:
     """Erase runs, all of their versions. Nothing is read of them afterwards, by any stage."""
-    if not reason.strip():
-        raise InputError("a run is not erased without a reason", hint="--reason TEXT")
+    require_reason(reason)
     with catalog.reading() as connection:
         doomed = versions_of(connection, names)
         policies = _policies(connection, artifacts, doomed)
@@ -116,10 +139,11 @@ def erase(
             connection.execute(update(Trajectory).where(Trajectory.id == row_id).values(blob=key))
         for version in doomed:
             mine = update(Trajectory).where(Trajectory.id == version.id)
-            connection.execute(mine.values(blob=version.content_hash))  # where nothing lies
+            connection.execute(mine.values(blob=version.content_hash, task=None, domain=None))  # where nothing lies
         for name in names:
             if not known.get(name, "").startswith(ERASED):
                 withdraw(connection, name, f"{ERASED}{reason.strip()}", again=True)
+        _rename_groups(connection, [version.id for version in doomed])
     if kept is not None:
         kept.forget([version.content_hash for version in doomed])
     return Erased(tuple(names), states, labels, _delete_unnamed(catalog, artifacts, texts), policies)
@@ -152,11 +176,16 @@ def versions_of(connection: Connection, names: Sequence[str]) -> list[_Doomed]:
     return [_Doomed(*row) for row in connection.execute(query.order_by(Trajectory.id))]
 
 
-def _policies(connection: Connection, artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> tuple[str, ...]:
-    """The released policies that rest on a state of these runs."""
+def state_keys(connection: Connection, doomed: Sequence[_Doomed]) -> list[str]:
+    """Return the keys of all states of these versions."""
     ids = [version.id for version in doomed]
     query = select(DecisionState.state_key).where(DecisionState.trajectory_id.in_(ids))
-    keys = set(connection.execute(query).scalars())
+    return list(connection.execute(query).scalars())
+
+
+def _policies(connection: Connection, artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> tuple[str, ...]:
+    """The released policies that rest on a state of these runs."""
+    keys = set(state_keys(connection, doomed))
     releases = connection.execute(select(PolicyRelease.version, PolicyRelease.states).order_by(PolicyRelease.id)).all()
     return tuple(version for version, states in releases if keys & set(orjson.loads(artifacts.get(states))))
 
@@ -223,6 +252,7 @@ def _forget(connection: Connection, doomed: Sequence[_Doomed]) -> tuple[int, int
         "measurement": ledger.measurements(connection, state_ids=states),
     }
     note(connection, "erase", {name: dict.fromkeys(rows) for name, rows in gone_rows.items()})
+    _count_files(connection, ids)
     labels = 0
     for table in (Interaction, Label, LabelExclusion, StateMeasurement, StateFeatures, Candidate):
         gone = connection.execute(delete(table).where(table.state_id.in_(states)))
@@ -231,6 +261,38 @@ def _forget(connection: Connection, doomed: Sequence[_Doomed]) -> tuple[int, int
     for of_run in (FrozenTrajectory, TrajectoryReward, TrajectoryFile):
         connection.execute(delete(of_run).where(of_run.trajectory_id.in_(ids)))
     return len(states), labels
+
+
+def _count_files(connection: Connection, ids: Sequence[int]) -> None:
+    """Take the runs out of what their files are recorded to hold, as if they were read without them."""
+    query = select(TrajectoryFile.source_file_id, func.count(func.distinct(Trajectory.external_id)))
+    query = query.join(Trajectory, Trajectory.id == TrajectoryFile.trajectory_id).where(Trajectory.id.in_(ids))
+    held = dict(connection.execute(query.group_by(TrajectoryFile.source_file_id)).tuples().all())
+    before = ledger.files(connection, list(held))
+    for file_id, count in held.items():
+        left = case((SourceFile.trajectories > count, SourceFile.trajectories - count), else_=0)
+        connection.execute(update(SourceFile).where(SourceFile.id == file_id).values(trajectories=left))
+    note(connection, "erase", {"file": ledger.changed(before, ledger.files(connection, list(held)))})
+
+
+def _rename_groups(connection: Connection, ids: Sequence[int]) -> None:
+    """Give the groups that hold erased runs alone names without words: a task's name may be its text."""
+    tombstone = exists().where(
+        *(Withdrawal.source_id == Trajectory.source_id, Withdrawal.external_id == Trajectory.external_id),
+        *(Withdrawal.taken_back_at.is_(None), Withdrawal.reason.startswith(ERASED)),
+    )
+    of_group = Trajectory.group_key == SplitGroup.group_key
+    mine = select(Trajectory.group_key).where(Trajectory.id.in_(ids), Trajectory.group_key.startswith("task:"))
+    alone = ~exists().where(of_group, ~tombstone)
+    query = select(SplitGroup.group_key, SplitGroup.split).where(SplitGroup.group_key.in_(mine), alone)
+    for key, split in connection.execute(query).tuples().all():
+        rows = list(connection.execute(select(Trajectory.id).where(Trajectory.group_key == key)).scalars())
+        before = ledger.runs(connection, rows)
+        name = f"{ERASED_GROUP}{hashlib.sha256(key.encode()).hexdigest()}"
+        insert_new(connection, SplitGroup, [{"group_key": name, "split": split}])
+        connection.execute(update(Trajectory).where(Trajectory.id.in_(rows)).values(group_key=name))
+        connection.execute(delete(SplitGroup).where(SplitGroup.group_key == key))
+        note(connection, "erase", {"run": ledger.changed(before, ledger.runs(connection, rows))})
 
 
 def _delete_unnamed(catalog: Catalog, artifacts: ArtifactStore, texts: Sequence[bytes]) -> int:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, and_, case, func, select
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
+from drsr.offline.catalog.runs import KILLED
 from drsr.offline.catalog.tables import (
     DecisionState,
     FrozenTrajectory,
@@ -263,7 +264,8 @@ def _runs(connection: Connection) -> list[dict[str, Any]]:
             "subject": subject,
             "started_at": started_at.isoformat(timespec="seconds"),
             "finished_at": finished_at.isoformat(timespec="seconds") if finished_at else None,
-            "counts": counts,
+            "counts": counts if finished_at else None,
+            "killed": bool(counts and not finished_at and counts.get(KILLED)),
         }
         for stage, subject, started_at, finished_at, counts in connection.execute(query)
     ]

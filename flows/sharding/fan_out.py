@@ -19,7 +19,7 @@ from drsr.flows.sharding.shards import shards_for
 from drsr.flows.stage_tasks import GPU
 from drsr.offline.freeze.selection import Shard, require_frozen
 from drsr.offline.label.configured import configured, count_left
-from drsr.offline.label.worker import WorkOrder, work
+from drsr.offline.label.worker import WorkOrder, placed, work
 from drsr.offline.store.worker_processes import share, work_together
 from drsr.settings import load_settings
 
@@ -43,7 +43,7 @@ def work_here(stage: str, part: Part, name: str, processes: int, limit: int | No
     order = WorkOrder(stage, load_settings(), name, part.selection(), share(limit, processes))._replace(
         workers=processes
     )
-    return work_together(work, [order] * processes, lambda so_far: None)
+    return work_together(work, placed(order, processes), lambda so_far: None)
 
 
 @task(tags=[GPU], **RETRIES)

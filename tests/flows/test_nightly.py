@@ -6,6 +6,7 @@ import itertools
 import logging
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def refresh_with_doubles(monkeypatch: pytest.MonkeyPatch, publish: Callable[...,
     monkeypatch.setattr(nightly, "look_at_the_data", lambda *arguments: f"look {next(looks)}")
     monkeypatch.setattr(nightly, "note_end", lambda *arguments: noted.append(arguments))
     monkeypatch.setattr(nightly, "journal_head", lambda: "7 feed")
+    monkeypatch.setattr(nightly, "only_night", lambda flow_run: nullcontext())
     for outside in ("leave_summary", "judge_after"):
         monkeypatch.setattr(nightly, outside, nothing)
     return noted

@@ -20,8 +20,6 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.cli import build_parser
 from drsr.errors import CatalogError, CatalogUnreachable, InputError
-from drsr.flows import dvc_calls
-from drsr.flows.dvc_calls import with_dvc
 from drsr.flows.recording import changed, record
 from drsr.flows.sample import main as sample_command
 from drsr.flows.wishes import Wishes
@@ -30,6 +28,8 @@ from drsr.offline.freeze.stage import freeze
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.stages import NAMES
+from drsr.offline.store import dvc_calls
+from drsr.offline.store.dvc_calls import with_dvc
 from drsr.offline.store.exports import CONTENTS
 from drsr.request.view import caps_for
 from scripts.code_map import ROOT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -22,11 +23,12 @@ from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.chat_files import change_corpus, chat, task_in_split, write_corpus, write_json
 from tests.offline.databases import fresh_database
 
-KILLS = 30
+ALL_KILLS = int(os.environ.get("DRSR_CRASH_KILLS", "60"))
+"""SIGKILLs on each database; `make crash` asks for more."""
+KILLS, LABEL_KILLS = ALL_KILLS // 2, ALL_KILLS // 3
+FEATURE_KILLS = ALL_KILLS - KILLS - LABEL_KILLS
 KILLS_AT_A_TIME = 8
 """Most kills of one half of a round."""
-LABEL_KILLS = 20
-FEATURE_KILLS = 10
 ROOT = Path(__file__).parents[2]
 
 CHANGES: tuple[Callable[[Path], object], ...] = (write_corpus, change_corpus)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,21 +11,28 @@ from sqlalchemy import func, select
 
 from drsr.cli import main
 from drsr.errors import InputError
+from drsr.flows.recording import changed, record
+from drsr.offline.audit.checks import withdrawals
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.erase import erase, find_runs, holding, sentences, versions_of
+from drsr.offline.erase import erase, find_runs, holding, sentences, state_keys, versions_of
+from drsr.offline.erased_exports import Keys, clean_exports, keys_of
 from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.views import get_view
 from drsr.offline.ingest import stage
 from drsr.offline.ingest.near_duplicates import leaked_pairs
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.withdrawals import take_back
-from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.stage_exports import Exporter
+from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.dvc_calls import with_dvc
 from drsr.offline.store.kept import Kept
+from tests.flows.dvc_repositories import new_repository
+from tests.offline.audit.published import ALL_BUT_RULES, PublishedPipeline, audited, failures, trained_again
 from tests.offline.chat_files import chat, write_json
-from tests.offline.small_pipeline import Pipeline
+from tests.offline.small_pipeline import Pipeline, quick_params
 
 
 def run_names(catalog: Catalog) -> list[str]:
@@ -67,6 +75,101 @@ def test_nothing_of_it_is_left_and_the_others_are_whole(pipeline: Pipeline) -> N
     rows = sum(len(set(read_file(artifacts, view, blob).state_keys)) for blob in files)
     assert rows == count(catalog, StateFeatures) == count(catalog, StateMeasurement)
     assert leaked_pairs(catalog, artifacts) == []  # which reads every run that is left
+
+
+def everything_below(*places: Path) -> dict[Path, bytes]:
+    """Every file as it lies, and unpacked where Zstandard can."""
+    found = {}
+    for path in (path for place in places for path in sorted(place.rglob("*")) if path.is_file()):
+        found[path] = path.read_bytes()
+        if found[path].startswith(b"\x28\xb5\x2f\xfd"):
+            found[path] += ArtifactStore(str(path.parent.parent)).unpacked(path.name)
+    return found
+
+
+def parts_with(keys: Keys, files: dict[Path, bytes]) -> list[Path]:
+    return [path for path, data in files.items() if keys.found_in(data)]
+
+
+def test_catalog_store_exports_and_dvc_lose_it_and_the_successor_passes(
+    release: PublishedPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline, repository = release.pipeline, new_repository(tmp_path / "repository")
+    monkeypatch.chdir(repository)
+    for variable, value in (pipeline.settings | {"DRSR_CACHE": str(tmp_path / "cache")}).items():
+        monkeypatch.setenv(variable, value)
+    for stage_name in ("ingest", "freeze", "label", "featurize"):
+        record(stage_name)
+    (repository / ".dvc" / "config.local").write_text(
+        f"[core]\nremote = ours\n['remote \"ours\"']\nurl = {tmp_path}/far\n"
+    )
+    with_dvc(repository, lambda repo: repo.push())
+    places = (pipeline.folder, repository / "exports", repository / ".dvc", tmp_path / "far", tmp_path / "cache")
+    with pipeline.catalog.reading() as connection:
+        query = select(Trajectory.id).join(DecisionState).where(Trajectory.split == "train").limit(1)
+        chosen = connection.execute(query).scalar_one()
+        columns = (Source.name, Trajectory.external_id, Trajectory.task)
+        source, external_id, task = connection.execute(
+            select(*columns).join_from(Trajectory, Source).where(Trajectory.id == chosen)
+        ).one()
+        doomed = versions_of(connection, [f"{source}/{external_id}"])
+        texts = sentences(pipeline.artifacts, doomed)
+        keys = Keys(frozenset(version.export_key for version in doomed), frozenset(state_keys(connection, doomed)))
+    shutil.rmtree(pipeline.folder / "runs")  # the recorded files are their owner's
+    before = everything_below(*places)
+    assert len(texts) == 10
+    assert keys.states
+    assert len(parts_with(keys, before)) == 3 * 4  # of each stage, here, in the cache and in the remote
+    words = [*(text.encode() for text in texts), f"task:{task}".encode()]
+    assert all(any(word in data for data in before.values()) for word in words)
+
+    assert main(["erase", f"{source}/{external_id}", "--reason", "asked for"]) == 0
+
+    said = capsys.readouterr().out
+    assert "4 exported parts written anew, 16 objects of DVC deleted" in said  # parts and lists, in cache and remote
+    assert "drsr train && drsr calibrate" in said
+    assert "made with them: 20" in said
+    after = everything_below(*places)
+    assert [(word, path) for word in words for path, data in after.items() if word in data] == []
+    assert parts_with(keys, after) == []
+    assert not changed().keys() & {"ingest", "freeze", "label", "featurize"}  # nothing else was recorded
+    with_dvc(repository, lambda repo: repo.push())
+    successor = trained_again(pipeline, release.packages)
+    audit = audited(successor, ALL_BUT_RULES)
+    assert failures(audit) == {}
+
+
+def test_the_audit_finds_an_erased_run_that_somebody_put_back(
+    release: PublishedPipeline,
+) -> None:
+    pipeline = release.pipeline
+    name = run_names(pipeline.catalog)[0]
+    with pipeline.catalog.reading() as connection:
+        (doomed,) = versions_of(connection, [name])
+    data = pipeline.artifacts.get(doomed.blob)
+    erase(pipeline.catalog, pipeline.artifacts, [name], "asked for")
+    successor = trained_again(pipeline, release.packages)
+    assert failures(audited(successor, [withdrawals.CHECK])) == {}
+    keys = pipeline.artifacts.put_pack([Artifact.of(b"another run"), Artifact.of(data)])
+    pack = keys[doomed.content_hash].partition("@")[2].partition(":")[0]
+    found = failures(audited(successor, [withdrawals.CHECK]))
+    assert found == {"withdrawn runs": f"stored file {pack} still holds a run that was erased"}
+
+
+def test_an_erasure_that_was_killed_after_the_rows_were_gone_goes_on(pipeline: Pipeline, tmp_path: Path) -> None:
+    exports, name = tmp_path / "exports", run_names(pipeline.catalog)[0]
+    exporter = Exporter(pipeline.catalog, pipeline.artifacts, quick_params(), exports)
+    for stage_name in ("ingest", "freeze", "label", "featurize"):
+        exporter.export(stage_name)
+    with pipeline.catalog.reading() as connection:
+        doomed = versions_of(connection, [name])
+        states = frozenset(state_keys(connection, doomed))
+    erase(pipeline.catalog, pipeline.artifacts, [name], "asked for")
+    keys = keys_of([version.export_key for version in doomed], [], exports)
+    assert keys.states == states
+    assert clean_exports(exports, keys) == {"ingest", "freeze", "label", "featurize"}
+    assert clean_exports(exports, keys) == set()
+    assert {exporter.export(one).added.states for one in ("ingest", "freeze", "label", "featurize")} == {0}  # type: ignore[union-attr]
 
 
 def test_it_does_not_come_back(

@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from drsr.proxy.http.endpoints import Endpoint
+from drsr.proxy.http.exchange import Ending, Exchange
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.conftest import StartProxy
 from tests.proxy.running import RunningProxy, eventually
@@ -152,6 +154,26 @@ def test_it_goes_on_asking_and_says_when_nobody_answers(
     assert "trouble" not in page.hidden
     assert page.texts["trouble"] == "The proxy does not answer; what follows is old."
     assert page.texts["requests"] == "0"
+
+
+def test_a_banner_says_that_most_decisions_are_late(browser: Browser, start_proxy: StartProxy) -> None:
+    proxy = start_proxy(deadline=0.3)
+
+    def came(reason: str) -> None:
+        about = Exchange(Endpoint.MESSAGES, "POST", "/v1/messages", status=200, ending=Ending.COMPLETED, reason=reason)
+        proxy.app.activity.record(about)
+
+    for reason in ("pruned", "over_risk_threshold", "deadline_exceeded", "busy", "too_few_candidates"):
+        came(reason)
+    assert proxy.app.activity.mostly_late() is None  # four that could be pruned are too few to tell
+    assert "late" in dom(browser, proxy).hidden
+    came("deadline_exceeded")
+    assert proxy.app.activity.mostly_late() == {"late": 3, "of": 5}
+    page = dom(browser, proxy)
+    assert "late" not in page.hidden
+    assert page.texts["late"].startswith("Most decisions are late: 3 of the last 5 were not made within 300 ms")
+    came("pruned")
+    assert proxy.app.activity.mostly_late() is None  # half are not most
 
 
 def test_light_and_dark(

@@ -30,13 +30,16 @@ from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.params import CalibrateParams, Params, calibrate_params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.examples import TrainingFrame
-from drsr.offline.train.records import CalibrationRecord, TrainingRecord, find_calibration, record_calibration
+from drsr.offline.train.records import (
+    CALIBRATION_VERSION,
+    CalibrationRecord,
+    TrainingRecord,
+    find_calibration,
+    record_calibration,
+)
 from drsr.offline.train.scored_sets import ScoredSets, score_frame
 from drsr.offline.train.stage import TrainingInputs, find_trained, load_fold_scores, load_trained
 from drsr.scorer.frozen import FrozenScorer
-
-CALIBRATION_VERSION = "calibration/1"
-"""Changes whenever the same scores and parameters would give another choice."""
 
 
 class Calibrated(NamedTuple):

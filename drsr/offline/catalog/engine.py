@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,29 @@ class Catalog:
                 connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"))
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
             yield connection
+
+    def compact(self, tables: Sequence[str]) -> None:
+        """Write the database anew, so that deleted rows are left neither in free pages nor in the write-ahead log.
+
+        PostgreSQL writes these tables anew; its log and what is archived of it are the administrator's.
+        """
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text(f"SET lock_timeout = '{LOCK_SECONDS}s'"))
+                for table in tables:
+                    connection.execute(text(f"VACUUM (FULL) {table}"))
+                connection.execute(text("RESET lock_timeout"))
+                return
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            connection.rollback()
+            driver.execute("VACUUM")
+            busy, *_ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            hint = "end what reads it, and erase the same runs again"
+            raise CatalogUnreachable(
+                "others read the catalog, so its log keeps old pages", where=self.location, hint=hint, passing=True
+            )
 
     def close(self) -> None:
         self.engine.dispose()

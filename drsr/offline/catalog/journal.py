@@ -95,6 +95,9 @@ class Event(NamedTuple):
         return found
 
 
+_HEAD = select(JournalEvent.id, JournalEvent.sha256).order_by(JournalEvent.id.desc()).limit(1)
+
+
 def note(connection: Connection, kind: str, rows: Mapping[str, Change], **facts: Any) -> None:
     """Add an event, inside the write transaction of what it tells. Where nothing has changed there is none."""
     parts = [*_parts({name: change for name, change in rows.items() if change})]
@@ -117,8 +120,7 @@ def open_journal(connection: Connection) -> None:
 
 def head(connection: Connection) -> Head | None:
     """Return the latest event; None where there is no journal yet."""
-    query = select(JournalEvent.id, JournalEvent.sha256).order_by(JournalEvent.id.desc()).limit(1)
-    row = connection.execute(query).first()
+    row = connection.execute(_HEAD).first()
     return None if row is None else Head(*row)
 
 

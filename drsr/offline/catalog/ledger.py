@@ -8,9 +8,10 @@ number. All is kept for ever by every journal: never change what goes into it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Select, bindparam, select
 
 from drsr.offline.catalog.label_tables import Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.logical_content import content_key
@@ -89,29 +90,43 @@ def states(connection: Connection, trajectories: Ids = None) -> Rows:
 
 def measurements(connection: Connection, labeler_id: int | None = None, state_ids: Ids = None) -> Rows:
     """Measurements by labeler and state: whether labelled or excluded, with all sets that were measured or left out."""
+    values = {"labeler": labeler_id, "states": state_ids if state_ids is None else list(state_ids)}
+    values = {name: value for name, value in values.items() if value is not None}
+    of_label, of_exclusion, query = _measurement_queries(frozenset(values))
+    labels = _by_measurement(connection.execute(of_label, values))
+    left_out = _by_measurement(connection.execute(of_exclusion, values))
+    found = {}
+    for state_id, of, labeler, key, outcome, *more in connection.execute(query, values):
+        sets = [labels.get((state_id, of), []), left_out.get((state_id, of), [])]
+        found[f"{labeler} {key}"] = f"{outcome} {content_key([*more, *sets])}"
+    return found
+
+
+@cache
+def _measurement_queries(which: frozenset[str]) -> tuple[Select[Any], Select[Any], Select[Any]]:
+    """Put together once: labelling asks for every run, and building the queries took longer than running them."""
 
     def mine(query: Select[Any], table: type[Label] | type[LabelExclusion] | type[StateMeasurement]) -> Select[Any]:
-        query = _only(query, table.state_id, state_ids)
-        return query if labeler_id is None else query.where(table.labeler_id == labeler_id)
+        if "states" in which:
+            query = query.where(table.state_id.in_(bindparam("states", expanding=True)))
+        return query.where(table.labeler_id == bindparam("labeler")) if "labeler" in which else query
 
     numbers = (Label.mask, Label.direct_saving, Label.deleted_nll, Label.harm, Label.unsafe)
     of_label = mine(select(Label.state_id, Label.labeler_id, *numbers), Label)
-    labels = _by_measurement(connection.execute(of_label.order_by(Label.state_id, Label.mask)))
     of_exclusion = mine(
         select(LabelExclusion.state_id, LabelExclusion.labeler_id, LabelExclusion.mask, LabelExclusion.reason),
         LabelExclusion,
     )
-    left_out = _by_measurement(connection.execute(of_exclusion.order_by(LabelExclusion.state_id, LabelExclusion.mask)))
     facts = (StateMeasurement.reason, StateMeasurement.intact_nll, StateMeasurement.target_hash)
     keys = (StateMeasurement.state_id, StateMeasurement.labeler_id)
     query = select(*keys, Labeler.name, DecisionState.state_key, StateMeasurement.outcome, *facts)
     query = query.join(Labeler, Labeler.id == StateMeasurement.labeler_id)
     query = mine(query.join(DecisionState, DecisionState.id == StateMeasurement.state_id), StateMeasurement)
-    found = {}
-    for state_id, of, labeler, key, outcome, *more in connection.execute(query):
-        sets = [labels.get((state_id, of), []), left_out.get((state_id, of), [])]
-        found[f"{labeler} {key}"] = f"{outcome} {content_key([*more, *sets])}"
-    return found
+    return (
+        of_label.order_by(Label.state_id, Label.mask),
+        of_exclusion.order_by(LabelExclusion.state_id, LabelExclusion.mask),
+        query,
+    )
 
 
 def withdrawals(connection: Connection, external_id: str | None = None) -> Rows:

@@ -1,13 +1,17 @@
-"""Note when a stage starts and ends, and what it did."""
+"""Note when a stage starts and ends, and what it did. A run that was killed is marked so by the next that starts."""
 
 from __future__ import annotations
 
 import datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, select, update
 
 from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.workers import is_gone, this_worker
+
+WORKER, KILLED = "worker", "killed"
+"""Counts of a run that has not ended: who is at it, or that its process ended before it did."""
 
 
 def _now() -> datetime.datetime:
@@ -16,10 +20,19 @@ def _now() -> datetime.datetime:
 
 def start_run(connection: Connection, stage: str, subject: str | None, code_version: str) -> int:
     """Note that a stage has started; returns the run's id."""
+    _mark_killed(connection)
     row = {"stage": stage, "subject": subject, "code_version": code_version, "started_at": _now()}
+    row["counts"] = {WORKER: this_worker()}
     return connection.execute(insert(Run).values(row).returning(Run.id)).scalar_one()
 
 
 def finish_run(connection: Connection, run_id: int, counts: dict[str, Any]) -> None:
     """Note that a run has come to its end, and what it did."""
     connection.execute(update(Run).where(Run.id == run_id).values(finished_at=_now(), counts=counts))
+
+
+def _mark_killed(connection: Connection) -> None:
+    """Mark the runs whose process has ended on this host. Nobody can tell that of another host's."""
+    for run_id, counts in connection.execute(select(Run.id, Run.counts).where(Run.finished_at.is_(None))).tuples():
+        if counts and WORKER in counts and is_gone(counts[WORKER]):
+            connection.execute(update(Run).where(Run.id == run_id).values(counts={KILLED: True}))

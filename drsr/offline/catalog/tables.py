@@ -385,4 +385,4 @@ class Run(Table):
     started_at: Mapped[datetime.datetime]
     finished_at: Mapped[datetime.datetime | None]
     counts: Mapped[dict[str, Any] | None]
-    """What it did, written at the end."""
+    """What it did, written at the end; until then who is at it (`runs.py`)."""

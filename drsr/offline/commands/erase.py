@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from drsr.command_line import Commands, add_command
 
@@ -20,11 +21,12 @@ def add_commands(commands: Commands) -> None:
         "erase",
         run,
         help="delete recorded runs for good, with everything that was made from them",
-        description="The runs' text, states, labels and features are deleted from catalog, artifact store and what "
-        "this machine keeps; name, hash and reason stay. They are not taken in again. Policies made of them are named: "
-        "drsr run makes a successor without them. Then every stored file is searched for ten texts of the runs; exit "
-        "code 1 if one is still there. The recorded files themselves, and backups, are yours to delete. To leave a run "
-        "out and keep it: drsr withdraw.",
+        description="The runs' text, states, labels and features are deleted from catalog, artifact store, exported "
+        "parts, DVC's cache and remotes and what this machine keeps; name, hash and reason stay. They are not taken in "
+        "again. Policies made of them are named, and how to make a successor. Then every stored file is searched for "
+        "ten texts of the runs; exit code 1 if one is still there. The recorded files themselves, and copies of yours, "
+        "are yours to delete. Run it when nothing else uses the catalog. To leave a run out and keep it: drsr "
+        "withdraw.",
         examples=_EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group(required=True)
@@ -32,32 +34,62 @@ def add_commands(commands: Commands) -> None:
     which.add_argument("--source", help="all runs of a source")
     which.add_argument("--task", help="all runs of a task")
     parser.add_argument("--reason", metavar="TEXT", default="", help="the reason: required, and kept")
+    parser.add_argument(
+        "--exports", metavar="FOLDER", type=Path, default=Path("exports"), help="folder of exports (default: exports)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    from drsr.offline.erase import AT_ONCE, erase, find_runs, holding, sentences, versions_of
+    from drsr.offline.erase import (
+        AT_ONCE,
+        TABLES,
+        erase,
+        find_runs,
+        holding,
+        require_reason,
+        sentences,
+        state_keys,
+        versions_of,
+    )
+    from drsr.offline.erased_exports import clean, keys_of
     from drsr.offline.store.kept import kept_here
     from drsr.offline.store.place import opened
 
+    require_reason(options.reason)
     with opened() as place:
+        runs, states_gone = set(), set()
         with place.catalog.reading() as connection:
             names = find_runs(connection, run=options.run_name, source=options.source, task=options.task)
-            texts = sentences(place.artifacts, versions_of(connection, names[:AT_ONCE]))
-        batches = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
+            batches = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
+            texts = sentences(place.artifacts, versions_of(connection, batches[0]))
+            for batch in batches:
+                doomed = versions_of(connection, batch)
+                runs.update(version.export_key for version in doomed)
+                states_gone.update(state_keys(connection, doomed))
+        keys = keys_of(runs, states_gone, options.exports)
+        cleaned = clean(Path.cwd(), options.exports, keys, texts)
         done = [erase(place.catalog, place.artifacts, batch, options.reason, kept_here()) for batch in batches]
-        left = holding(place.artifacts, texts)
+        place.catalog.compact(TABLES)
+        left = [*holding(place.artifacts, texts), *cleaned.left]
     policies = sorted({policy for one in done for policy in one.policies})
     states, labels = sum(one.states for one in done), sum(one.labels for one in done)
     if options.json:
         told = {"runs": names, "states": states, "labels": labels, "policies": policies, "left": left}
-        print(json.dumps(told))
+        print(json.dumps(told | {"exports": cleaned.parts, "dvc_objects": cleaned.objects}))
         return 1 if left else 0
     print(f"{len(names):,} runs erased, with {states:,} states and {labels:,} labels")
+    if cleaned.parts or cleaned.objects:
+        print(f"  {cleaned.parts:,} exported parts written anew, {cleaned.objects:,} objects of DVC deleted")
     if policies:
-        print(f"  released policies were made with them: {', '.join(policies)}; drsr run makes a successor without")
+        print(f"  released policies were made with them: {', '.join(policies)}")
+        print(
+            "  make and publish a successor without them: drsr train && drsr calibrate && drsr evaluate && drsr publish"
+        )
     if left:
-        print(f"  text of them is still in {len(left):,} stored files: {', '.join(left[:5])}")
-        print("  another run says the same; erase it as well")
+        print(f"  text of them is still in {len(left):,} files: {', '.join(left[:5])}")
+        print(
+            "  another run in the store says the same: erase it as well; a file of yours that DVC keeps: dvc remove it"
+        )
         return 1
     print(f"  none of {len(texts):,} texts of them is found in the artifact store")
     return 0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any, NamedTuple
 
 from drsr.command_line import Commands, add_command, require_positive
-from drsr.errors import DrsrError
+from drsr.errors import DrsrError, SettingsError
 from drsr.offline.run import Done, in_order
 from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
 
@@ -40,9 +41,9 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--until", choices=NAMES, default=NAMES[-1], help="the last stage to run (default: publish)")
     parser.add_argument(
         "--skip-training-below",
-        type=int,
         metavar="N",
-        help="end after featurize unless N states were labelled since the latest scorer was trained; says what waits",
+        help="end after featurize unless N states were labelled since the latest scorer was trained, or so many "
+        "percent of those it has seen (2%%); says what waits",
     )
 
 
@@ -53,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.notices import tell_failure as _tell
 
     # Rather now than after the stages before.
-    require_positive(options, "limit", "workers", "skip_training_below")
+    require_positive(options, "limit", "workers")
+    require_enough(options.skip_training_below)
     parser = build_parser()
 
     def one(stage: str) -> Ended:
@@ -91,7 +93,16 @@ def run(options: argparse.Namespace) -> int:
     return ended.code
 
 
-def _waits(wanted: int) -> str | None:
+def require_enough(wanted: str | None) -> None:
+    """SettingsError for what neither is a number of states above 0 nor a share."""
+    from drsr.offline.publish.refreshes import ENOUGH_LABELS
+
+    if wanted is not None and not re.fullmatch(ENOUGH_LABELS, wanted, re.ASCII):
+        hint = "a number such as 500, or a share of the states that the scorer has seen, such as 2%"
+        raise SettingsError(f"--skip-training-below must be at least 1, not {wanted}", hint=hint)
+
+
+def _waits(wanted: str) -> str | None:
     """Say what waits for training; None where enough is there, or nothing was trained yet."""
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.views import DEFAULT_VIEW

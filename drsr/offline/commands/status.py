@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drsr.command_line import Commands, add_command
 
@@ -146,12 +146,21 @@ def _text(status: Status, backbone: str) -> str:
         lines += ["", table(shown, status.views)]
     lines += _scorers(status) + _calibrations(status)
     runs = [
-        (run["stage"], run["subject"] or "", run["started_at"], run["finished_at"] or "not finished")
+        (
+            run["stage"],
+            run["subject"] or "",
+            run["started_at"],
+            run["finished_at"] or ("killed" if run["killed"] else "not finished"),
+        )
         for run in status.runs
     ]
     if runs:
         lines += ["", table(("run", "subject", "started", "finished"), runs)]
     return "\n".join(lines)
+
+
+def _unfinished(run: dict[str, Any]) -> str:
+    return "killed" if run["killed"] else "not finished"
 
 
 def _labels(found: LabelStatus) -> list[str]:

@@ -117,7 +117,7 @@ def _trajectories(connection: Connection) -> Iterator[dict[str, Any]]:
         .where(Trajectory.is_current())
     )
     for row in connection.execute(query).mappings():
-        key = _key(row["source"], row["external_id"], row["content_hash"])
+        key = run_key(row["source"], row["external_id"], row["content_hash"])
         yield dict(row) | {KEY: key, "licence": licences.get(row["source"])}
 
 
@@ -146,12 +146,13 @@ def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, An
     for state_id, state_key, split, source, external_id, content_hash, *values in connection.execute(query):
         yield {
             "state_key": state_key,
-            KEY: _key(source, external_id, content_hash),
+            KEY: run_key(source, external_id, content_hash),
             "split": split,
             **dict(zip((*names, "eligible_decisions"), values, strict=True)),
             "candidates": candidates[state_id],
         }
 
 
-def _key(source: str, external_id: str, content_hash: str) -> str:
+def run_key(source: str, external_id: str, content_hash: str) -> str:
+    """Return the name of a run's version in every export."""
     return content_key({"source": source, "external_id": external_id, "content": content_hash})

@@ -55,11 +55,19 @@ def require_source(connection: Connection, name: str | None) -> None:
 
 
 def unfrozen(
-    connection: Connection, rule: FreezingRule, source: str | None = None, after: int = 0, limit: int = 500
+    connection: Connection,
+    rule: FreezingRule,
+    source: str | None = None,
+    after: int = 0,
+    limit: int = 500,
+    until: int | None = None,
 ) -> list[UnfrozenTrajectory]:
-    """The next current trajectories without a marker for this rule, by row number; `after` is the last one seen."""
+    """The next current trajectories without a marker for this rule, by row number; `after` is the last one seen, and
+    `until` the last one wanted."""
     columns = (Trajectory.id, Source.name, Trajectory.external_id, Trajectory.content_hash, Trajectory.blob)
     query = _without_marker(select(*columns), rule, source).where(Trajectory.id > after)
+    if until is not None:
+        query = query.where(Trajectory.id <= until)
     return [UnfrozenTrajectory(*row) for row in connection.execute(query.order_by(Trajectory.id).limit(limit))]
 
 

@@ -1,16 +1,18 @@
 """The freeze stage: states and candidates of every trajectory that has none yet under this rule and tokenizer.
 
-Freezing is recorded before any label can exist: a label refers to the row of a frozen state.
+Freezing is recorded before any label can exist: a label refers to the row of a frozen state. Several workers share the
+stage, a block of runs at a time.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
+from sqlalchemy import Connection
 
 import drsr
 from drsr.decide.candidates import RULE_VERSION, Candidate
@@ -34,12 +36,13 @@ from drsr.offline.freeze.records import (
 from drsr.offline.freeze.states import FrozenState, FrozenTrajectory, freeze_trajectory, rule_hash
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.claims import Claims
 from drsr.request.contracts import Tokenizer
 from drsr.request.rendering import RENDERER_VERSION, Rendering
 from drsr.request.view import Caps
 
 BATCH = 64
-"""Trajectories per transaction: a killed process loses at most the work on these."""
+"""Trajectories per claim and transaction: a killed process loses at most the work on these."""
 
 Progress = Callable[[int, int], None]
 """Called with trajectories done and trajectories in all."""
@@ -76,7 +79,7 @@ def freeze(
     source: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> FreezeSummary:
-    """Freeze every current trajectory (of one source, if given) that is not frozen yet. Rerunning changes nothing.
+    """Freeze every current trajectory (of one source, if given) that is not frozen yet, together with other workers.
 
     One whose stored bytes are damaged does not stop the others: it is named in the summary and waits.
     """
@@ -89,42 +92,63 @@ def freeze(
     with catalog.writing() as connection:
         run_id = start_run(connection, "freeze", source, drsr.__version__)
     reasons: Counter[str] = Counter()
-    damaged: list[str] = []
-    done, states, cut_short, last = 0, 0, 0, 0
-    while True:
-        with catalog.reading() as connection:
-            batch = unfrozen(connection, rule, source, after=last, limit=BATCH)
-        if not batch:
-            break
-        results = [(item, _freeze_one(artifacts, item, tokenizer, caps)) for item in batch]
-        found = [result for _, result in results if isinstance(result, FrozenTrajectory)]
-        damaged += [
-            f"{item.source}/{item.external_id}: {result.what}"
-            for item, result in results
-            if isinstance(result, ArtifactCorrupt)
-        ]
-        with catalog.writing() as connection:
-            for item, result in results:
-                if isinstance(result, ArtifactCorrupt):
-                    continue  # no marker: it is tried again once its bytes are restored
-                why_none = None if result.why_none is None else storable_text(result.why_none)
-                record_frozen(
-                    connection, rule, item, result.eligible, why_none, [state_record(s) for s in result.states]
-                )
-            ids = [item.id for item, result in results if isinstance(result, FrozenTrajectory)]
-            frozen = {"mark": ledger.marks(connection, ids), "state": ledger.states(connection, ids)}
-            note(connection, "freeze", frozen)
-        last = batch[-1].id
-        done += len(found)
-        states += sum(len(result.states) for result in found)
-        cut_short += sum(result.why_cut is not None and result.why_none is None for result in found)
-        reasons.update(result.why_none.partition(":")[0] for result in found if result.why_none is not None)
-        progress(done, max(done, waiting))
+    damaged: dict[int, str] = {}
+    done, states, cut_short = 0, 0, 0
+    with Claims(catalog, "freeze") as claims:
+        for block in claims.items(_following(rule, source, damaged), enough=lambda: False):
+            with catalog.reading() as connection:
+                batch = unfrozen(connection, rule, source, after=block.place - BATCH, until=block.place)
+            batch = [item for item in batch if item.id not in damaged]
+            results = [(item, _freeze_one(artifacts, item, tokenizer, caps)) for item in batch]
+            found = [(item, result) for item, result in results if isinstance(result, FrozenTrajectory)]
+            damaged |= {
+                item.id: f"{item.source}/{item.external_id}: {result.what}"
+                for item, result in results
+                if isinstance(result, ArtifactCorrupt)  # no marker: it is tried again once its bytes are restored
+            }
+            with catalog.writing() as connection:
+                for item, result in found:
+                    why_none = None if result.why_none is None else storable_text(result.why_none)
+                    record_frozen(
+                        connection, rule, item, result.eligible, why_none, [state_record(s) for s in result.states]
+                    )
+                ids = [item.id for item, _ in found]
+                frozen = {"mark": ledger.marks(connection, ids), "state": ledger.states(connection, ids)}
+                note(connection, "freeze", frozen)
+                claims.release(connection, block.claimed_as)
+            done += len(found)
+            states += sum(len(result.states) for _, result in found)
+            cut_short += sum(result.why_cut is not None and result.why_none is None for _, result in found)
+            reasons.update(result.why_none.partition(":")[0] for _, result in found if result.why_none is not None)
+            progress(done, max(done, waiting))
     without_states = dict(sorted(reasons.items()))
-    summary = FreezeSummary(done, states, without_states, current - waiting, cut_short, tuple(damaged))
+    summary = FreezeSummary(done, states, without_states, current - waiting, cut_short, tuple(damaged.values()))
     with catalog.writing() as connection:
         finish_run(connection, run_id, summary._asdict())
     return summary
+
+
+class _Block(NamedTuple):
+    """Trajectories that one worker freezes at once: those with the `BATCH` row numbers up to a place."""
+
+    place: int
+    claimed_as: str
+
+
+def _following(
+    rule: FreezingRule, source: str | None, without: Collection[int]
+) -> Callable[[Connection, int], _Block | None]:
+    """Find the first block behind a place with a trajectory that waits. `without` may grow."""
+
+    def following(connection: Connection, after: int) -> _Block | None:
+        batch = unfrozen(connection, rule, source, after=after, limit=len(without) + 1)
+        first = next((item.id for item in batch if item.id not in without), None)
+        if first is None:
+            return None
+        last = -(-first // BATCH) * BATCH
+        return _Block(last, f"{content_key(list(rule))[:16]}/{last}")
+
+    return following
 
 
 def _freeze_one(

@@ -31,6 +31,8 @@ class IngestSummary:
     """Files looked at."""
     unchanged_files: int = 0
     """Of these, files that were not read, because they are as they were."""
+    hidden: int = 0
+    """Files and folders that were passed over because their names begin with a dot."""
     added: int = 0
     """Runs seen for the first time."""
     superseded: int = 0
@@ -46,6 +48,11 @@ class IngestSummary:
     redacted: dict[str, int] = field(default_factory=dict)
     """Placeholders that were put in, by rule."""
     seconds: float = 0.0
+
+    @property
+    def nothing_readable(self) -> bool:
+        """Return whether files were read now, and not one of them holds a run."""
+        return bool(self.quarantined) and not (self.unchanged_files or self.added or self.superseded or self.unchanged)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

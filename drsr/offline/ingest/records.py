@@ -74,13 +74,20 @@ class Recorded(NamedTuple):
     unchanged: int = 0
 
 
-def known_stamps(connection: Connection, locations: Sequence[str]) -> dict[tuple[str, str], str]:
-    """The stamps of those files that were read to their end and can be trusted, by (source, location): one query."""
+def known_stamps(
+    connection: Connection, locations: Sequence[str], *, with_runs: bool = False
+) -> dict[tuple[str, str], str]:
+    """The stamps of those files that were read to their end and can be trusted, by (source, location): one query.
+
+    `with_runs` leaves out those in which no run was found.
+    """
     query = (
         select(Source.name, SourceFile.location, SourceFile.stamp)
         .join(SourceFile, SourceFile.source_id == Source.id)
         .where(among(connection, SourceFile.location, locations), SourceFile.stamp.is_not(None))
     )
+    if with_runs:
+        query = query.where(SourceFile.trajectories > 0)
     return {(source, location): stamp for source, location, stamp in connection.execute(query).all()}
 
 

@@ -16,6 +16,9 @@ Split = Literal["train", "validation", "test"]
 SALT = "drsr/splits/1"
 """Changing it would assign every group seen from then on differently."""
 
+ERASED_GROUP = "erased:"
+"""Begins the key of a group that holds erased runs alone; a hash follows in place of the task."""
+
 _TRAIN, _VALIDATION = 0.8, 0.1
 
 

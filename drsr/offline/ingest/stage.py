@@ -33,6 +33,7 @@ from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_o
 from drsr.offline.ingest.feeds.redaction import Redaction
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
+from drsr.offline.ingest.near_duplicates import Shingles
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
 from drsr.offline.ingest.records import ReadFile
 from drsr.offline.ingest.splits import Split, assign_split, group_key
@@ -40,8 +41,10 @@ from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from drsr.offline.ingest.versions import ReadTrajectory
 from drsr.offline.ingest.withdrawals import erased_names
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.claims import alone
 from drsr.offline.store.kept import kept_here
-from drsr.offline.store.locations import SourceFile, open_location
+from drsr.offline.store.locations import Hidden, SourceFile, open_location
+from drsr.offline.store.remote_files import fetched_ahead
 from drsr.redaction import redact as without_credentials
 
 FILES_PER_LOOK_UP = 1_000
@@ -158,23 +161,27 @@ def ingest(
     taking = admit or _as_read
     if redact is not None:
         readers, taking = f"{readers}/{redact.stamp}", _redacted(taking, redact)
-    chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts)), FILES_PER_LOOK_UP)
+    hidden = Hidden()
+    chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts), hidden), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
     with catalog.writing() as connection:
         run_id = runs.start_run(connection, "ingest", without_credentials(uri), drsr.__version__)
         erased = erased_names(connection)
-    lost = LostArtifacts(catalog, artifacts)
-    neighbours = Neighbours(catalog, artifacts, kept_here())
-    with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
-        for files in chain([first], chunks):
-            changed = _changed(catalog, files, readers, lost)
-            recorder.summary.files += len(files)
-            recorder.summary.unchanged_files += len(files) - len(changed)
-            for file, read in changed:
-                intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
-                _read(file, intake, as_format)
-    lost.restore()  # after the recorder, which takes the old keys for good
+    # Whoever reads the same place at the same time waits, and finds then what did not change since.
+    with alone(catalog, "ingest", storable(f"{without_credentials(uri)} {source} {day}")):
+        lost = LostArtifacts(catalog, artifacts)
+        neighbours = Neighbours(catalog, artifacts, kept_here())
+        with _older_objects_kept(), Recorder(catalog, artifacts, progress or (lambda summary: None)) as recorder:
+            for files in chain([first], chunks):
+                changed = _changed(catalog, files, readers, lost)
+                recorder.summary.files += len(files)
+                recorder.summary.unchanged_files += len(files) - len(changed)
+                for file, read in fetched_ahead(changed):
+                    intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
+                    _read(file, intake, as_format)
+        lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
+    summary.hidden = hidden.names
     summary.redacted = {} if redact is None else dict(redact.counts)
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
@@ -217,8 +224,8 @@ def _is_own(location: str, places: tuple[str, ...]) -> bool:
     return False
 
 
-def _files(uri: str, source: str | None, day: str | None, own: tuple[str, ...]) -> Iterator[SourceFile]:
-    files = (file for file in open_location(uri) if not _is_own(file.location, own))
+def _files(uri: str, source: str | None, day: str | None, own: tuple[str, ...], hidden: Hidden) -> Iterator[SourceFile]:
+    files = (file for file in open_location(uri, hidden=hidden) if not _is_own(file.location, own))
     if day is not None:
         files = (_of_day(file, day) for file in files)
     return sources.gather(files if source is None else (replace(file, source=source) for file in files))
@@ -241,10 +248,10 @@ def _readers_stamp(reader: Reader | None) -> str:
 def _changed(
     catalog: Catalog, files: list[SourceFile], readers: str, lost: LostArtifacts
 ) -> list[tuple[SourceFile, ReadFile]]:
-    """Those files that must be read. One query for all of them."""
+    """Those files that must be read. One query for all of them. A single one without runs is: it is named again."""
     locations = [storable(file.location) for file in files]
     with catalog.reading() as connection:
-        known = records.known_stamps(connection, locations)
+        known = records.known_stamps(connection, locations, with_runs=len(files) == 1)
     changed = []
     for file, location in zip(files, locations, strict=True):
         source = storable(file.source)
@@ -295,13 +302,18 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     external_id = storable(trajectory.external_id)
     if f"{read.source}/{external_id}" in intake.erased:
         return
+    task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
+    only_session = task is not None and admitted.task is None and trajectory.only_session
+    is_alone = admitted.group is None and (task is None or only_session)
+    sketch = (
+        sketch_of(trajectory) if is_alone else None
+    )  # before its bytes are made: a long text is held once, not twice
     try:
         artifact = Artifact.of(trajectory.to_json())
     except TypeError as error:
         detail = f"the run cannot be written as JSON in UTF-8: {error}"
         read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
         return
-    task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     group = storable(admitted.group or group_key(read.source, external_id, task))
     reward = trajectory.reward if trajectory.reward is not None and math.isfinite(trajectory.reward) else None
     facts = {
@@ -311,20 +323,20 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
         "domain": None if domain is None else storable(domain),
         **sizes(trajectory),
     }
-    only_session = task is not None and admitted.task is None and trajectory.only_session
     recorder.summary.without_task += task is None or only_session
     recorder.summary.only_session += only_session
     split = admitted.split or assign_split(group)
-    if admitted.group is None and (task is None or only_session):
-        group, split = _beside_its_like(intake.neighbours, trajectory, group, split)
+    if sketch is not None:
+        group, split = _beside_its_like(intake.neighbours, trajectory, sketch, group, split)
     content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
     intake.lost.offer(artifact)
     recorder.add(content, artifact.data)
 
 
-def _beside_its_like(neighbours: Neighbours, trajectory: Trajectory, group: str, split: Split) -> tuple[str, Split]:
+def _beside_its_like(
+    neighbours: Neighbours, trajectory: Trajectory, sketch: Shingles, group: str, split: Split
+) -> tuple[str, Split]:
     """Return group and split of a run without a named task. Runs of one session keep their own group in any case."""
-    sketch = sketch_of(trajectory)
     near = neighbours.nearest(sketch)
     if near is not None:
         group, split = group if trajectory.task is not None else near.group_key, near.split

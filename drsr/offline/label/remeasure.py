@@ -140,9 +140,9 @@ def remeasure(
             new[content] = orjson.dumps([again.target, again.possible, list(again.harms.items())])
     if kept is not None and new:
         kept.keep(question, new)
-    for done, (_, *state, reason) in enumerate(excluded):
+    for done, (_, state_key, decision, blob, reason) in enumerate(excluded):
         progress(len(chosen) + done, len(chosen) + len(excluded))
-        comparing.try_excluded(*state, reason)
+        comparing.try_excluded(state_key, decision, blob, reason)
     return comparing.result(len(chosen), len(rows))
 
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drsr.errors import NotEnoughMemory, SettingsError
+from drsr.errors import NotEnoughMemory
 from drsr.features.light import LIGHT_VIEW
 from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.freeze.selection import Selection
+from drsr.offline.store.devices import places
 from drsr.offline.store.worker_processes import Report
 from drsr.request.view import caps_for
 from drsr.settings import Settings
@@ -45,12 +46,11 @@ class WorkOrder(NamedTuple):
     """The workers that are started together."""
 
 
-def placed(order: WorkOrder, workers: int, gpus: int) -> list[WorkOrder]:
+def placed(order: WorkOrder, workers: int) -> list[WorkOrder]:
     """Return an order for each of some processes of one host: on `cuda`, each has a GPU of its own, in turn."""
     if order.settings.device != "cuda" or workers == 1:
         return [order] * workers
-    if gpus == 0:
-        raise SettingsError("no GPU is there for device cuda", hint="DRSR_DEVICE=cpu")
+    gpus = places("cuda")
     devices = [f"cuda:{number % gpus}" for number in range(workers)]
     return [order._replace(settings=replace(order.settings, device=device)) for device in devices]
 

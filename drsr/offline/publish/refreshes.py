@@ -7,6 +7,7 @@ that finds nothing waiting and the same stamp has nothing to do.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from drsr.offline.label.records import labeler_named
 from drsr.offline.params import Params
 from drsr.offline.publish.lineage_rows import labeler_of, present_states
 from drsr.offline.store.place import Place
+from drsr.offline.train.records import CALIBRATION_VERSION, TRAINING_VERSION
 
 
 class Refreshed(NamedTuple):
@@ -57,19 +59,34 @@ class Waiting(NamedTuple):
     """States."""
 
 
+ENOUGH_LABELS = r"[1-9]\d{0,8}|(\d|[1-9]\d)(\.\d{1,3})?%"
+"""How it is written with how many new labelled states training begins: a number, or a share of those it has seen."""
+
+
 class NewLabels(NamedTuple):
     """The labelled states that the latest scorer has not seen."""
 
     states: int
     others_gone: bool
     """Whether states that it has seen take part no longer: then it should be trained again whatever is new."""
+    seen: int = 0
+    """States that it was trained and stopped on."""
 
-    def are_too_few(self, wanted: int) -> bool:
-        return self.states < wanted and not self.others_gone
+    def are_too_few(self, wanted: int | str) -> bool:
+        return self.states < self.needed(wanted) and not self.others_gone
 
-    def waiting(self, wanted: int) -> str:
+    def needed(self, wanted: int | str) -> int:
+        """Return how many begin a training: `wanted`, or so many percent of what the scorer has seen."""
+        if isinstance(wanted, int) or not wanted.endswith("%"):
+            return int(wanted)
+        return math.ceil(self.seen * float(wanted[:-1]) / 100)
+
+    def waiting(self, wanted: int | str) -> str:
         """Say what waits, for people."""
-        return f"{self.states:,} new labelled states wait for training, which begins with {wanted:,}"
+        share = f" ({wanted} of {self.seen:,})" if str(wanted).endswith("%") else ""
+        return (
+            f"{self.states:,} new labelled states wait for training, which begins with {self.needed(wanted):,}{share}"
+        )
 
 
 class Refresh(NamedTuple):
@@ -117,16 +134,12 @@ def new_labels(catalog: Catalog, view: str, labeler: str) -> NewLabels | None:
         if first is not None:
             measured = measured.where(StateMeasurement.measured_at > first)
         new = connection.execute(measured).scalar_one()
-    return NewLabels(new, others_gone=len(keys) - new != sum(states for states, _ in latest.values()))
+    seen = sum(states for states, _ in latest.values())
+    return NewLabels(new, len(keys) - new != seen, seen)
 
 
 def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:
     """Changes whenever a refresh could come to another end; None where there is nothing that could be fitted yet."""
-    from drsr.offline.calibrate.stage import (
-        CALIBRATION_VERSION,  # these two need torch, and the rest of this file does not
-    )
-    from drsr.offline.train.fitting import TRAINING_VERSION
-
     with catalog.reading() as connection:
         found, labeler_id = find_view(connection, refreshed.view), labeler_named(connection, refreshed.labeler)
         if found is None or labeler_id is None:

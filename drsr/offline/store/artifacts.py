@@ -19,7 +19,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -162,12 +162,28 @@ class ArtifactStore:
 
     def unpacked(self, name: str) -> bytes:
         """Return the content of a file, of all its objects; as it lies where it is damaged."""
-        stored = self._read(_Place(name, name, 0, None)) or b""
-        try:
-            with zstandard.ZstdDecompressor().stream_reader(stored, read_across_frames=True) as stream:
-                return stream.read()
-        except zstandard.ZstdError:
-            return stored
+        return b"".join(self._objects(name))
+
+    def holding(self, hashes: Collection[str]) -> list[str]:
+        """Return the names of the files that hold an object with one of some hashes, named by a key or not."""
+        names = self.stored() if hashes else []
+        return [name for name in names if any(Artifact.of(data).sha256 in hashes for data in self._objects(name))]
+
+    def _objects(self, name: str) -> Iterator[bytes]:
+        """Every object in a file; what is damaged, as it lies."""
+        rest = self._read(_Place(name, name, 0, None)) or b""
+        while rest:
+            decoder = zstandard.ZstdDecompressor().decompressobj()
+            try:
+                data = decoder.decompress(rest)
+            except zstandard.ZstdError:
+                yield rest
+                return
+            if not decoder.eof:
+                yield rest
+                return
+            yield data
+            rest = decoder.unused_data
 
     def delete(self, name: str) -> None:
         """Delete a file for good. Only an erasure does that."""

@@ -7,15 +7,12 @@ every few seconds; one that has not for a minute, or whose process is gone from 
 from __future__ import annotations
 
 import datetime
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
@@ -23,6 +20,7 @@ from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.statements import insert_new
+from drsr.offline.catalog.workers import is_gone, this_worker
 
 LEASE_SECONDS = 60.0
 """A claim that was not renewed for so long is free."""
@@ -53,25 +51,6 @@ _HOLDER = select(Claim.worker, Claim.heartbeat_at).where(*_OF_ITEM)
 _RELEASED = delete(Claim).where(*_OF_ITEM, Claim.worker == bindparam("of_worker"))
 
 
-def this_worker() -> str:
-    """Host, process id and the process's start: process ids are used again, the three together are not."""
-    return f"{_this_host()}/{os.getpid()}/{_started(os.getpid())}"
-
-
-def is_gone(worker: str) -> bool:
-    """True only when the worker ran on this host and its process certainly no longer exists."""
-    host, pid, started = worker.rsplit("/", 2)
-    return host == _this_host() and _started(int(pid)) != started
-
-
-def _this_host() -> str:
-    """Return the host within which a process id is unique: containers may share a name and still count their own."""
-    try:
-        return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:  # without /proc
-        return socket.gethostname()
-
-
 def holder_lives(connection: Connection, stage: str, item: str, *, by_age: bool = True) -> bool | None:
     """Return whether the worker that claimed an item seems to be alive; None if nobody claimed it.
 
@@ -84,6 +63,37 @@ def holder_lives(connection: Connection, stage: str, item: str, *, by_age: bool 
     return _lives(worker, heartbeat_at) if by_age else not is_gone(worker)
 
 
+class Holder(NamedTuple):
+    """Who has claimed an item."""
+
+    item: str
+    worker: str
+    lives: bool
+
+    @property
+    def shown(self) -> str:
+        host, pid, _ = self.worker.rsplit("/", 2)
+        return f"process {pid} on {host.partition('/')[0]}"
+
+
+def holders(connection: Connection, stage: str) -> list[Holder]:
+    """Return all claims on a stage, by item."""
+    query = select(Claim.item, Claim.worker, Claim.heartbeat_at).where(Claim.stage == stage).order_by(Claim.item)
+    return [Holder(item, worker, _lives(worker, at)) for item, worker, at in connection.execute(query)]
+
+
+@contextmanager
+def alone(catalog: Catalog, stage: str, item: str) -> Iterator[None]:
+    """Have an item within the block. Whoever else wants it waits for as long as this worker lives."""
+    with Claims(catalog, stage) as claims:
+        while True:
+            with catalog.writing() as connection:
+                if claims.take(connection, item):
+                    break
+            time.sleep(POLL_SECONDS)
+        yield
+
+
 def drop_claim(connection: Connection, stage: str, item: str) -> None:
     """Forget the claim of a worker that is given up, in the caller's write transaction."""
     connection.execute(delete(Claim).where(Claim.stage == stage, Claim.item == item))
@@ -92,17 +102,6 @@ def drop_claim(connection: Connection, stage: str, item: str) -> None:
 def _lives(worker: str, heartbeat_at: datetime.datetime) -> bool:
     age = (datetime.datetime.now(datetime.UTC) - heartbeat_at).total_seconds()
     return age < LEASE_SECONDS and not is_gone(worker)
-
-
-def _started(pid: int) -> str:
-    """Return when a process started, in the kernel's own unit; `gone` when there is none, `unknown` without /proc."""
-    if not Path("/proc/self/stat").exists():
-        return "unknown"
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "gone"
-    return "gone" if fields[0] in "ZX" else fields[19]
 
 
 class Claims:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
 from drsr.errors import ArtifactCorrupt, InputError
@@ -89,6 +90,16 @@ def add_part(folder: Path, about: About, table: pyarrow.Table, there: int) -> Ex
     name = f"{hashlib.sha256(data).hexdigest()[:_DIGITS]}.parquet"
     write_atomically(folder / name, data)
     return Exported(name, table.num_rows, there)
+
+
+def part_without(path: Path, gone: Mapping[str, Collection[str]]) -> None:
+    """Write a part anew without the rows that have one of some values in a column, under its new name."""
+    table = pyarrow.parquet.read_table(path, use_threads=False)
+    for name in gone.keys() & set(table.column_names):
+        values = pyarrow.array(sorted(gone[name]), pyarrow.string())
+        table = table.filter(pyarrow.compute.invert(pyarrow.compute.is_in(table.column(name), values)))
+    add_part(path.parent, _about(table.schema, path), table, 0)
+    path.unlink()
 
 
 def exported_keys(folder: Path, about: About, key: str) -> set[str]:

@@ -38,17 +38,27 @@ _READ_BUFFER = 1 << 20
 """Bytes fetched at once from a remote file."""
 
 
-def open_location(uri: str, *, storage_options: Mapping[str, Any] | None = None) -> Iterator[SourceFile]:
+class Hidden:
+    """A count of the names that were passed over because they begin with a dot."""
+
+    def __init__(self) -> None:
+        self.names = 0
+
+
+def open_location(
+    uri: str, *, storage_options: Mapping[str, Any] | None = None, hidden: Hidden | None = None
+) -> Iterator[SourceFile]:
     """Every file at a URI: a file, a folder, a glob, on any filesystem that fsspec knows.
 
+    `hidden` counts what is passed over; of a hidden folder on this machine the folder alone.
     Raises NothingThere where nothing is found, MissingExtra where the filesystem's package is not installed.
     """
     with storage_errors(uri):
         filesystem, path = _filesystem(uri, dict(storage_options or {}))
         if isinstance(filesystem, LocalFileSystem):
-            yield from _local(os.path.abspath(path), uri)
+            yield from _local(os.path.abspath(path), uri, hidden or Hidden())
         else:
-            yield from _remote(filesystem, path, uri)
+            yield from _remote(filesystem, path, uri, hidden or Hidden())
 
 
 def _filesystem(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
@@ -74,13 +84,13 @@ def _filesystem(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
 # --- local files -------------------------------------------------------------------------------------------------
 
 
-def _local(path: str, uri: str) -> Iterator[SourceFile]:
+def _local(path: str, uri: str, hidden: Hidden) -> Iterator[SourceFile]:
     if not os.path.lexists(path):
         if not _MAGIC.search(path):
             raise _nothing_found(uri)
-        yield from _local_glob(path, uri)
+        yield from _local_glob(path, uri, hidden)
     elif os.path.isdir(path):
-        yield from _walk(path, path, set())
+        yield from _walk(path, path, set(), hidden)
     else:
         yield _local_file(path, os.path.dirname(path), _status(path, uri))
 
@@ -96,7 +106,7 @@ def _status(path: str, uri: str) -> os.stat_result:
         raise InputError(f"{what} ({os.readlink(path)})", where=redact(uri), hint="mend or remove the link") from None
 
 
-def _local_glob(pattern: str, uri: str) -> Iterator[SourceFile]:
+def _local_glob(pattern: str, uri: str, hidden: Hidden) -> Iterator[SourceFile]:
     root = _glob_root(pattern)
     matches = LocalFileSystem().glob(pattern)
     if not matches:
@@ -106,12 +116,12 @@ def _local_glob(pattern: str, uri: str) -> Iterator[SourceFile]:
         if _hidden(match[len(root) + 1 :]) or _covered(os.path.realpath(match), walked):
             continue  # `**` matches folders as well as what lies in them
         if os.path.isdir(match):
-            yield from _walk(match, root, walked)
+            yield from _walk(match, root, walked, hidden)
         else:
             yield _local_entry(match, root)
 
 
-def _walk(folder: str, root: str, walked: set[str]) -> Iterator[SourceFile]:
+def _walk(folder: str, root: str, walked: set[str], hidden: Hidden) -> Iterator[SourceFile]:
     """Every file below a folder. Links to folders come last, so that a file is named by its real path if it has one.
 
     `walked` are the real paths of the folders that were walked already; a link that leads back into one is refused,
@@ -126,7 +136,7 @@ def _walk(folder: str, root: str, walked: set[str]) -> Iterator[SourceFile]:
             continue
         outside = frozenset(walked)  # a link may lead above a folder that was walked: that one is left out below it
         walked.add(real)
-        for path, is_link, problem in _scan(current, outside):
+        for path, is_link, problem in _scan(current, outside, hidden):
             if problem:
                 yield _refused(path, root, "unreadable", f"the folder cannot be listed: {problem.strerror}")
             elif not is_link:
@@ -139,7 +149,7 @@ def _walk(folder: str, root: str, walked: set[str]) -> Iterator[SourceFile]:
                 yield _local_entry(path, root)
 
 
-def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, bool, OSError | None]]:
+def _scan(folder: str, walked: frozenset[str], hidden: Hidden) -> Iterator[tuple[str, bool, OSError | None]]:
     """Files below a real folder, folder by folder, each sorted by name, and whether it is a link; none is followed.
 
     A folder that cannot be listed comes with the reason. Of a folder no more is held than the names in it.
@@ -155,7 +165,9 @@ def _scan(folder: str, walked: frozenset[str]) -> Iterator[tuple[str, bool, OSEr
         try:
             with os.scandir(current) as listing:
                 for entry in listing:
-                    if not entry.name.startswith("."):
+                    if entry.name.startswith("."):
+                        hidden.names += 1
+                    else:
                         (folders if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
                         if entry.is_symlink():
                             links.add(entry.name)
@@ -225,7 +237,7 @@ def _open_local(path: str) -> BinaryIO:
 # --- everything else ---------------------------------------------------------------------------------------------
 
 
-def _remote(filesystem: Any, path: str, uri: str) -> Iterator[SourceFile]:
+def _remote(filesystem: Any, path: str, uri: str, hidden: Hidden) -> Iterator[SourceFile]:
     filesystem.invalidate_cache()
     path = path.rstrip("/")
     info = _info(filesystem, path)
@@ -246,6 +258,8 @@ def _remote(filesystem: Any, path: str, uri: str) -> Iterator[SourceFile]:
         relative = redact(name)[len(shown_root) :].lstrip("/")
         if not _hidden(relative) or name == path:
             yield _remote_file(filesystem, name, relative, shown_root, files[name])
+        else:
+            hidden.names += 1
 
 
 def _info(filesystem: Any, path: str) -> dict[str, Any] | None:
@@ -288,7 +302,9 @@ def _remote_file(filesystem: Any, name: str, relative: str, root: str, info: dic
     marks = [str(info[key]).strip('"') for key in _FINGERPRINT_KEYS if info.get(key)]
     fingerprint = "-".join([str(size), *marks]) if marks else None
     opener = partial(_open_remote, filesystem, name, uri)
-    return SourceFile(redact(uri), relative, _source_name(relative, root), fingerprint, size, opener)
+    is_async = bool(getattr(filesystem, "async_impl", False))  # the others say nothing about threads
+    source = _source_name(relative, root)
+    return SourceFile(redact(uri), relative, source, fingerprint, size, opener, in_parallel=is_async)
 
 
 def _open_remote(filesystem: Any, name: str, uri: str) -> BinaryIO:

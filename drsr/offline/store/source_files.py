@@ -43,6 +43,9 @@ class SourceFile:
     changed: float | None = None
     """When it was last changed, in seconds since the epoch, where its filesystem tells contents apart by that alone."""
 
+    in_parallel: bool = False
+    """Whether several threads may open files of its filesystem at once, which is worth it over a network."""
+
     def open(self) -> BinaryIO:
         """The bytes from the start, as a buffered stream. Storage failures are raised as DrsrError."""
         return self.opener()

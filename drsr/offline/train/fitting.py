@@ -36,10 +36,6 @@ Progress = Callable[[list[Evaluation]], None]
 """Called after every evaluation, with one entry per member."""
 
 
-TRAINING_VERSION = "training/1"
-"""Changes whenever the same frames and parameters would give other weights."""
-
-
 class TrainedScorer(NamedTuple):
     ensemble: Ensemble
     """Each member at its best evaluation."""

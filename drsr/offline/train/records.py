@@ -11,6 +11,11 @@ from sqlalchemy import Connection, Select, select
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.statements import insert_new
 
+TRAINING_VERSION = "training/1"
+"""Changes whenever the same frames and parameters would give other weights."""
+CALIBRATION_VERSION = "calibration/1"
+"""Changes whenever the same scores and parameters would give another choice."""
+
 FOLD_SCORES = "fold_scores"
 """Under which name a cross-fitted run's metrics have the key of its fold scores."""
 

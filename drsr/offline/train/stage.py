@@ -30,12 +30,18 @@ from drsr.offline.train.ablations import FULL, Ablation, column_group, prepare_f
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.evaluations import Evaluation, history_bytes
 from drsr.offline.train.examples import TrainingFrame, joined
-from drsr.offline.train.fitting import TRAINING_VERSION, check_frames
+from drsr.offline.train.fitting import check_frames
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.learners.fit import FittedScorer, check_kind, fit_scorer
 from drsr.offline.train.learners.fold_scores import read_fold_scores
 from drsr.offline.train.metrics import Bootstrap, evaluate
-from drsr.offline.train.records import FOLD_SCORES, TrainingRecord, find_training_run, record_training_run
+from drsr.offline.train.records import (
+    FOLD_SCORES,
+    TRAINING_VERSION,
+    TrainingRecord,
+    find_training_run,
+    record_training_run,
+)
 from drsr.offline.train.scored_sets import ScoredSets, score_frame
 from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.weights import read_scorer, scorer_bytes

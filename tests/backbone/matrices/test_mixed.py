@@ -123,9 +123,8 @@ def test_attention_rounds_its_factors_only_in_a_mixed_model() -> None:
     plain, _ = attention.causal_attention(module, query, key, value, None, scaling=0.3)
     module.rounds_attention_to = HALF  # type: ignore[assignment]
     rounded, _ = attention.causal_attention(module, query, key, value, None, scaling=0.3)
-    again, _ = attention.causal_attention(
-        module, *(tensor.half().float() for tensor in (query, key, value)), None, scaling=0.3
-    )
+    halves = [tensor.half().float() for tensor in (query, key, value)]
+    again, _ = attention.causal_attention(module, halves[0], halves[1], halves[2], None, scaling=0.3)
     assert not torch.equal(plain, rounded)
     assert torch.equal(rounded, again)
     assert rounded.dtype is torch.float32

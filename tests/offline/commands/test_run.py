@@ -39,6 +39,7 @@ def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[
         (("--limit", "0"), "--limit must be at least 1, not 0"),
         (("--workers", "0"), "--workers must be at least 1, not 0"),
         (("--skip-training-below", "0"), "--skip-training-below must be at least 1, not 0"),
+        (("--skip-training-below", "few"), "a share of the states that the scorer has seen"),
         (("nowhere",), "nothing is there"),
     ],
 )

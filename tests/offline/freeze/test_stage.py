@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.errors import AlignmentError, ArtifactCorrupt
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog, content_key
+from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Trajectory
+from drsr.offline.freeze import stage
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
 from drsr.offline.freeze.stage import FreezeSummary, freeze, freezing_rule
 from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.status import read_status
+from drsr.offline.store import claims
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.contracts import TokenIds
 from drsr.request.view import Caps
@@ -40,6 +44,33 @@ def corpus(tmp_path: Path) -> Path:
 def run(catalog: Catalog, artifacts: ArtifactStore, corpus: Path, **options: Any) -> FreezeSummary:
     ingest(catalog, artifacts, str(corpus), source="runs")
     return freeze(catalog, artifacts, TOKENIZER, CAPS, **options)
+
+
+def test_four_workers_share_it(
+    catalog: Catalog, artifacts: ArtifactStore, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_catalog(f"sqlite:///{tmp_path}/alone.sqlite", create=True) as other:
+        run(other, artifacts, corpus)
+        with other.reading() as connection:
+            alone = content_hash_of_catalog(connection)
+    monkeypatch.setattr(stage, "BATCH", 2)
+    numbers = iter(range(10))
+    monkeypatch.setattr(claims, "this_worker", lambda: f"host-{next(numbers)}/1/1")
+    ingest(catalog, artifacts, str(corpus), source="runs")
+    together, summaries = threading.Barrier(4), []
+
+    def work() -> None:
+        together.wait()
+        summaries.append(freeze(catalog, artifacts, TOKENIZER, CAPS))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(summary.frozen for summary in summaries) == 8, "each once"
+    with catalog.reading() as connection:
+        assert content_hash_of_catalog(connection) == alone
 
 
 def test_states_and_candidates_are_those_of_the_trajectories(

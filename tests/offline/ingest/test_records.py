@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import select
 
+from drsr.offline.catalog import runs
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import QuarantinedItem, Run, SourceFile
+from drsr.offline.catalog.workers import this_worker
 from drsr.offline.ingest import records
 from drsr.offline.ingest.records import MOST_QUARANTINED, ReadFile, known_blobs, known_stamps
 from drsr.offline.ingest.trajectories import Quarantined
@@ -87,12 +90,25 @@ def test_contents_are_known_by_their_hash(catalog: Catalog) -> None:
 
 def test_a_run_is_noted_when_it_starts_and_when_it_ends(catalog: Catalog) -> None:
     with catalog.writing() as connection:
-        killed = start_run(connection, "ingest", "s3://bucket", "1.0")
+        at_work = start_run(connection, "ingest", "s3://bucket", "1.0")
         finished = start_run(connection, "freeze", None, "1.0")
         finish_run(connection, finished, {"states": 3})
     with catalog.reading() as connection:
         rows = {row.id: row for row in connection.execute(select(Run.__table__))}
-    assert rows[killed].finished_at is None
-    assert rows[killed].counts is None
+    assert rows[at_work].finished_at is None
+    assert rows[at_work].counts == {"worker": this_worker()}
     assert rows[finished].finished_at >= rows[finished].started_at
     assert rows[finished].counts == {"states": 3}
+
+
+def test_a_run_whose_process_ended_is_marked_by_the_next(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    with catalog.writing() as connection, monkeypatch.context() as patched:
+        patched.setattr(runs, "this_worker", lambda: this_worker().rpartition("/")[0] + "/1")
+        killed = start_run(connection, "label", None, "1.0")
+        patched.setattr(runs, "this_worker", lambda: "elsewhere/7/1")
+        far = start_run(connection, "label", None, "1.0")
+    with catalog.writing() as connection:
+        start_run(connection, "label", None, "1.0")
+        counts = dict(connection.execute(select(Run.id, Run.counts).where(Run.finished_at.is_(None))).tuples().all())
+    assert counts[killed] == {"killed": True}
+    assert counts[far] == {"worker": "elsewhere/7/1"}, "nobody can tell from here"

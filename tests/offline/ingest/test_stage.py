@@ -29,8 +29,10 @@ from drsr.offline.ingest.recorder import IngestSummary
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory as Recorded
 from drsr.offline.status import Status, read_status
+from drsr.offline.store import claims, remote_files
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.locations import SourceFile as FoundFile
+from drsr.offline.store.locations import open_location
 from tests.offline.chat_files import LONG_AGO, chat, session, write_corpus, write_json, write_lines, write_text
 
 SHARED = Path(__file__).parents[3] / "shared" / "trajectories"
@@ -491,3 +493,72 @@ def test_the_counts_per_source(catalog: Catalog, artifacts: ArtifactStore, tmp_p
         groups = select(Trajectory.group_key, Trajectory.split).join(Source).where(Source.name == "tau-bench")
         in_splits = connection.execute(groups.distinct()).all()
     assert len(in_splits) == (50 if SHARED.is_dir() else 0)  # four trials of a task, in one split
+
+
+def test_small_objects_are_fetched_by_several_threads(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of their names, and what is read is what a folder gives."""
+    for seed in range(40):
+        write_json(tmp_path / "runs" / f"{seed:02}.json", chat(seed))
+    fsspec.filesystem("s3").put(str(tmp_path / "runs"), f"{bucket}/runs", recursive=True)
+    lock, at_once, most = threading.Lock(), 0, 0
+    fetch = remote_files._bytes_of
+
+    def counted(file: FoundFile) -> bytes:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        try:
+            return fetch(file)
+        finally:
+            with lock:
+                at_once -= 1
+
+    monkeypatch.setattr(remote_files, "_bytes_of", counted)
+    assert ingest(catalog, artifacts, f"{bucket}/runs").added == 40
+    assert 1 < most <= remote_files.AT_ONCE
+    assert ingest(catalog, artifacts, str(tmp_path / "runs")).unchanged == 40
+
+
+def test_an_object_that_goes_while_others_are_fetched_is_named(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(3):
+        write_json(tmp_path / "runs" / f"{seed}.json", chat(seed))
+    filesystem = fsspec.filesystem("s3")
+    filesystem.put(str(tmp_path / "runs"), f"{bucket}/runs", recursive=True)
+    listed = list(open_location(f"{bucket}/runs"))
+    filesystem.rm(f"{bucket}/runs/1.json")
+    monkeypatch.setattr(stage, "open_location", lambda uri, hidden: iter(listed))
+    summary = ingest(catalog, artifacts, f"{bucket}/runs")
+    assert (summary.added, summary.quarantined) == (2, {"unreadable": 1})
+
+
+def test_hidden_names_are_counted(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+    for name in ("a.json", ".b.json", ".git/c.json", "deep/.d.json"):
+        write_json(tmp_path / "runs" / name, chat(len(name)))
+    summary = ingest(catalog, artifacts, str(tmp_path / "runs"))
+    assert (summary.added, summary.hidden) == (1, 3)
+
+
+def test_a_second_ingest_of_the_same_place_waits_and_finds_nothing_new(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(6):
+        write_json(tmp_path / "runs" / f"{seed}.json", chat(seed))
+    numbers = iter(range(10))
+    monkeypatch.setattr(claims, "this_worker", lambda: f"host-{next(numbers)}/1/1")
+    together, summaries = threading.Barrier(3), []
+
+    def work() -> None:
+        together.wait()
+        summaries.append(ingest(catalog, artifacts, str(tmp_path / "runs")))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted((one.added, one.unchanged_files) for one in summaries) == [(0, 6), (0, 6), (6, 0)]

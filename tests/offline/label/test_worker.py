@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from drsr.errors import NotEnoughMemory, SettingsError
+from drsr.errors import NotEnoughMemory
 from drsr.offline.freeze.selection import Selection
 from drsr.offline.label import worker
 from drsr.offline.label.worker import WorkOrder, placed, placement_said
@@ -17,36 +17,37 @@ SETTINGS = Settings("sqlite://", "artifacts", device="cuda")
 ORDER = WorkOrder("label", SETTINGS, "default", Selection(), None)
 
 
-def devices(workers: int, gpus: int, device: str = "cuda") -> list[str]:
+@pytest.fixture(autouse=True)
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulated host."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+
+
+def devices(workers: int, device: str = "cuda") -> list[str]:
     order = ORDER._replace(settings=replace(SETTINGS, device=device))
-    orders = placed(order, workers, gpus)
+    orders = placed(order, workers)
     assert all(found._replace(settings=order.settings) == order for found in orders)
     return [found.settings.device for found in orders]
 
 
 def test_every_process_has_a_gpu_of_its_own() -> None:
-    assert devices(4, 4) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
-    assert devices(2, 8) == ["cuda:0", "cuda:1"]
-    assert placement_said(placed(ORDER, 4, 4)) == "4 processes on cuda:0, cuda:1, cuda:2, cuda:3"
+    assert devices(4) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    assert devices(2) == ["cuda:0", "cuda:1"]
+    assert placement_said(placed(ORDER, 4)) == "4 processes on cuda:0, cuda:1, cuda:2, cuda:3"
 
 
 def test_more_processes_than_gpus_share_them_and_it_is_said() -> None:
-    assert devices(5, 2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:0"]
-    said = str(placement_said(placed(ORDER, 5, 2)))
-    assert said.startswith("5 processes on cuda:0, cuda:1; up to 3 share one")
+    assert devices(6) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:0", "cuda:1"]
+    said = str(placement_said(placed(ORDER, 6)))
+    assert said.startswith("6 processes on cuda:0, cuda:1, cuda:2, cuda:3; up to 2 share one")
 
 
 def test_one_process_and_a_device_that_was_chosen_stay_as_they_are() -> None:
-    assert devices(1, 4) == ["cuda"]  # which may spread a large model over all of them
-    assert devices(3, 4, "cuda:2") == ["cuda:2"] * 3
-    assert devices(3, 0, "cpu") == ["cpu"] * 3
-    assert placement_said(placed(ORDER, 1, 4)) is None
+    assert devices(1) == ["cuda"]  # which may spread a large model over all of them
+    assert devices(3, "cuda:2") == ["cuda:2"] * 3
+    assert devices(3, "cpu") == ["cpu"] * 3
+    assert placement_said(placed(ORDER, 1)) is None
     assert placement_said([ORDER._replace(settings=replace(SETTINGS, device="cpu"))] * 3) is None
-
-
-def test_no_gpu_is_an_error_with_what_to_do() -> None:
-    with pytest.raises(SettingsError, match="no GPU is there"):
-        placed(ORDER, 2, 0)
 
 
 def test_the_twin_is_read_on_the_cpu_if_it_does_not_fit_beside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,18 +61,27 @@ def test_labels_that_the_latest_scorer_has_not_seen(pipeline: Pipeline) -> None:
         with pipeline.catalog.writing() as connection:
             connection.exec_driver_sql(statement)
 
-    assert new() == NewLabels(0, others_gone=False)
+    before = new()
+    assert before is not None
+    seen = before.seen
+    assert seen > 1
+    assert before == NewLabels(0, others_gone=False, seen=seen)
     assert new_labels(pipeline.catalog, "light", "default") is None, "nothing was trained on that view"
     mine = "SELECT max(m.state_id) FROM state_measurement m JOIN decision_state s ON s.id = m.state_id"
     mine += " JOIN trajectory t ON t.id = s.trajectory_id WHERE t.split = 'train'"
     change(f"UPDATE state_measurement SET measured_at = '2999-01-01 00:00:00' WHERE state_id = ({mine})")
-    assert new() == NewLabels(1, others_gone=True), "it read as many states as there are, and one of them is new"
+    assert new() == NewLabels(1, others_gone=True, seen=seen), (
+        "it read as many states as there are, and one of them is new"
+    )
     change("UPDATE split_read SET states = states - 1 WHERE split = 'train' AND purpose = 'train'")
     found = new()
-    assert found == NewLabels(1, others_gone=False)
+    assert found == NewLabels(1, others_gone=False, seen=seen - 1)
     assert found is not None
     assert (found.are_too_few(2), found.are_too_few(1)) == (True, False)
     assert found.waiting(1_000) == "1 new labelled states wait for training, which begins with 1,000"
+    half = NewLabels(9, others_gone=False, seen=1_001)
+    assert (half.needed("0.9%"), half.needed("500")) == (10, 500)
+    assert half.waiting("0.9%").endswith("which begins with 10 (0.9% of 1,001)")
     assert not NewLabels(1, others_gone=True).are_too_few(2), "a scorer of withdrawn runs is trained again"
 
 

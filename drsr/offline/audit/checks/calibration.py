@@ -11,9 +11,10 @@ import numpy as np
 
 from drsr.offline.calibrate.files import read_search_table
 from drsr.offline.calibrate.operating_curve import operating_curve
-from drsr.offline.calibrate.stage import CALIBRATION_VERSION, operating_numbers
+from drsr.offline.calibrate.stage import operating_numbers
 from drsr.offline.params import calibrate_params
 from drsr.offline.publish.subject import Subject
+from drsr.offline.train.records import CALIBRATION_VERSION
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 AGREEMENT = 1e-6

@@ -15,10 +15,9 @@ from drsr.offline.params import train_params
 from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame
 from drsr.offline.train.evaluations import Evaluation, read_history
-from drsr.offline.train.fitting import TRAINING_VERSION
 from drsr.offline.train.learners.fit import FittedScorer, fit_scorer
 from drsr.offline.train.learners.fold_scores import FoldScores
-from drsr.offline.train.records import TrainingRecord
+from drsr.offline.train.records import TRAINING_VERSION, TrainingRecord
 from drsr.offline.train.scored_sets import score_frame
 from drsr.offline.train.stage import load_fold_scores
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed

@@ -17,7 +17,7 @@ from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest.corpus.task_names import NamedTask, all_task_names
 from drsr.offline.ingest.feeds.disguises import agent_sketch, copies_in_disguise, folded_sketch, masked, said_in
 from drsr.offline.ingest.near_duplicates import Shingles, strings_in, text_of
-from drsr.offline.ingest.splits import assign_split, group_key
+from drsr.offline.ingest.splits import ERASED_GROUP, assign_split, group_key
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.publish.subject import Subject
 from drsr.offline.store.kept import bytes_named, readings
@@ -122,6 +122,8 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
         named = names.find(source, external_id, task)
         if not has_text:
             named = named or names.find_named(source, task)
+            if group.startswith(ERASED_GROUP):  # a tombstone: what it was filed under is erased, too
+                own, named = group, None
         of = f"{source}/{external_id}"
         place = (of, version, is_used, split, group, own, named)
         found.append(Placed(*place, said, bool(has_text), sketch, agent, asked, blob))

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import select
 
 from drsr.offline.catalog.statements import among
-from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
-from drsr.offline.ingest.withdrawals import WithdrawnRun, taken_back_runs, withdrawn_runs
+from drsr.offline.catalog.tables import DecisionState, Source, Trajectory, Withdrawal
+from drsr.offline.ingest.withdrawals import ERASED, WithdrawnRun, taken_back_runs, withdrawn_runs
 from drsr.offline.publish.lineage_rows import present_states
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
@@ -29,6 +29,7 @@ def check_withdrawals(subject: Subject, told: Told) -> list[Verdict]:
         f"run {name} was withdrawn before the scorer was trained, and the policy was made from it all the same"
         for name in sorted({run.name for run in (*runs, *past) if _in_force(run, trained_at)} & behind)
     ]
+    problems += _still_there(subject)
     hidden = _taken_back(subject, past, behind | {run.name for run in runs})
     evidence = {
         "withdrawn": [[run.name, run.split, run.reason] for run in runs],
@@ -40,6 +41,18 @@ def check_withdrawals(subject: Subject, told: Told) -> list[Verdict]:
         hint = "find out who withdrew it and why; train, calibrate and publish from what is left"
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
     return passed(CHECK, said(runs) + _said_of_hidden(hidden), **evidence)
+
+
+def _still_there(subject: Subject) -> list[str]:
+    """Name the stored files that hold an erased run: each is unpacked, and its objects hashed."""
+    mine = (Withdrawal.source_id == Trajectory.source_id) & (Withdrawal.external_id == Trajectory.external_id)
+    query = select(Trajectory.content_hash).join(Withdrawal, mine)
+    with subject.catalog.reading() as connection:
+        erased = query.where(Withdrawal.taken_back_at.is_(None), Withdrawal.reason.startswith(ERASED))
+        hashes = set(connection.execute(erased).scalars())
+        others = select(Trajectory.content_hash).where(Trajectory.content_hash.in_(hashes), Trajectory.has_text())
+        hashes -= set(connection.execute(others).scalars())  # the same content, recorded as another run
+    return [f"stored file {name} still holds a run that was erased" for name in subject.artifacts.holding(hashes)]
 
 
 def said(runs: Sequence[WithdrawnRun]) -> str:
@@ -121,6 +134,7 @@ CHECK = Check(
     "Every withdrawal is listed with its reason; those of the test split, which a policy is judged by, are counted "
     "apart. None may be without a reason, and a policy that was trained during a withdrawal may not be made from that "
     "run. Withdrawals are kept when they are taken back: a run that was withdrawn when the policy was made and takes "
-    "part again now is named. That a run should have stayed, no computation can tell.",
+    "part again now is named. No stored file may hold a run that was erased. That a run should have stayed, no "
+    "computation can tell.",
     check_withdrawals,
 )

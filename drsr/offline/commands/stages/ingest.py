@@ -112,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         shown = {} if options.show is None else {"understood": [sample._asdict() for sample in samples_of.taken]}
         print(json.dumps(summary.to_json() | shown))
-        return 0
+        return 1 if summary.nothing_readable else 0
     if summary.files == summary.unchanged_files:
         print(f"nothing new: all {summary.files:,} files are as they were")
         return 0
@@ -126,13 +126,15 @@ def run(options: argparse.Namespace) -> int:
         runs = "1 run" if summary.without_task == 1 else f"{summary.without_task:,} runs"
         known = f" ({summary.only_session:,} with only a session's id)" if summary.only_session else ""
         print(f"  {runs} without a task{known}: each is a group of its own (docs/guides/name-your-tasks.md)")
+    if summary.hidden:
+        print(f"  skipped: {summary.hidden:,} hidden (their names begin with a dot)")
     for rule, count in sorted(summary.redacted.items()):
         print(f"  redacted: {count:,} {rule}")
     for reason, count in sorted(summary.quarantined.items()):
         print(f"  quarantined: {count:,} {reason}")
     if summary.quarantined:
         print("  drsr status --quarantined shows each with what to do")
-    return 0
+    return 1 if summary.nothing_readable else 0
 
 
 def _admission(options: argparse.Namespace) -> tuple[Admit, str] | None:

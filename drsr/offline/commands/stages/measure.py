@@ -157,7 +157,7 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
         )
         if stage == "label":
             order = order._replace(views=tuple(options.views), accept_noise=options.accept_noise)
-        orders = placed(order, options.workers, _gpus(found))
+        orders = placed(order, options.workers)
         if (where := placement_said(orders)) is not None:
             print(f"drsr: {where}", file=sys.stderr)
         wanted = waited if options.limit is None else min(options.limit, waited)
@@ -178,15 +178,6 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
     if to_freeze:
         print(f"drsr: {to_freeze:,} trajectories are not frozen yet\n  hint: drsr freeze, then again", file=sys.stderr)
     return code
-
-
-def _gpus(found: Configured) -> int:
-    """Count the GPUs of this host if they are to be used."""
-    if found.settings.device != "cuda":
-        return 0
-    import torch
-
-    return torch.cuda.device_count()
 
 
 def _tell_losses(endings: list[str], undone: int, wanted: int) -> int:

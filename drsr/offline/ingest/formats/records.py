@@ -105,6 +105,7 @@ def _objects(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record
         yield from _over_lines(first, stream, location, limits)
         return
     second = next(lines, None)
+    del first  # a large document is not held as bytes while its runs are read
     if second is None:
         yield Record(location, parsed.value, 0, parsed.size)
     else:
@@ -152,17 +153,13 @@ def _broken_start(first: _Line, stream: BinaryIO, location: str, limits: Limits)
     held = taken(stream, limit - len(held) + 1, held)
     if not is_whole or len(held) > limit:
         raise _too_large(limits)
-    yield from _documents(held, location)
-
-
-def _documents(data: bytes, location: str) -> Iterator[Record | Quarantined]:
-    """One document over several lines, or several such documents one after another."""
     try:
-        value = loads(data)
-    except Unreadable as problem:
-        yield from _one_after_another(data, location, problem)
+        value, size = loads(held), len(held)
+    except Unreadable as problem:  # or several documents over several lines, one after another
+        yield from _one_after_another(held, location, problem)
     else:
-        yield Record(location, value, 0, len(data))
+        del held, first  # a large document is not held as bytes while its runs are read
+        yield Record(location, value, 0, size)
 
 
 def _one_after_another(data: bytes, location: str, problem: Unreadable) -> Iterator[Record | Quarantined]:

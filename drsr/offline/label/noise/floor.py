@@ -72,8 +72,8 @@ def noise_floor(scorer: TargetNll, exact: TargetNll, states: Sequence[State]) ->
     apart = np.array([abs(here[key] - there[key]) for key in both])
     order = max((abs(here[key] - turned[key]) for key in both if key in turned), default=None)
     p90, largest = float(np.quantile(apart, 0.9)), float(np.max(apart))
-    states = len({number for number, _ in both})
-    return NoiseFloor(EXACT, states, len(both), float(np.mean(apart)), p90, largest, order)
+    measured = len({number for number, _ in both})
+    return NoiseFloor(EXACT, measured, len(both), float(np.mean(apart)), p90, largest, order)
 
 
 def agreement_of_ways(scorer: TargetNll) -> NoiseFloor | None:

@@ -28,6 +28,27 @@ def test_a_folder_is_read_once(drsr: Drsr, tmp_path: Path) -> None:
     assert (again.code, again.json["files"]) == (0, 2)  # neither the catalog nor the artifacts
 
 
+def test_the_only_file_cannot_be_read(drsr: Drsr, tmp_path: Path) -> None:
+    write_text(tmp_path / "runs" / "a.json", '{"messages": [')
+    for _ in range(2):  # the second time as well: it is not "nothing new"
+        found = drsr("ingest", "runs/a.json")
+        assert (found.code, found.err) == (1, "")
+        assert "quarantined: 1" in found.out
+    write_json(tmp_path / "runs" / "b.json", chat(1))
+    write_text(tmp_path / "runs" / ".c.json", "")
+    found = drsr("ingest", "runs")
+    assert found.code == 0
+    assert "skipped: 1 hidden" in found.out
+
+
+def test_a_database_that_does_not_answer_is_to_be_tried_again(drsr: Drsr, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRSR_CATALOG_URL", "postgresql://nobody@127.0.0.1:1/none")
+    found = drsr("status")
+    assert found.code == 3
+    assert "the database does not answer" in found.err
+    assert "try again in a moment" in found.err
+
+
 def test_days_that_have_files_of_the_same_name(drsr: Drsr, tmp_path: Path) -> None:
     """As a backfill reads them. A report says it again so."""
     days = ("2026-11-15", "2026-11-16")
