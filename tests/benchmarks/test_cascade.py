@@ -17,7 +17,7 @@ from tests.offline.frames import make_frame, make_scored, params
 
 FRAME = make_frame("train", 40, trials=2)
 LIGHT, FULL = make_scored(FRAME, seed=1, noise=2.0), make_scored(FRAME, seed=2, noise=0.5)
-PATHS = [selection_path(scored, 3, 0.0, 0.2) for scored in (LIGHT, FULL)]
+PATHS = (selection_path(LIGHT, 3, 0.0, 0.2), selection_path(FULL, 3, 0.0, 0.2))
 LIMITS = replace(params().calibrate, max_unsafe_rate=0.1, source_balance=0.5)
 PARAMS = replace(params(), train=replace(params().train, folds=4), calibrate=LIMITS)
 

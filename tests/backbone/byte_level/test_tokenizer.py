@@ -77,8 +77,8 @@ def test_recorded_texts_give_the_ids_of_the_library(ours: ByteLevelTokenizer, li
 
 def ends_of_classes() -> list[int]:
     """Code points right before and behind every place where the class of characters changes."""
-    changes = np.flatnonzero(np.diff(characters._stand_ins()))
-    return sorted({int(point) for change in changes for point in range(max(change - 1, 0), change + 3)})
+    changes: list[int] = np.flatnonzero(np.diff(characters._stand_ins())).tolist()
+    return sorted({point for change in changes for point in range(max(change - 1, 0), change + 3)})
 
 
 def test_every_class_of_characters_ends_where_the_library_ends_it(
