@@ -20,7 +20,7 @@ ORDER = WorkOrder("label", SETTINGS, "default", Selection(), None)
 @pytest.fixture(autouse=True)
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated host."""
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.setattr(worker, "places", {"cuda": 4}.__getitem__)
 
 
 def devices(workers: int, device: str = "cuda") -> list[str]:
