@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, reasons_first, text
 from drsr.adapters.forms import Gone, Removed
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
-from drsr.adapters.recall_rounds import ToolCall, asked, asked_async, whole_usage
+from drsr.adapters.recall_rounds import ToolCall, asked, asked_async, names_key, whole_usage
 from drsr.errors import MissingExtra, RequestError
 from drsr.receipts.recall import RECALL, recall_tool
 
@@ -55,10 +56,14 @@ class _ModelCalls:
 
     def offered(self, request: ModelRequest[Any]) -> ModelRequest[Any] | None:
         names = [tool.get("name") if isinstance(tool, dict) else tool.name for tool in request.tools]
-        return None if RECALL in names else request.override(tools=[*request.tools, recall_tool("openai")])
+        if not names or RECALL in names or names_key(request.model_settings.get("extra_headers")):
+            return None
+        return request.override(tools=[*request.tools, recall_tool("openai")])
 
     def calls(self, response: ModelResponse[Any]) -> list[ToolCall]:
-        return [ToolCall(one["id"] or "", one["name"], one["args"]) for one in _turn_of(response).tool_calls]
+        turn = _turn_of(response)
+        invalid = [ToolCall(one["id"] or "", one["name"] or "", one["args"]) for one in turn.invalid_tool_calls]
+        return [ToolCall(one["id"] or "", one["name"], one["args"]) for one in turn.tool_calls] + invalid
 
     def continued(
         self, request: ModelRequest[Any], response: ModelResponse[Any], results: Sequence[tuple[str, str]]
@@ -67,9 +72,12 @@ class _ModelCalls:
         return request.override(messages=[*request.messages, _turn_of(response), *told])
 
     def reckoned(self, response: ModelResponse[Any], unseen: Sequence[ModelResponse[Any]]) -> ModelResponse[Any]:
-        whole = whole_usage([_turn_of(one).usage_metadata for one in (*unseen, response)])
-        _turn_of(response).usage_metadata = whole
-        return response
+        """A copy: the message may be in a cache of the program's."""
+        turn, said = _turn_of(response), [_turn_of(one).usage_metadata for one in (*unseen, response)]
+        if None in said:
+            return response
+        whole = turn.model_copy(update={"usage_metadata": whole_usage(said)})
+        return replace(response, result=[whole if message is turn else message for message in response.result])
 
 
 _WIRE = _ModelCalls()

@@ -20,7 +20,7 @@ from drsr.adapters.bypass import asks_for_bypass
 from drsr.adapters.forms import Form
 from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner, refuse_recall
-from drsr.adapters.recall_rounds import CHAT, asked, asked_async
+from drsr.adapters.recall_rounds import CHAT, JsonWire, asked, asked_async, names_key
 from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
 from drsr.errors import MissingExtra
 
@@ -71,17 +71,20 @@ def prune_with(policy: AnyPolicy, function: F, **options: Unpack[Options]) -> F:
         headers = call.get("extra_headers")
         return isinstance(headers, Mapping) and asks_for_bypass(headers)
 
+    def wire(call: Body) -> JsonWire | None:
+        return None if names_key(call.get("extra_headers")) or names_key(call.get("headers")) else CHAT
+
     def ask(call: Body) -> Any:
         return function(**call)
 
     @functools.wraps(function)
     def pruned(*args: Any, **named: Any) -> Any:
         call = given(args, named)
-        return ask(call) if around(call) else asked(pruner, CHAT, call, openai_body, ask)
+        return ask(call) if around(call) else asked(pruner, wire(call), call, openai_body, ask)
 
     @functools.wraps(function)
     async def pruned_async(*args: Any, **named: Any) -> Any:
         call = given(args, named)
-        return await (ask(call) if around(call) else asked_async(pruner, CHAT, call, openai_body, ask))
+        return await (ask(call) if around(call) else asked_async(pruner, wire(call), call, openai_body, ask))
 
     return cast(F, pruned_async if inspect.iscoroutinefunction(function) else pruned)

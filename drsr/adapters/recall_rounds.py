@@ -1,8 +1,9 @@
 """Recall answered on the way: a call of `recall_history` is answered here, and the program never sees it.
 
-The model is asked again with what it recalled behind its own answer, a few times at most; after that, and wherever
-something goes wrong, the request is sent as it came, with nothing removed. So the program always gets an answer to its
-own request. What it stores stays as it is: what was recalled is there for this one answer.
+The model is asked again with what it recalled appended after its own answer, a few times at most; after that, and
+wherever something goes wrong, the request is sent as it came, with nothing removed. So the program always gets an
+answer to its own request. What it stores stays as it is: what was recalled is there for this one answer. An answer that
+is not understood and does not recall is the program's, as it came.
 
 Calls of other tools beside a recall were not carried out, and the model is told so: with its history back it may want
 others.
@@ -27,7 +28,11 @@ from drsr.receipts.recall import RECALL, Recalled, recall_tool, recalled
 
 ROUNDS = 3
 """How often a model may recall before one answer."""
+REFUSED = (400, 422)
+"""Statuses that can be due to the tool: too many tools, or not with these settings. Such a request cost nothing."""
 NOT_RUN = f"Not run: {RECALL} was answered first. Call it again if it is still needed."
+
+IDEMPOTENCY_KEYS = ("idempotency-key", "x-idempotency-key")
 
 _log = logging.getLogger("drsr")
 
@@ -58,7 +63,7 @@ class Wire(Protocol[B, A]):
     """Requests and answers of one kind."""
 
     def offered(self, body: B) -> B | None:
-        """The request with the tool; None where a call of it could not be answered on the way."""
+        """The request with the tool; None where it has none of its own, or where a call could not be answered."""
 
     def calls(self, answer: A) -> Sequence[ToolCall]:
         """All calls of an answer. May raise whatever it likes where it does not understand it."""
@@ -87,26 +92,43 @@ class Rounds(Generic[B, A]):
 
     @property
     def recalled(self) -> Recalled | None:
-        """What was recalled so far; None where nothing was."""
-        return Recalled(len(self.unseen), tuple(dict.fromkeys(self._recalled))) if self.unseen else None
+        """What was recalled so far; None where nothing was, and nothing else made us send the request as it came."""
+        if not self.unseen and not self.given_up:
+            return None
+        return Recalled(len(self.unseen), tuple(dict.fromkeys(self._recalled)))
 
-    def following(self, answer: A | None) -> B | None:
-        """Return the request to send next; None where this answer is the program's. No answer came where it is None."""
+    def following(self, answer: A) -> B | None:
+        """Return the request to send next; None where this answer is the program's."""
         if self.given_up:
             return None
         try:
-            calls = [] if answer is None else self.wire.calls(answer)
-            if answer is not None and not any(call.name == RECALL for call in calls):
-                return None
-            if answer is not None:
-                self.unseen.append(answer)
-            if answer is None or len(self.unseen) > ROUNDS:
-                return self._give_up()
+            calls = self.wire.calls(answer)
+        except Exception:  # whatever it is, it may still be what the program waits for
+            return self.not_understood(answer, recalls=_recalls(answer))
+        if not any(call.name == RECALL for call in calls):
+            return None
+        self.unseen.append(answer)
+        try:
             results = [(call.id, self._result(call)) for call in calls]
-            self.body = self.wire.continued(self.body, answer, results)
-        except Exception:  # whatever it is: the program's own request has nothing to do with it
-            return self._give_up()
-        return self.body
+            following = self.wire.continued(self.body, answer, results)
+        except Exception:  # the program's own request has nothing to do with it
+            return self.give_up()
+        if len(self.unseen) > ROUNDS:
+            return self.give_up()
+        self.body = following
+        return following
+
+    def not_understood(self, answer: A, *, recalls: bool) -> B | None:
+        """The same for an answer that cannot be read. The program's own, unless it seems to recall, or answers an
+        exchange of ours: then it is paid for and not shown."""
+        if self.given_up or not (recalls or self.unseen):
+            return None
+        self.unseen.append(answer)
+        return self.give_up()
+
+    def after_error(self, status: int | None) -> B | None:
+        """The same where there was no answer. None where the error is the program's own."""
+        return None if self.given_up or not (self.unseen or status in REFUSED) else self.give_up()
 
     def reckoned(self, answer: A) -> A:
         """Return the program's answer, with the usage of all."""
@@ -118,7 +140,8 @@ class Rounds(Generic[B, A]):
             _log.warning("the usage of %d recalls was not added up: %s", len(self.unseen), type(error).__name__)
             return answer
 
-    def _give_up(self) -> B:
+    def give_up(self) -> B:
+        """Return the program's own request; its answer is handed on, whatever it is."""
         self.given_up = True
         return self.original
 
@@ -144,18 +167,22 @@ def asked(
     if wire is None or offered is None:
         return ask(pruner.view(native, read, model))
     sent, decision = pruner.decide(offered, read, model)
-    rounds = Rounds(wire, native, sent, decision.outcome)
-    answer: A | None = ask(sent)
-    while (body := rounds.following(answer)) is not None:
-        try:
-            answer = ask(body)
-        except Exception:
-            if rounds.given_up:
-                raise
-            answer = None
-    assert answer is not None  # without one, `following` gives up, and then asking either answers or raises
-    pruner.tell_recalled(decision, rounds.recalled)
-    return rounds.reckoned(answer)
+    rounds, body = Rounds(wire, native, sent, decision.outcome), sent
+    try:
+        while True:
+            try:
+                answer = ask(body)
+            except Exception as error:
+                following = rounds.after_error(getattr(error, "status_code", None))
+                if following is None:
+                    raise
+            else:
+                following = rounds.following(answer)
+                if following is None:
+                    return rounds.reckoned(answer)
+            body = following
+    finally:
+        pruner.tell_recalled(decision, rounds.recalled)
 
 
 async def asked_async(
@@ -171,25 +198,52 @@ async def asked_async(
     if wire is None or offered is None:
         return await ask(await pruner.view_in_thread(native, read, model))
     sent, decision = await pruner.decide_in_thread(offered, read, model)
-    rounds = Rounds(wire, native, sent, decision.outcome)
-    answer: A | None = await ask(sent)
-    while (body := rounds.following(answer)) is not None:
-        try:
-            answer = await ask(body)
-        except Exception:
-            if rounds.given_up:
-                raise
-            answer = None
-    assert answer is not None
-    pruner.tell_recalled(decision, rounds.recalled)
-    return rounds.reckoned(answer)
+    rounds, body = Rounds(wire, native, sent, decision.outcome), sent
+    try:
+        while True:
+            try:
+                answer = await ask(body)
+            except Exception as error:
+                following = rounds.after_error(getattr(error, "status_code", None))
+                if following is None:
+                    raise
+            else:
+                following = rounds.following(answer)
+                if following is None:
+                    return rounds.reckoned(answer)
+            body = following
+    finally:
+        pruner.tell_recalled(decision, rounds.recalled)
 
 
 def _offered(pruner: Pruner, wire: Wire[B, A] | None, native: B) -> B | None:
     """Return the request with the tool; in shadow mode nothing goes, so nothing can be recalled."""
     if wire is None or not pruner.recall or pruner.shadow or bypassed():
         return None
-    return wire.offered(native)
+    try:
+        return wire.offered(native)
+    except Exception as error:  # whatever it is: without the tool the call goes on; may quote the request
+        _log.warning("recall is not offered for a request: %s", type(error).__name__)
+        return None
+
+
+def names_key(headers: Any) -> bool:
+    """Return whether headers hold an idempotency key: a provider that honours it answers every round alike."""
+    return any(str(name).lower() in IDEMPOTENCY_KEYS for name in headers) if isinstance(headers, Mapping) else False
+
+
+def _recalls(answer: Any) -> bool:
+    """Return whether an answer of whatever form holds a call of the tool. Some repeat the tools they were given."""
+    try:
+        return _holds_call(as_json(answer))
+    except Exception:
+        return True
+
+
+def _holds_call(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return value.get("name") == RECALL or any(_holds_call(value[name]) for name in value if name != "tools")
+    return isinstance(value, list) and any(map(_holds_call, value))
 
 
 class JsonWire:
@@ -208,15 +262,16 @@ class JsonWire:
         self._exchange = exchange
 
     def offered(self, body: Body) -> Body | None:
-        """None of a stream, which the program reads as it comes; of several answers; of work in the background; of a
-        history that the provider keeps, our exchanges included; and beside a tool of that name."""
+        """None without tools, where a model may take none; of a stream, which the program reads as it comes; of
+        several answers; of work in the background; of a history that the provider keeps, our exchanges included; and
+        beside a tool of that name."""
         elsewhere = ("stream", "background", "previous_response_id", "conversation", "functions")
         tools, history = as_json(body.get("tools") or []), body.get(self._history)
         if any(body.get(name) for name in elsewhere) or (body.get("n") or 1) != 1 or not isinstance(history, list):
             return None
-        if not isinstance(tools, list) or any(_name(tool) == RECALL for tool in tools):
+        if not tools or not isinstance(tools, list) or any(_name(tool) == RECALL for tool in tools):
             return None
-        return {**body, "tools": [*(body.get("tools") or ()), self._tool]}
+        return {**body, "tools": [*body["tools"], self._tool]}
 
     def calls(self, answer: Any) -> Sequence[ToolCall]:
         return self._calls(as_json(answer))
@@ -225,8 +280,12 @@ class JsonWire:
         return {**body, self._history: [*body[self._history], *self._exchange(as_json(answer), results)]}
 
     def reckoned(self, answer: Any, unseen: Sequence[Any]) -> Any:
+        """As it is where one of them does not say: a part is not the whole."""
         if isinstance(answer, dict):
-            return {**answer, "usage": whole_usage([one.get("usage") for one in (*unseen, answer)])}
+            said = [one.get("usage") for one in (*unseen, answer)]
+            return answer if None in said else {**answer, "usage": whole_usage(said)}
+        if any(getattr(one, "usage", None) is None for one in (*unseen, answer)):
+            return answer
         for one in reversed(unseen):
             _add_to(answer.usage, one.usage)
         return answer
@@ -267,6 +326,8 @@ def _name(tool: Any) -> Any:
 
 
 _TURN = ("role", "content", "tool_calls", "refusal", "reasoning_content")
+_ANSWER_ONLY = ("annotations", "audio", "executed_tools", "function_call", "reasoning")
+"""Fields of a message that no request repeats. All others are: reasoning has many names, and may have to be there."""
 
 
 def chat_turn(answer: dict[str, Any]) -> dict[str, Any]:
@@ -282,8 +343,9 @@ def _chat_calls(answer: dict[str, Any]) -> list[ToolCall]:
 
 
 def _chat_exchange(answer: dict[str, Any], results: Sequence[tuple[str, str]]) -> list[Any]:
+    message = answer["choices"][0]["message"]
     return [
-        chat_turn(answer),
+        {name: value for name, value in message.items() if name not in _ANSWER_ONLY and value is not None},
         *({"role": "tool", "tool_call_id": call_id, "content": result} for call_id, result in results),
     ]
 
@@ -304,7 +366,7 @@ def _response_calls(answer: dict[str, Any]) -> list[ToolCall]:
         kind = item["type"]
         if kind == "function_call":
             found.append(ToolCall(item["call_id"], item["name"], item["arguments"]))
-        elif kind.endswith("_call") and kind not in HOSTED:
+        elif kind.endswith("_call") and kind not in HOSTED and item.get("call_id"):
             found.append(ToolCall(item["call_id"], kind, None))
     return found
 

@@ -13,7 +13,7 @@ from drsr.adapters.bypass import asks_for_bypass
 from drsr.adapters.forms import Form
 from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import Pruner
-from drsr.adapters.recall_rounds import CHAT, MESSAGES, RESPONSES, JsonWire, asked, asked_async
+from drsr.adapters.recall_rounds import CHAT, MESSAGES, RESPONSES, JsonWire, asked, asked_async, names_key
 from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
 
 C = TypeVar("C")
@@ -32,6 +32,9 @@ def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
     def copy_again(**settings: Any) -> Any:
         return with_pruned_requests(copy(**settings), pruner, reads)
 
+    def wire_of(read: Callable[[Body], Form[Body]], options: Any, body: Body, rest: Mapping[str, Any]) -> Any:
+        return None if names_key(getattr(fresh, "default_headers", None)) else _wire(read, options, body, rest)
+
     def request(cast_to: Any, options: Any, **rest: Any) -> Any:
         read = _read(options, reads)
         if read is None:
@@ -41,7 +44,7 @@ def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
         def ask(body: Body) -> Any:
             return send(cast_to, _with_body(options, body), **rest)
 
-        return asked(pruner, _wire(read, options, body, rest), body, read, ask)
+        return asked(pruner, wire_of(read, options, body, rest), body, read, ask)
 
     async def request_async(cast_to: Any, options: Any, **rest: Any) -> Any:
         read = _read(options, reads)
@@ -52,7 +55,7 @@ def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
         async def ask(body: Body) -> Any:
             return await send(cast_to, _with_body(options, body), **rest)
 
-        return await asked_async(pruner, _wire(read, options, body, rest), body, read, ask)
+        return await asked_async(pruner, wire_of(read, options, body, rest), body, read, ask)
 
     # On the instance and not in a subclass, because the SDKs ask for the exact class. And `request` rather than `post`,
     # because some clients make their resources, which remember `client.post`, as soon as they are made themselves.
@@ -81,7 +84,13 @@ def _wire(read: Callable[[Body], Form[Body]], options: Any, body: Body, rest: Ma
     or named the request so that the provider answers it once."""
     headers = options.headers if isinstance(options.headers, Mapping) else {}
     raw = any(str(name).lower() == "x-stainless-raw-response" for name in headers)
-    if raw or options.idempotency_key is not None or rest.get("stream") or callable(options.post_parser):
+    if (
+        raw
+        or names_key(headers)
+        or options.idempotency_key is not None
+        or rest.get("stream")
+        or callable(options.post_parser)
+    ):
         return None
     whole = {**body, **(options.extra_json or {})}  # what `extra_body` adds goes past us
     return _WIRES[read] if _WIRES[read].offered(whole) is not None else None

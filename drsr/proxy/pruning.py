@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from drsr.adapters.recall_rounds import CHAT, MESSAGES, RESPONSES, Rounds
+from drsr.adapters.recall_rounds import CHAT, IDEMPOTENCY_KEYS, MESSAGES, RESPONSES, JsonWire, Rounds
 from drsr.decide.decision import Reason
 from drsr.proxy.bill import PricesOf, bill
 from drsr.proxy.decider import Decided, Decider, NoRoom
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.exchange import Exchange
 from drsr.proxy.http.forms import history_is_upstream
-from drsr.proxy.http.headers import credentials, is_encoded
+from drsr.proxy.http.headers import credentials, is_encoded, values
 from drsr.proxy.http.incoming import Incoming
 from drsr.proxy.http.json_body import NotJson, Unreadable, as_bytes, parse_body, values_in
 from drsr.proxy.http.modes import Mode, Modes
@@ -37,6 +37,13 @@ PARSING = 256
 
 
 _WIRES = {Endpoint.CHAT_COMPLETIONS: CHAT, Endpoint.MESSAGES: MESSAGES, Endpoint.RESPONSES: RESPONSES}
+_BYTE_FOR_BYTE = frozenset(
+    {
+        *(ProxyReason.KILL_SWITCH, ProxyReason.STOPPING),
+        *(Reason.UNREADABLE_REQUEST, Reason.INVALID_PROTOCOL),
+    }
+)
+"""Reasons to send a request without the tool too. In front of all others it stays: a provider caches it."""
 
 
 class Treated(NamedTuple):
@@ -109,7 +116,7 @@ class Pruning:
             return Treated(body)
         model = parsed.get("model")
         exchange.model = model if isinstance(model, str) else None
-        wire = _WIRES.get(incoming.endpoint) if self._recall and not exchange.shadow else None
+        wire = self._wire(incoming) if self._recall and not exchange.shadow else None
         with_tool = None if wire is None else wire.offered(parsed)
         offered = None if with_tool is None else dict(with_tool)
         deciding = self._decider.decide(offered or parsed, incoming.endpoint, credentials(incoming.headers))
@@ -118,11 +125,30 @@ class Pruning:
             return Treated(body, parsed, asyncio.create_task(deciding))
         decided = await deciding
         left = self.judge(decided, exchange)
-        if wire is None or offered is None:
+        if wire is None or offered is None or exchange.reason in _BYTE_FOR_BYTE:
             return Treated(left or body, parsed)
+        content = left or await self._written(offered, len(body))
+        if content is None:
+            return Treated(body, parsed)
         recallable = None if left is None or decided.answer is None else decided.answer.recallable
         sent, outcome = (offered, None) if recallable is None else recallable
-        return Treated(left or as_bytes(offered), offered, recalls=Recalls(Rounds(wire, parsed, sent, outcome), body))
+        return Treated(content, offered, recalls=Recalls(Rounds(wire, parsed, sent, outcome), body))
+
+    def _wire(self, incoming: Incoming) -> JsonWire | None:
+        """The form of an answer that can recall; None with an idempotency key, for which there is one answer."""
+        keyed = any(values(incoming.headers, name.encode()) for name in IDEMPOTENCY_KEYS)
+        return None if keyed else _WIRES.get(incoming.endpoint)
+
+    async def _written(self, body: Any, size: int) -> bytes | None:
+        """The bytes of a body that came in so many; None where it cannot be written as it was read, which half an
+        emoji cannot, or where too many bodies wait."""
+        try:
+            if size <= PARSED_AT_ONCE:
+                return as_bytes(body)
+            future = self._parsing.submit(partial(as_bytes, body))
+            return None if future is None else await asyncio.wrap_future(future)
+        except (ValueError, RecursionError):
+            return None
 
     async def _parsed(self, body: bytes) -> Any:
         """The body's value; a large one is parsed in a thread, and one at a time."""
@@ -139,7 +165,8 @@ class Pruning:
     def settle(self, exchange: Exchange) -> None:
         """Reckon what an exchange that has ended cost, and keep its receipt."""
         prices = self._prices_of(exchange.model)
-        if exchange.usage is not None and prices is not None:
+        known = exchange.recalled is None or exchange.recalling is not None
+        if exchange.usage is not None and prices is not None and known:
             exchange.bill = bill(
                 prices, exchange.usage, exchange.tokens_saved, exchange.session, recalling=exchange.recalling
             )

@@ -29,5 +29,8 @@ class ProxyReason(StrEnum):
     """The upstream keeps the history, and the request only goes on with it: `previous_response_id`."""
     UNSUPPORTED_PATH = "unsupported_path"
     """Requests to this path are passed on as they are."""
+    RECALL_FAILED = "recall_failed"
+    """It had been pruned, but was sent as it came in the end: the upstream refused the tool for recalls, or they led
+    nowhere."""
     ENCODED_BODY = "encoded_body"
     """The request's body is compressed."""

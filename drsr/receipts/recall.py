@@ -37,7 +37,7 @@ class Recalled(NamedTuple):
     """What a model got back before its answer."""
 
     calls: int
-    """Answers of the model that only asked for more."""
+    """Answers of the model that only asked for more, and were paid for; 0 where the tool itself was refused."""
     blocks: tuple[str, ...]
     """The removed Blocks that it asked for."""
 

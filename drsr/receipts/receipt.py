@@ -233,6 +233,8 @@ def _recalled(found: dict[str, Any] | None) -> list[str]:
     """Say so where the model asked for what was removed; older receipts know nothing of it."""
     if found is None:
         return []
+    if not found["calls"]:
+        return ["sent as it came in the end: the tool for recalls was refused"]
     calls = f"{found['calls']} further call{'s' if found['calls'] > 1 else ''} of the model"
     return [f"recalled: {', '.join(found['blocks']) or 'only the list'}, for {calls}"]
 

@@ -57,15 +57,19 @@ class Total:
         self.pruned += applied
         if record.get("success") is False:
             self.failed += 1
+            if record.get("recalled"):  # answers before the one that failed were paid for
+                self._pay(_money(record, applied))
             return
         before, after = record["tokens"]["before"], record["tokens"]["after"]
         self.tokens_without += before or 0
         self.tokens_sent += (after if applied and not record.get("recalled") else before) or 0
         money = _money(record, applied)
-        if money is not None:
-            self.priced += 1
-            self.money_paid += money[0]
-            self.money_without += money[1]
+        self.priced += money is not None
+        self._pay(money)
+
+    def _pay(self, money: tuple[float, float] | None) -> None:
+        self.money_paid += money[0] if money else 0.0
+        self.money_without += money[1] if money else 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "tokens_saved": self.tokens_without - self.tokens_sent}
@@ -75,7 +79,7 @@ class Total:
         """For people."""
         saved = self.tokens_without - self.tokens_sent
         money: tuple[Any, ...] = (None, None, None)
-        if self.priced:
+        if self.priced or self.money_paid:
             money = (
                 self.money_without,
                 self.money_paid,
@@ -156,12 +160,14 @@ def _money(record: dict[str, Any], applied: bool) -> tuple[float, float] | None:
     cost = session.get("cost") or {"sent": 0.0, "unpruned": 0.0}
     saved = cost["unpruned"] - cost["sent"] if applied else 0.0
     recalled = record.get("recalled")
+    if recalled and not recalled.get("usage"):  # of a recall without usage nobody knows the cost
+        return None
     if usage:
         paid = _cost(session["prices"], usage)
         if recalled:
-            saved = -_cost(session["prices"], recalled["usage"] or {})
+            saved = -_cost(session["prices"], recalled["usage"])
         return paid, paid + saved
-    if recalled or session.get("cost") is None:  # of a recall without usage nobody knows the cost
+    if recalled or session.get("cost") is None:
         return None
     return cost["unpruned"] - saved, cost["unpruned"]
 

@@ -7,10 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drsr.receipts.recall import RECALL
+from tests.adapters.long_run import TOOLS, anthropic_tools
 
 FINAL = "done"
 EACH = 10
 """Tokens that it reports of every input, of which it calls half cached where its protocol can say so."""
+ITS_TOOLS: dict[str, list[Any]] = {
+    "chat": TOOLS,
+    "messages": anthropic_tools(),
+    "responses": [{"type": "function", **tool["function"]} for tool in TOOLS],
+}
+"""The sample run's tools in each protocol's form."""
 
 
 @dataclass
@@ -35,7 +42,7 @@ class RecallingModel:
         self.bodies.append(body)
         told = self._told(body)
         self.results += told[:1]
-        names = [(tool.get("function") or tool).get("name") for tool in body.get("tools", ())]
+        names = [(tool.get("function") or tool).get("name") for tool in body.get("tools") or ()]
         if RECALL not in names or (told and not told[0].startswith("Removed, by id:") and not self.endless):
             return self._whole([])
         part = told[0].splitlines()[1].partition(":")[0] if told and told[0].startswith("Removed") else None

@@ -15,11 +15,23 @@ from anthropic import Anthropic
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from litellm import ModelResponse
-from openai import AsyncOpenAI, InternalServerError, OpenAI
+from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI
 
 from drsr.adapters import anthropic as anthropic_sdk
 from drsr.adapters import bypass, langchain, litellm, openai_agents, openai_chat, pydantic_ai
-from drsr.adapters.recall_rounds import CHAT, MESSAGES, NOT_RUN, RESPONSES, ROUNDS, Rounds, whole_usage
+from drsr.adapters.pruner import Pruner
+from drsr.adapters.recall_rounds import (
+    CHAT,
+    MESSAGES,
+    NOT_RUN,
+    RESPONSES,
+    ROUNDS,
+    JsonWire,
+    Rounds,
+    asked,
+    whole_usage,
+)
+from drsr.adapters.wire_form import openai_body
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
 from drsr.policy.policy import Decision
@@ -31,13 +43,13 @@ from drsr.receipts.totals import add_up, newest
 from tests.adapters.items import run_items
 from tests.adapters.langchain_run import HISTORY, read_file, says
 from tests.adapters.long_run import RUN, TOOLS
-from tests.adapters.recalling_model import EACH, FINAL, RecallingModel
+from tests.adapters.recalling_model import EACH, FINAL, ITS_TOOLS, RecallingModel
 
 CHAT_MESSAGES: Any = RUN.to_openai()["messages"]
 BODIES: dict[str, Any] = {
     "chat": {"model": "scripted", "messages": CHAT_MESSAGES, "tools": TOOLS},
-    "messages": {"model": "scripted", "max_tokens": 9, **RUN.to_anthropic()},
-    "responses": {"model": "scripted", "input": run_items(RUN)},
+    "messages": {"model": "scripted", "max_tokens": 9, **RUN.to_anthropic(), "tools": ITS_TOOLS["messages"]},
+    "responses": {"model": "scripted", "input": run_items(RUN), "tools": ITS_TOOLS["responses"]},
 }
 PROTOCOLS = tuple(BODIES)
 
@@ -95,8 +107,8 @@ def test_the_program_gets_its_answer_and_the_model_what_was_removed(protocol: st
     assert after.recalled == (2, (removed[0]["block"],))
     assert f"recalled: {removed[0]['block']}, for 2 further calls of the model" in explain(after.receipt)
     usage = answer.usage
-    assert getattr(usage, "prompt_tokens", None) or usage.input_tokens == 3 * EACH
-    assert getattr(usage, "completion_tokens", None) or usage.output_tokens == 3
+    assert (getattr(usage, "prompt_tokens", None) or usage.input_tokens) == 3 * EACH
+    assert (getattr(usage, "completion_tokens", None) or usage.output_tokens) == 3
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -151,7 +163,10 @@ def test_nothing_is_offered_where_a_call_could_not_be_answered() -> None:
     assert CHAT.offered({**body, "tools": [*TOOLS, own]}) is None
     assert RESPONSES.offered({"input": "a question"}) is None
     assert RESPONSES.offered({"input": [], "previous_response_id": "r"}) is None
-    assert MESSAGES.offered({"messages": []}) == {"messages": [], "tools": [MESSAGES._tool]}
+    tools = ITS_TOOLS["messages"]
+    assert MESSAGES.offered({"messages": [], "tools": tools}) == {"messages": [], "tools": [*tools, MESSAGES._tool]}
+    assert MESSAGES.offered({"messages": []}) is None
+    assert MESSAGES.offered({"messages": [], "tools": []}) is None
 
 
 def test_a_call_whose_result_has_another_form_ends_it() -> None:
@@ -165,7 +180,18 @@ def test_a_call_whose_result_has_another_form_ends_it() -> None:
     assert rounds.following({"output": [recall]}) is None  # whatever comes now is the program's
     odd_ones: list[Any] = [{}, {"output": [{}]}, {"output": 3}]
     for odd in odd_ones:
-        assert Rounds(RESPONSES, came, sent, None).following(odd) is came
+        assert Rounds(RESPONSES, came, sent, None).following(odd) is None  # the program's, and not asked for again
+    rounds = Rounds(RESPONSES, came, sent, None)
+    assert rounds.following({"output": [recall, {}]}) is came
+    assert len(rounds.unseen) == 1
+
+
+def test_a_provider_s_own_call_without_an_id_is_none_of_ours() -> None:
+    search = {"type": "tool_search_call", "id": "x", "status": "completed", "arguments": {}}
+    recall = {"type": "function_call", "call_id": "a", "name": RECALL, "arguments": "{}"}
+    assert Rounds(RESPONSES, {}, {"input": []}, None).following({"output": [search]}) is None
+    following: Any = Rounds(RESPONSES, {}, {"input": []}, None).following({"output": [search, recall]})
+    assert [item.get("call_id") for item in following["input"]] == [None, "a", "a"]
 
 
 @pytest.mark.parametrize("arguments", ["", "[]", "{", '{"id": 7}', '{"id": "\\u0000"}'])
@@ -260,6 +286,97 @@ def test_receipts_count_a_recalled_decision_once_and_as_no_saving(tmp_path: Path
     assert record["recalled"]["calls"] == 2
     total = add_up([record])["all"]
     assert (total.decisions, total.tokens_without - total.tokens_sent, total.priced) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_tool_that_the_provider_does_not_take_is_left_out(status: int) -> None:
+    model, decisions = RecallingModel("chat"), list[Decision]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        said = model.answer(json.loads(request.content))
+        return httpx2.Response(status if RECALL in json.dumps(said) else 200, json=said)
+
+    for options in ({"recall": True}, {"recall": True, "on_decision": decisions.append}):
+        http = httpx2.Client(transport=httpx2.MockTransport(answer))
+        plain = OpenAI(api_key="k", http_client=http, max_retries=0)
+        client: Any = openai_chat.prune_with(scripted_policy(), plain, **options)
+        assert text_of(client.chat.completions.create(**BODIES["chat"])) == FINAL
+    assert model.bodies[-1] == BODIES["chat"]
+    assert len(model.bodies) == 4
+    assert decisions[-1].recalled == (0, ())
+    assert "sent as it came" in explain(decisions[-1].receipt)
+
+
+def test_an_error_of_the_request_itself_is_the_program_s() -> None:
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(400, json={"error": {}})))
+    plain = OpenAI(api_key="k", http_client=http, max_retries=0)
+    client: Any = openai_chat.prune_with(scripted_policy(), plain, recall=True)
+    with pytest.raises(BadRequestError):
+        client.chat.completions.create(**BODIES["chat"])
+
+
+def test_recalls_before_an_error_are_told() -> None:
+    decisions = list[Decision]()
+    with pytest.raises(InternalServerError):
+        call_of(RecallingModel("chat"), decisions, fail=lambda number: number > 2)(BODIES["chat"])
+    assert decisions[-1].recalled is not None
+    assert decisions[-1].recalled.calls == 2
+
+
+def test_nothing_is_offered_with_an_idempotency_key() -> None:
+    model = RecallingModel("chat")
+    http = httpx2.Client(transport=transport(model))
+    key = {"Idempotency-Key": "a"}
+    plain = OpenAI(api_key="k", http_client=http, max_retries=0)
+    for client, headers in ((plain, key), (plain.with_options(default_headers=key), {})):
+        create: Any = openai_chat.prune_with(scripted_policy(), client, recall=True).chat.completions.create
+        assert text_of(create(**BODIES["chat"], extra_headers=headers)) == FINAL
+
+    def completion(**body: Any) -> ModelResponse:
+        return ModelResponse(**model.answer(body))
+
+    litellm.prune_with(scripted_policy(), completion, recall=True)(**BODIES["chat"], extra_headers=key)
+    litellm.prune_with(scripted_policy(), completion, recall=True)(**BODIES["chat"], headers=key)
+    assert [sent["tools"] for sent in model.bodies] == [TOOLS] * 4
+
+
+def test_reasoning_is_repeated_with_the_call_that_it_led_to() -> None:
+    """Claude's, through a gateway with OpenAI's form: without it the provider refuses the next request."""
+    call = {"id": "r", "type": "function", "function": {"name": RECALL, "arguments": "{}"}}
+    led = {"thinking_blocks": [{"type": "thinking", "signature": "s"}], "reasoning_details": [{"data": "e"}]}
+    message = {"role": "assistant", "content": None, "tool_calls": [call], **led, "annotations": [], "audio": None}
+    following: Any = Rounds(CHAT, {}, {"messages": []}, None).following({"choices": [{"message": message}]})
+    assert following["messages"][0] == {"role": "assistant", "tool_calls": [call], **led}
+
+
+def test_usage_that_one_answer_does_not_say_is_not_made_up() -> None:
+    said = {"usage": {"prompt_tokens": 1}}
+    assert CHAT.reckoned({"id": "c"}, [said]) == {"id": "c"}
+    assert CHAT.reckoned(said, [said]) == {"usage": {"prompt_tokens": 2}}
+
+
+def test_a_request_that_cannot_be_given_the_tool_is_sent_without_it() -> None:
+    class Broken(JsonWire):
+        def offered(self, body: Any) -> Any:
+            raise TypeError
+
+    model = RecallingModel("chat")
+    wire = Broken("messages", {}, lambda _: [], lambda *_: [])
+    pruner = Pruner(scripted_policy(), recall=True)
+    asked(pruner, wire, BODIES["chat"], openai_body, lambda body: model.answer(dict(body)))
+    assert model.bodies[0]["tools"] == TOOLS
+
+
+def test_langchain_s_cached_answers_stay_as_they_are() -> None:
+    usage: Any = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+    calls: Any = [{"type": "tool_call", "id": "a", "name": RECALL, "args": {}}]
+    final = AIMessage(FINAL, usage_metadata=dict(usage))
+    first = AIMessage("", tool_calls=calls, usage_metadata=dict(usage))
+    pruning = langchain.PruneHistory(scripted_policy(), recall=True)
+    agent: Any = create_agent(says(first, final), [read_file], middleware=[pruning])
+    state = agent.invoke({"messages": HISTORY})
+    assert state["messages"][-1].usage_metadata["total_tokens"] == 22
+    assert final.usage_metadata == usage
 
 
 def test_a_failure_of_the_policy_still_answers() -> None:

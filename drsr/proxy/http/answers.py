@@ -49,13 +49,18 @@ class AnswerReader:
             return None  # whatever it is, it is not an answer that the next request could repeat
 
     def _decoded(self) -> bytes | None:
-        if self._too_long or self._encoding not in (b"identity", b"", b"gzip", b"deflate"):
-            return None
-        if self._encoding in (b"gzip", b"deflate"):
-            unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-            found = unpacker.decompress(bytes(self._held), LARGEST)
-            return found if unpacker.eof else None
-        return bytes(self._held)
+        return None if self._too_long else unpacked(bytes(self._held), self._encoding)
+
+
+def unpacked(held: bytes, encoding: bytes) -> bytes | None:
+    """An answer's body; None where it is packed in a way that we do not know, or too long. May raise zlib.error."""
+    if encoding in (b"identity", b""):
+        return held
+    if encoding not in (b"gzip", b"deflate"):
+        return None
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    found = unpacker.decompress(held, LARGEST)
+    return found if unpacker.eof else None
 
 
 def _from_json(protocol: Protocol, answer: dict[str, Any]) -> dict[str, Any] | None:

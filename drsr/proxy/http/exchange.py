@@ -11,7 +11,7 @@ from typing import Any
 from drsr.proxy.bill import Bill
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.usage import Usage
-from drsr.proxy.reasons import ProxyReason
+from drsr.proxy.reasons import PRUNED, ProxyReason
 from drsr.receipts.recall import Recalled
 from drsr.tables import excerpt
 
@@ -80,6 +80,12 @@ class Exchange:
         """Return whether the upstream took the request. What it did not costs and saves nothing."""
         asked = self.endpoint is not Endpoint.DECIDE
         return asked and self.refusal is None and self.status is not None and 200 <= self.status < 300
+
+    def recalled_for(self, recalled: Recalled | None, usage: Usage | None, *, given_up: bool) -> None:
+        """Note what the model asked for again, its usage, and whether the request went as it came in the end."""
+        self.recalled, self.recalling = recalled, usage if recalled is not None else None
+        if given_up and self.reason == PRUNED:
+            self.reason = ProxyReason.RECALL_FAILED
 
     def answered(self, status: int) -> None:
         """Note the upstream's status."""

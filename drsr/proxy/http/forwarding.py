@@ -20,7 +20,7 @@ from drsr.proxy.http.exchange import Ending, Exchange
 from drsr.proxy.http.headers import credentials, to_client, to_upstream
 from drsr.proxy.http.incoming import BodyStalled, ClientGone, Incoming, Unread, is_path, stays_below
 from drsr.proxy.http.refusals import Refusal, RefusalKind
-from drsr.proxy.http.upstream import Upstream, UpstreamFailed
+from drsr.proxy.http.upstream import Recalls, Upstream, UpstreamFailed
 from drsr.proxy.http.usage import UsageReader
 from drsr.proxy.log import without_text
 from drsr.proxy.pruning import Pruning, Treated
@@ -144,15 +144,14 @@ class Forwarding:
         told = incoming.endpoint in (Endpoint.CHAT_COMPLETIONS, Endpoint.MESSAGES)
         warm = self._parts.settings.warm and told and treated is not None and treated.parsed is not None
         headers = to_upstream(incoming.headers, new_length=isinstance(content, bytes))
+        upstream, recalls = self._parts.upstream, treated.recalls if treated is not None else None
         try:
-            upstream, recalls = self._parts.upstream, treated.recalls if treated is not None else None
             if recalls is None or not isinstance(content, bytes):
                 sending = upstream.send(incoming.method, incoming.target, headers, content)
             else:
                 sending = upstream.send_recalling(incoming.method, incoming.target, headers, content, recalls)
             async with sending as response:
-                if recalls is not None:
-                    exchange.recalled, exchange.recalling = recalls.rounds.recalled, recalls.usage
+                _note_recalls(exchange, recalls)
                 exchange.upstream_milliseconds = 1000 * (time.perf_counter() - start)
                 if meanwhile is not None:
                     self._parts.pruning.judge(await meanwhile, exchange)
@@ -168,10 +167,15 @@ class Forwarding:
                             if reader is not None:
                                 reader.add(chunk)
                 finally:  # also of an answer that breaks off: some say at the beginning what the request cost
-                    exchange.usage = counted.usage() if counted is not None else None
+                    said = counted.usage() if counted is not None else None
+                    exchange.usage = said if recalls is None else recalls.usage_of_all(said)
         except UpstreamFailed as failed:
             exchange.ending = Ending.UPSTREAM_BROKE
             return failed.refusal
+        finally:  # recalls were paid for, also where no answer came of them
+            if recalls is not None and recalls.rounds.unseen and not exchange.succeeded:
+                _note_recalls(exchange, recalls)
+                exchange.usage = recalls.usage
         if answer is not None and treated is not None and treated.parsed is not None and exchange.status == 200:
             self._read_ahead(incoming, treated.parsed, answer)
         # Last of all: with it the client counts as gone, and what is not finished by then is cancelled.
@@ -188,6 +192,11 @@ class Forwarding:
             task = asyncio.create_task(reading)
             self._parts.reading.add(task)
             task.add_done_callback(self._parts.reading.discard)
+
+
+def _note_recalls(exchange: Exchange, recalls: Recalls | None) -> None:
+    if recalls is not None:
+        exchange.recalled_for(recalls.rounds.recalled, recalls.usage, given_up=recalls.rounds.given_up)
 
 
 _OVERLOADED = Refusal(RefusalKind.OVERLOADED, "too many requests are on their way already; try again")

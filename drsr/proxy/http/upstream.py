@@ -7,19 +7,22 @@ from the environment, no body decoded, no header added but host and length.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import httpx
 
 from drsr.adapters.recall_rounds import Rounds, whole_usage
-from drsr.proxy.http.answers import LARGEST
+from drsr.proxy.http.answers import LARGEST, unpacked
 from drsr.proxy.http.headers import RawHeaders
 from drsr.proxy.http.json_body import as_bytes
 from drsr.proxy.http.refusals import Refusal, RefusalKind
 from drsr.proxy.http.usage import Usage, usage_of
 from drsr.proxy.settings import UpstreamUrl
+from drsr.receipts.recall import RECALL
 
 KEPT_SECONDS = 3.0
 """How long an idle connection is kept: shorter than servers keep theirs (many 5 s), so that no request is sent into one
@@ -43,19 +46,28 @@ class UpstreamResponse(NamedTuple):
     """The body as it comes, still encoded. Raises UpstreamFailed where it breaks off."""
 
 
-class Recalls(NamedTuple):
+@dataclass(slots=True)
+class Recalls:
     """A request whose model may ask for what was removed."""
 
     rounds: Rounds[Any, Any]
     came: bytes
     """The very bytes that came, for when that leads nowhere."""
+    told: bool = False
+    """Whether the answer that is passed on says the usage of all."""
 
     @property
     def usage(self) -> Usage | None:
-        """The usage of the answers that only asked for more; None where there were none, or did not say."""
+        """The usage of the answers that the client does not see; None where one of them does not say."""
         said = [answer.get("usage") for answer in self.rounds.unseen]
-        whole = whole_usage(said) if said else None
-        return usage_of(whole) if isinstance(whole, dict) else None
+        if not all(isinstance(one, dict) for one in said):
+            return None
+        return usage_of(whole_usage(said)) if said else Usage(0, 0, 0, 0)
+
+    def usage_of_all(self, said: Usage | None) -> Usage | None:
+        """The usage of the exchange, where the answer that was passed on says so much."""
+        before = self.usage
+        return said if said is None or before is None or self.told else before.plus(said)
 
 
 class Upstream:
@@ -104,25 +116,22 @@ class Upstream:
         self, method: str, target: bytes, headers: RawHeaders, content: bytes, recalls: Recalls
     ) -> AsyncIterator[UpstreamResponse]:
         """Like `send`, asking again as long as the model recalls: the last answer, with the usage of all. What is no
-        success, or too long to be held, is passed on as it comes."""
+        success, or too long to be held, is passed on as it comes, unless the tool may be the reason."""
         rounds = recalls.rounds
         plain = [*(header for header in headers if header[0] != b"accept-encoding"), (b"accept-encoding", b"identity")]
         while True:
-            answer, following = None, None
             async with AsyncExitStack() as stack:
                 try:
                     response = await stack.enter_async_context(self.send(method, target, plain, content))
-                    response, held = await _held(response)
-                    answer = None if held is None else _parsed(held)
+                    response, following = await _next(response, recalls)
                 except UpstreamFailed:
-                    if rounds.given_up or not rounds.unseen:
+                    following = rounds.after_error(None)
+                    if following is None:
                         raise
-                if answer is not None or rounds.unseen:
-                    following = rounds.following(answer)
                 if following is None:
-                    yield _reckoned(response, rounds, answer)
+                    yield response
                     return
-            content = recalls.came if following is rounds.original else as_bytes(following)
+            content = _written(following, recalls)
 
     async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
         assert isinstance(response.stream, httpx.AsyncByteStream)
@@ -166,20 +175,61 @@ async def _joined(pieces: list[bytes], more: AsyncIterator[bytes] | None = None)
             yield piece
 
 
-def _parsed(held: bytes) -> Any:
+async def _next(response: UpstreamResponse, recalls: Recalls) -> tuple[UpstreamResponse, Any]:
+    """The response as the client gets it, and None; or what to send instead of passing it on."""
+    rounds = recalls.rounds
+    if response.status != 200:
+        return response, rounds.after_error(response.status)
+    response, held = await _held(response)
+    if held is None:
+        return response, None
+    encodings = [value.strip().lower() for name, value in response.headers if name.lower() == b"content-encoding"]
+    text = _unpacked(held, encodings)
+    answer = None if text is None else _parsed(text)
+    if answer is None:
+        return response, rounds.not_understood({}, recalls=text is None or RECALL.encode() in text)
+    following = rounds.following(answer)
+    return response if following is not None else _reckoned(response, recalls, answer), following
+
+
+def _unpacked(held: bytes, encodings: list[bytes]) -> bytes | None:
+    """The plain text of an answer; None where we cannot tell."""
+    try:
+        return unpacked(held, encodings[0] if encodings else b"identity") if len(encodings) < 2 else None
+    except zlib.error:
+        return None
+
+
+def _parsed(text: bytes) -> Any:
     """An answer; None where it is none."""
     try:
-        answer = json.loads(held)
+        answer = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
 
 
-def _reckoned(response: UpstreamResponse, rounds: Rounds[Any, Any], answer: Any) -> UpstreamResponse:
-    """The response with the usage of all answers; the very same where there was only one."""
-    if answer is None or not rounds.unseen:
+def _written(following: Any, recalls: Recalls) -> bytes:
+    """The bytes to send next: those that came where the model's answer cannot be repeated, as half an emoji cannot."""
+    if following is not recalls.rounds.original:
+        try:
+            return as_bytes(following)
+        except (ValueError, RecursionError):
+            recalls.rounds.give_up()
+    return recalls.came
+
+
+def _reckoned(response: UpstreamResponse, recalls: Recalls, answer: Any) -> UpstreamResponse:
+    """The response with the usage of all answers; the very same where there was only one, or it cannot be written."""
+    whole = recalls.rounds.reckoned(answer)
+    if whole is answer:
         return response
-    body = as_bytes(rounds.reckoned(answer))
-    headers = [header for header in response.headers if header[0].lower() != b"content-length"]
+    try:
+        body = as_bytes(whole)
+    except (ValueError, RecursionError):
+        return response
+    recalls.told = True
+    said_anew = (b"content-length", b"content-encoding")
+    headers = [header for header in response.headers if header[0].lower() not in said_anew]
     length = (b"content-length", str(len(body)).encode())
     return response._replace(headers=[*headers, length], chunks=_joined([body]))

@@ -32,6 +32,10 @@ class Usage(NamedTuple):
         """All tokens of the request."""
         return self.input + self.cached + self.cache_creation
 
+    def plus(self, other: Usage) -> Usage:
+        """The tokens of two answers."""
+        return Usage(*(one + more for one, more in zip(self, other, strict=True)))
+
 
 class UsageReader:
     """Looks for the usage in one answer. OpenAI's chat and responses and Anthropic's messages say it differently."""
