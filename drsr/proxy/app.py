@@ -180,6 +180,7 @@ class ProxyApp:
             "currency": self.settings.currency,
             "deadline_milliseconds": 1000 * self.settings.deadline,
             "session_mode": self.settings.sessions is not None,
+            "recall": self.settings.recall,
             **self._now(),
             **self.activity.to_json(),
         }

@@ -146,7 +146,10 @@ class Pruning:
             if size <= PARSED_AT_ONCE:
                 return as_bytes(body)
             future = self._parsing.submit(partial(as_bytes, body))
-            return None if future is None else await asyncio.wrap_future(future)
+            if future is None:
+                return None
+            content: bytes = await asyncio.wrap_future(future)
+            return content
         except (ValueError, RecursionError):
             return None
 

@@ -169,10 +169,12 @@ def test_without_being_asked_for_no_tool_is_sent(
 def test_the_page_says_why_such_a_request_saved_nothing(
     browser: Browser, start_proxy: StartProxy, served: Served, served_at: str, http: httpx.Client
 ) -> None:
-    proxy = start_proxy(upstream=served_at, recall=True)
+    proxy = start_proxy(upstream=served_at, recall=True, sessions=SessionSettings(Prices(3, 1, 3, 15)))
     http.post(proxy.address + PATHS["chat"], json=BODIES["chat"])
     assert eventually(lambda: proxy.count("recalled") == 2)
-    (latest,) = dom(browser, proxy).tables["recent"][1:]
+    page = dom(browser, proxy)
+    (latest,) = page.tables["recent"][1:]
+    assert "the tool for recalls is in both" in page.texts["money-note"]
     assert (latest[3], latest[5]) == ("pruned, recalled", "0")
 
 

@@ -141,7 +141,7 @@ class Exchange:
             words.append(f"saved {self.tokens_saved:,} of {self.tokens_before:,} tokens")
         if self.shadow_saved:
             words.append(f"would have saved {self.shadow_saved:,} of {self.tokens_before:,} tokens")
-        if self.recalled:
+        if self.recalled and self.recalled.calls:
             words.append(f"recalled in {self.recalled.calls} further calls")
         if self.decision:
             words.append(f"decision {self.decision}")

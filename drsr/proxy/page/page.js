@@ -69,17 +69,18 @@ function reasonRow([reason, requests], total) {
 function outcome(each) {
   if (each.ending !== "completed") return cell(words(each.refusal || ENDINGS[each.ending] || each.ending), "failed");
   const would = each.shadow_reason ? `: ${words(each.shadow_reason)}` : "";
-  const recalled = each.recalled ? ", recalled" : "";
+  const recalled = each.recalled && each.recalled.calls ? ", recalled" : "";
   return cell(words(each.reason || "–") + would + recalled, each.reason === "pruned" ? "pruned" : "");
 }
 
 function money(state) {
   const { paid, without_pruning: without } = state.money;
   const unpriced = state.unpriced ? `; ${count(state.unpriced)} answers without usage or known prices` : "";
+  const tool = state.recall ? "; the tool for recalls is in both" : "";
   at("money").textContent = paid === undefined ? "–" : amount(without - paid, state.currency);
   at("money-note").textContent = paid === undefined
     ? state.unpriced ? "no usage, or no known prices" : ""
-    : `${amount(paid, state.currency)} instead of ${amount(without, state.currency)}${unpriced}`;
+    : `${amount(paid, state.currency)} instead of ${amount(without, state.currency)}${unpriced}${tool}`;
   at("usage").textContent = Object.keys(state.usage).length
     ? `The upstream counted ${count(state.usage.input)} tokens of input, ${count(state.usage.cached)} read from its cache, ` +
       `${count(state.usage.cache_creation)} written to it, ${count(state.usage.output)} of output.`
