@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from drsr.adapters.recall_rounds import ROUNDS
 from drsr.proxy.activity import values
+from drsr.proxy.pruning import PARSED_AT_ONCE
 from drsr.proxy.settings import SessionSettings
 from drsr.receipts.recall import RECALL
 from drsr.receipts.receipt_file import read_receipts
@@ -190,8 +191,19 @@ def test_a_request_that_cannot_be_written_again_goes_as_it_came(
     """Half an emoji, or a number that is too large for a float."""
     proxy = start_proxy(upstream=served_at, recall=True)
     came = f'{{"model": "m", "tools": {json.dumps(TOOLS)}, "messages": [{odd}, "role": "user"}}]}}'.encode()
-    assert http.post(proxy.address + PATHS["chat"], content=came, headers=JSON).status_code == 200
-    assert [body for body, _ in served.came] == [came]
+    long = came + b" " * PARSED_AT_ONCE  # written by another thread
+    for content in (came, long):
+        assert http.post(proxy.address + PATHS["chat"], content=content, headers=JSON).status_code == 200
+    assert [body for body, _ in served.came] == [came, long]
+
+
+def test_a_long_request_is_given_the_tool_too(
+    start_proxy: StartProxy, served: Served, served_at: str, http: httpx.Client
+) -> None:
+    proxy = start_proxy(upstream=served_at, recall=True)
+    content = CHAT_BODY.encode() + b" " * PARSED_AT_ONCE
+    assert FINAL in http.post(proxy.address + PATHS["chat"], content=content, headers=JSON).text
+    assert len(served.came) == 3
 
 
 @pytest.mark.parametrize(("plain", "odd"), [(FINAL, f"{FINAL}\\ud83d"), ('"created": 1', '"created": NaN')])
