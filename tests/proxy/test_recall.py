@@ -195,6 +195,11 @@ def test_a_request_that_cannot_be_written_again_goes_as_it_came(
     for content in (came, long):
         assert http.post(proxy.address + PATHS["chat"], content=content, headers=JSON).status_code == 200
     assert [body for body, _ in served.came] == [came, long]
+    late = start_proxy(upstream=served_at, recall=True, deadline=1e-6)  # before the policy could say that it is odd
+    for content in (came, long):
+        answer = http.post(late.address + PATHS["chat"], content=content, headers=JSON)
+        assert (answer.status_code, answer.headers["x-drsr-reason"]) == (200, "deadline_exceeded")
+    assert [body for body, _ in served.came] == [came, long] * 2
 
 
 def test_a_long_request_is_given_the_tool_too(
