@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
+from drsr.policy.location import install_line
 from drsr.policy.scripted import scripted_policy
 from tests.policy_wheels import CARD, golden_of, package_of, versioned, wheel_of
 
@@ -158,6 +159,6 @@ def test_list_of_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert printed(capsys, "list") == (
         0,
-        "no policy is installed, and none lies in policies/ (pip install drsr-policy, or drsr publish)\n",
+        f"no policy is installed, and none lies in policies/ ({install_line('drsr-policy')}, or drsr publish)\n",
         "",
     )

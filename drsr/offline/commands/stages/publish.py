@@ -198,8 +198,8 @@ def _text(published: Published, latest: Head | None) -> str:
     if numbers.light is None:
         lines += [
             f"drsr backbone fetch {shlex.quote(numbers.backbone.name)}",
-            "the last line gets the language model that the policy reads with; without a GPU, install torch's CPU build "
-            "before drsr: pip may bring one with CUDA, of several gigabytes",
+            "the last line gets the language model that the policy reads with; without a GPU, install torch's CPU "
+            "build before drsr: pip may bring one with CUDA, of several gigabytes",
         ]
     return "\n".join(lines)
 
