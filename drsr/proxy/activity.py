@@ -10,9 +10,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 
-from drsr.decide.decision import Reason
 from drsr.proxy.http.exchange import Ending, Exchange
 from drsr.proxy.reasons import ProxyReason
+from drsr.receipts.totals import INELIGIBLE
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -21,16 +21,6 @@ RECENT = 200
 """Exchanges of the two pruned endpoints that are remembered."""
 SHOWN = 50
 """How many of them the page lists."""
-
-
-_NOT_ELIGIBLE = frozenset(
-    {
-        *(ProxyReason.BYPASS, ProxyReason.KILL_SWITCH, ProxyReason.ENCODED_BODY, ProxyReason.TOO_LARGE),
-        ProxyReason.HISTORY_UPSTREAM,
-        *(Reason.UNREADABLE_REQUEST, Reason.INVALID_PROTOCOL, Reason.TOO_FEW_CANDIDATES, Reason.BELOW_MINIMUM),
-    }
-)
-"""Reasons of requests from which nothing could go, whatever the policy says."""
 _LATE = frozenset({str(ProxyReason.DEADLINE_EXCEEDED), str(ProxyReason.BUSY)})
 FEWEST_DECISIONS = 5
 """Recent eligible requests before most of them can be called late."""
@@ -184,7 +174,7 @@ class Activity:
 
 def _is_eligible(exchange: Exchange) -> bool:
     reason = exchange.shadow_reason or exchange.reason
-    return reason is not None and reason not in _NOT_ELIGIBLE
+    return reason is not None and reason not in INELIGIBLE
 
 
 def values(counter: Counter) -> dict[tuple[str, ...], float]:
