@@ -65,6 +65,16 @@ def test_verify(capsys: pytest.CaptureFixture[str], wheel: str) -> None:
     assert json.loads(out)["passed"] is True
 
 
+def test_verify_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], wheel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line per request where each takes long; none where all are quick, which `test_verify` sees."""
+    monkeypatch.setattr("drsr.commands.policy.QUIET_SECONDS", 0.0)
+    code, out, err = printed(capsys, "verify", wheel, "--json")
+    assert (code, json.loads(out)["passed"]) == (0, True)
+    assert err == "".join(f"drsr: {done} of 4 golden requests are decided\n" for done in range(4))
+
+
 def test_verify_of_a_policy_that_decides_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     package = package_of(versioned("1.0", seed=7), golden_of(scripted_policy()))
     path = tmp_path / package.name.file_name
