@@ -52,6 +52,7 @@ class Activity:
         self.gone = self._counter(
             "drsr_client_disconnects_total", "Clients that hung up before their answer was complete."
         )
+        self.websockets = self._counter("drsr_websockets_total", "WebSockets, in which nothing is pruned.")
         self.broken = self._counter("drsr_upstream_broken_total", "Answers that the upstream broke off.")
         self.tokens = self._counter("drsr_tokens_total", "Tokens of the requests that could be read, as they came.")
         self.saved = self._counter("drsr_tokens_saved_total", "Tokens that were not sent.")
@@ -153,6 +154,7 @@ class Activity:
             "uptime_seconds": round(time.time() - self.started),
             "requests": sum(counted(self.requests).values()),
             "failed": sum(count for (_, code), count in counted(self.requests).items() if int(code) >= 400),
+            "websockets": counted(self.websockets)[()],
             "reasons": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
             "eligible": counted(self.eligible)[()],
             "mostly_late": self.mostly_late(),
