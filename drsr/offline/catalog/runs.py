@@ -21,8 +21,13 @@ def _now() -> datetime.datetime:
 def start_run(connection: Connection, stage: str, subject: str | None, code_version: str) -> int:
     """Note that a stage has started; returns the run's id."""
     _mark_killed(connection)
-    row = {"stage": stage, "subject": subject, "code_version": code_version, "started_at": _now()}
-    row["counts"] = {WORKER: this_worker()}
+    row = {
+        "stage": stage,
+        "subject": subject,
+        "code_version": code_version,
+        "started_at": _now(),
+        "counts": {WORKER: this_worker()},
+    }
     return connection.execute(insert(Run).values(row).returning(Run.id)).scalar_one()
 
 

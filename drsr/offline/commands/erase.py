@@ -57,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
     require_reason(options.reason)
     with opened() as place:
-        runs, states_gone = set(), set()
+        runs: set[str] = set()
+        states_gone: set[str] = set()
         with place.catalog.reading() as connection:
             names = find_runs(connection, run=options.run_name, source=options.source, task=options.task)
             batches = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]

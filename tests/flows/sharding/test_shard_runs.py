@@ -24,7 +24,8 @@ from drsr.flows.sharding.shards import STARTING_SECONDS
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.store.claims import LEASE_SECONDS, holder_lives, this_worker
+from drsr.offline.catalog.workers import this_worker
+from drsr.offline.store.claims import LEASE_SECONDS, holder_lives
 
 LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 CHOICE = FanOut(over="work-pool", poll_seconds=0.001, attempts=2)

@@ -17,13 +17,14 @@ from sqlalchemy import Connection, select, update
 from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
+from drsr.offline.catalog.workers import is_gone, this_worker
 from drsr.offline.store import claims
-from drsr.offline.store.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives, is_gone, this_worker
+from drsr.offline.store.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives
 
 
 def test_this_process_is_not_gone_and_an_ended_one_is() -> None:
     assert not is_gone(this_worker())
-    code = "from drsr.offline.store.claims import this_worker; print(this_worker())"
+    code = "from drsr.offline.catalog.workers import this_worker; print(this_worker())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert is_gone(ended)
     host, pid, _ = this_worker().rsplit("/", 2)
