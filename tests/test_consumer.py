@@ -1,16 +1,19 @@
-"""The consumer's day: `pip install drsr-policy` into an empty environment, and ten lines in an agent.
+"""The consumer's day: the line that `drsr publish` prints in an empty environment, and ten lines in an agent.
 
 Everything is real but the harms that the policy was trained on: the package was published by `drsr publish` after the
-real stages, with the embedded language model, and pip resolves it with drsr from the index beside it.
+real stages, with the embedded language model, and pip takes it and drsr from its index alone.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -54,8 +57,8 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A package index with the policy and drsr itself, as `drsr publish` leaves it."""
+def install_line(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The line that `drsr publish` prints for an index with the policy and drsr itself, which it leaves behind."""
     folder = tmp_path_factory.mktemp("published")
     pipeline = run_stages(folder / "data", "smollm2-135m", labels="drawn", runs={"train": 3, "validation": 2})
     pipeline.catalog.close()
@@ -68,12 +71,14 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, value in pipeline.settings.items():
             patch.setenv(name, value)
         arguments = ["publish", "--index", str(folder / "index"), "--version", VERSION, "--with-drsr", str(ROOT)]
-        assert main(arguments) == 0
-    return folder / "index"
+        with redirect_stdout(io.StringIO()) as said:
+            assert main(arguments) == 0
+    (line,) = [line for line in said.getvalue().splitlines() if line.startswith("pip install ")]
+    return shlex.split(line)
 
 
 @pytest.fixture(scope="module")
-def environment(index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment(install_line: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty virtual environment into which pip installed the policy. Its `bin` folder."""
     folder = tmp_path_factory.mktemp("consumer")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
@@ -86,9 +91,8 @@ def environment(index: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         programs, "pip", ["uninstall", "--yes", "setuptools"], folder
     )  # older Pythons bring one that is too old for torch
     (site / "third_parties.pth").write_text(f"{folder / 'third_parties'}\n")
-    installed = run(
-        programs, "pip", ["install", "--no-cache-dir", "--index-url", index.as_uri(), "drsr-policy"], folder
-    )
+    program, *arguments = install_line
+    installed = run(programs, program, arguments, folder)
     assert installed.returncode == 0, installed.stderr
     assert f"Successfully installed drsr-0.1.0 drsr-policy-{VERSION}" in installed.stdout
     return programs

@@ -61,9 +61,13 @@ def _pattern(line: str) -> str:
     return ".*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n"
 
 
-@pytest.mark.usefixtures("_in_a_copy")
 @pytest.mark.parametrize("source", PYTHON)
-def test_the_python_runs(source: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {}
-    exec(compile(source, "a page", "exec"), names)  # noqa: S102 - our own text, and the point of the test
-    assert capsys.readouterr().out != ""
+def test_the_python_runs_in_an_empty_folder_and_again(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader has no checkout beside the example, and runs it more than once."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        names: dict[str, object] = {}
+        exec(compile(source, "a page", "exec"), names)  # noqa: S102 - our own text, and the point of the test
+        assert capsys.readouterr().out != ""

@@ -86,6 +86,7 @@ def _add_backbone_options(parser: argparse.ArgumentParser) -> None:
 
 def run_list(options: argparse.Namespace) -> int:
     from drsr.policy.listing import find_policies
+    from drsr.policy.location import install_line
     from drsr.tables import table
 
     found = find_policies()
@@ -94,7 +95,8 @@ def run_list(options: argparse.Namespace) -> int:
     elif found:
         print(table(("policy", "version", "kind", "decides", "where"), [policy.row for policy in found]))
     else:
-        print("no policy is installed, and none lies in policies/ (pip install drsr-policy, or drsr publish)")
+        get = install_line("drsr-policy")
+        print(f"no policy is installed, and none lies in policies/ ({get}, or drsr publish)")
     return 1 if any(policy.problem for policy in found) else 0
 
 

@@ -152,7 +152,7 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
     import json
 
     states = [app.activity.to_json() for app in apps]
-    names = ("requests", "failed", "eligible", "tokens", "tokens_saved")
+    names = ("requests", "failed", "eligible", "websockets", "tokens", "tokens_saved")
     total = {name: sum(state[name] for state in states) for name in names}
     pruned = sum(state["reasons"].get("pruned", 0) for state in states)
     would = sum(state["shadow_tokens_saved"] for state in states)
@@ -170,6 +170,8 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
         line += f" ({would:,} would not have been, without --shadow)"
     if total["failed"]:
         line += f"; {total['failed']:,} were answered with an error, and saved nothing"
+    if total["websockets"]:
+        line += f"; WebSocket connections passed unpruned: {total['websockets']:,}"
     if priced:
         line += f"; paid {money['paid']:.4f} instead of {money['without_pruning']:.4f} {currency}, at list prices"
     return line

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
 from drsr.decide.representation import FrozenRepresentation, LazyRepresentation
-from drsr.errors import DrsrError
-from drsr.policy.location import LIGHT_PACKAGE, is_installed
+from drsr.errors import BackboneNotFetched, DrsrError
+from drsr.policy.location import LIGHT_PACKAGE, install_line, is_installed
 from drsr.policy.policy import Policy, load_policy
 from drsr.request.rendering import render
 from drsr.request.request import read_request
@@ -100,8 +100,11 @@ def examine(
         checkup.findings.append(_described(policy))
         policy.prepare()
     except DrsrError as error:
+        if isinstance(error, BackboneNotFetched):
+            checkup.findings = [_needed(finding) for finding in checkup.findings]
         checkup.findings.append(Finding("policy", str(error.what), True, error.hint or ""))
         return checkup
+    checkup.findings += _threads(policy)
     if policy.numbers.always_abstains:
         what = "it abstains always: calibration found nothing admissible"
         checkup.findings.append(Finding("calibration", what, True, "install a policy that prunes: drsr policy list"))
@@ -180,8 +183,24 @@ def _machine(device: str | None) -> Iterator[Finding]:
         yield Finding("free memory", f"{free:,} MB")
     folder = cache_folder()
     above = next(place for place in (folder, *folder.parents) if place.exists())
-    writable = os.access(above, os.W_OK)
-    yield Finding("cache folder", f"{folder}{'' if writable else ': not writable; set DRSR_CACHE to another'}")
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        yield Finding("cache folder", str(folder))
+    else:
+        yield Finding(
+            "cache folder", f"{folder}: not writable", mend="set DRSR_CACHE to a folder that you may write to"
+        )
+
+
+def _needed(finding: Finding) -> Finding:
+    """Return it as a problem if there is something to mend: a language model that must be fetched needs the cache."""
+    return finding._replace(problem=bool(finding.mend))
+
+
+def _threads(policy: Policy) -> Iterator[Finding]:
+    if isinstance(policy.frozen.representation, LazyRepresentation):
+        import torch
+
+        yield Finding("threads", f"{torch.get_num_threads()}; drsr serve and drsr wrap measure how many are quickest")
 
 
 def _free_memory() -> int | None:
@@ -237,4 +256,5 @@ def _advice(policy: Policy, device: str, timings: Sequence[Timing]) -> list[str]
 def _quicker() -> str:
     if is_installed(LIGHT_PACKAGE):
         return "The light policy is installed and decides in milliseconds: --policy drsr_policy_light"
-    return "A light policy decides in milliseconds: pip install drsr-policy-light; or use a GPU: --device cuda"
+    get = install_line(LIGHT_PACKAGE.replace("_", "-"))
+    return f"A light policy decides in milliseconds: {get}; or use a GPU: --device cuda"

@@ -45,6 +45,14 @@ def is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
+def install_line(project: str, index: str = "file:///PATH/OF/policies") -> str:
+    """Return the command that installs a policy from its own index and looks nowhere else.
+
+    A stranger's package of the same name and a higher version may lie on a public index.
+    """
+    return f"pip install --no-deps --index-url {index} {project}"
+
+
 def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles:
     """Read and check the policy at a location; by default the installed one.
 
@@ -128,7 +136,7 @@ def _refuse_misnamed(numbers: PolicyNumbers, name: str, where: str) -> None:
         raise PolicyMismatch(
             f"holds a {numbers.kind} policy, whose package is called {package_name(numbers)}, under the name {name}",
             where=where,
-            hint=f"get it as it was published: pip install {project_name(numbers)}",
+            hint=f"get it as it was published: {install_line(project_name(numbers))}",
         )
 
 
@@ -137,7 +145,7 @@ def _installed_folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise InputError(
             f"no package {package} is installed",
-            hint="name a policy's folder or wheel, or install one: pip install drsr-policy",
+            hint="name a policy's folder or wheel, or install one: " + install_line("drsr-policy"),
         )
     return Path(next(iter(spec.submodule_search_locations)))
 

@@ -10,9 +10,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 
-from drsr.decide.decision import Reason
 from drsr.proxy.http.exchange import Ending, Exchange
 from drsr.proxy.reasons import ProxyReason
+from drsr.receipts.totals import INELIGIBLE
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -21,16 +21,6 @@ RECENT = 200
 """Exchanges of the two pruned endpoints that are remembered."""
 SHOWN = 50
 """How many of them the page lists."""
-
-
-_NOT_ELIGIBLE = frozenset(
-    {
-        *(ProxyReason.BYPASS, ProxyReason.KILL_SWITCH, ProxyReason.ENCODED_BODY, ProxyReason.TOO_LARGE),
-        ProxyReason.HISTORY_UPSTREAM,
-        *(Reason.UNREADABLE_REQUEST, Reason.INVALID_PROTOCOL, Reason.TOO_FEW_CANDIDATES, Reason.BELOW_MINIMUM),
-    }
-)
-"""Reasons of requests from which nothing could go, whatever the policy says."""
 _LATE = frozenset({str(ProxyReason.DEADLINE_EXCEEDED), str(ProxyReason.BUSY)})
 FEWEST_DECISIONS = 5
 """Recent eligible requests before most of them can be called late."""
@@ -62,6 +52,7 @@ class Activity:
         self.gone = self._counter(
             "drsr_client_disconnects_total", "Clients that hung up before their answer was complete."
         )
+        self.websockets = self._counter("drsr_websockets_total", "WebSockets, in which nothing is pruned.")
         self.broken = self._counter("drsr_upstream_broken_total", "Answers that the upstream broke off.")
         self.tokens = self._counter("drsr_tokens_total", "Tokens of the requests that could be read, as they came.")
         self.saved = self._counter("drsr_tokens_saved_total", "Tokens that were not sent.")
@@ -163,6 +154,7 @@ class Activity:
             "uptime_seconds": round(time.time() - self.started),
             "requests": sum(counted(self.requests).values()),
             "failed": sum(count for (_, code), count in counted(self.requests).items() if int(code) >= 400),
+            "websockets": counted(self.websockets)[()],
             "reasons": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
             "eligible": counted(self.eligible)[()],
             "mostly_late": self.mostly_late(),
@@ -184,7 +176,7 @@ class Activity:
 
 def _is_eligible(exchange: Exchange) -> bool:
     reason = exchange.shadow_reason or exchange.reason
-    return reason is not None and reason not in _NOT_ELIGIBLE
+    return reason is not None and reason not in INELIGIBLE
 
 
 def values(counter: Counter) -> dict[tuple[str, ...], float]:

@@ -43,6 +43,7 @@ class ProxyApp:
             self._sites,
             connect_timeout=settings.connect_timeout,
             timeout=settings.upstream_timeout,
+            count=self.activity.websockets.inc,
         )
         self.kill_switch = KillSwitch(settings.kill_file)
         self.parts: Parts | None = None

@@ -180,6 +180,7 @@ class Pruning:
             "reason": str(exchange.reason),
             "applied": exchange.reason == PRUNED,
             "status": exchange.status,
+            "bill": None if exchange.bill is None else exchange.bill._asdict(),
         }
         used = None if exchange.usage is None else exchange.usage._asdict()
         recalled = None

@@ -2,8 +2,8 @@
 
 A request counts as sent unless the proxy says that its upstream refused it: what failed saved nothing. Money is told
 where the model's price was known when it was decided. Where the upstream's own usage is on record, what was paid is
-reckoned from that; else it is what the session expected its input to cost. A decision whose removed parts the model
-asked for again saved nothing, and cost what that took.
+reckoned from that, as on the proxy's page; else it is what the session expected its input to cost. A decision whose
+removed parts the model asked for again saved nothing, and cost what that took.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ INELIGIBLE = frozenset(
     {
         *("unreadable_request", "invalid_protocol", "alignment_failure", "recent_exceeds_view"),
         *("below_minimum", "too_few_candidates", "always_abstains"),
+        *("bypass", "kill_switch", "encoded_body", "too_large", "history_upstream"),
     }
 )
-"""Reasons of requests that could not have been pruned, whatever a policy thinks of them."""
+"""Reasons of requests that could not have been pruned, whatever a policy thinks of them: its own and the proxy's."""
 
 PRUNED = "pruned"
 BY: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -53,7 +54,7 @@ class Total:
     def add(self, record: dict[str, Any]) -> None:
         applied = _applied(record)
         self.decisions += 1
-        self.eligible += applied or (record["reason"] not in INELIGIBLE)
+        self.eligible += applied or INELIGIBLE.isdisjoint({record["reason"], _why(record)})
         self.pruned += applied
         if record.get("success") is False:
             self.failed += 1
@@ -119,9 +120,7 @@ def told(totals: dict[str, Total], by: str | None) -> str:
     everything = sum(total.decisions - total.failed for total in totals.values())
     priced = sum(total.priced for total in totals.values())
     if priced < everything:
-        lines.append(
-            f"money is of {priced:,} of {everything:,} decisions: of the others the model's price is not known"
-        )
+        lines.append(f"money is of {priced:,} of {everything:,} decisions: of the others price or usage is not known")
     return "\n".join(lines)
 
 
@@ -154,6 +153,9 @@ def _why(record: dict[str, Any]) -> str:
 
 def _money(record: dict[str, Any], applied: bool) -> tuple[float, float] | None:
     """Return what was paid, and what would have been paid without pruning; None if no price is known."""
+    billed = (record.get("proxy") or {}).get("bill")
+    if billed:
+        return billed["paid"], billed["without_pruning"]
     session, usage = record.get("session"), record.get("usage")
     if not session or not session.get("priced"):
         return None

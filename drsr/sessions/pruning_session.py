@@ -133,7 +133,7 @@ class PruningSession:
     ) -> Decision:
         """Like `Policy.prune`, for the run's next request. Hand in the whole history: what was removed is found again.
 
-        `pruned` says whether anything is missing, `reason` why nothing more was removed now. Behind the deadline
+        `pruned` says whether anything is missing, `nothing_more` why no more was removed now. Behind the deadline
         nothing more is removed; what was removed before stays so.
         """
         from drsr.policy.policy import deadline_after, request_body

@@ -12,6 +12,7 @@ from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Name
 from drsr.flows.places import opened
 from drsr.flows.stage_tasks import GPU, TIMEOUTS
+from drsr.policy.location import install_line
 
 HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 """Checks whose failure is an outcome: the released policy stays. Any other failure is a fault, and fails the run."""
@@ -66,7 +67,6 @@ def held_back(refusal: ReleaseRefused) -> dict[str, Any]:
 
 def superseded(version: str, newest: str) -> dict[str, Any]:
     """Return the outcome for a policy that was published before a newer one."""
-    reason = (
-        f"this one was published as {version} and followed by {newest}; pip install drsr-policy=={version} goes back"
-    )
+    back = install_line(f"drsr-policy=={version}")
+    reason = f"this one was published as {version} and followed by {newest}; {back} goes back"
     return {"published": False, "reason": reason, "gates": []}

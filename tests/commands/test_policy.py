@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
+from drsr.policy.location import install_line
 from drsr.policy.scripted import scripted_policy
 from tests.policy_wheels import CARD, golden_of, package_of, versioned, wheel_of
 
@@ -62,6 +63,16 @@ def test_verify(capsys: pytest.CaptureFixture[str], wheel: str) -> None:
     code, out, _ = printed(capsys, "verify", wheel, "--json")
     assert code == 0
     assert json.loads(out)["passed"] is True
+
+
+def test_verify_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], wheel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line per request where each takes long; none where all are quick, which `test_verify` sees."""
+    monkeypatch.setattr("drsr.commands.policy.QUIET_SECONDS", 0.0)
+    code, out, err = printed(capsys, "verify", wheel, "--json")
+    assert (code, json.loads(out)["passed"]) == (0, True)
+    assert err == "".join(f"drsr: {done} of 4 golden requests are decided\n" for done in range(4))
 
 
 def test_verify_of_a_policy_that_decides_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -158,6 +169,6 @@ def test_list_of_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert printed(capsys, "list") == (
         0,
-        "no policy is installed, and none lies in policies/ (pip install drsr-policy, or drsr publish)\n",
+        f"no policy is installed, and none lies in policies/ ({install_line('drsr-policy')}, or drsr publish)\n",
         "",
     )

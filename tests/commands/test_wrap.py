@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from drsr.cli import main
-from drsr.commands.wrap import PROVIDERS, not_through_other_proxies, run_program, upstream_of
+from drsr.commands.wrap import PROVIDERS, not_through_other_proxies, run_program, said, upstream_of
 from drsr.policy.scripted import scripted_policy
+from drsr.proxy.app import ProxyApp
+from drsr.proxy.settings import ProxySettings, UpstreamUrl
 from tests.agent_runs import anthropic_body, openai_body
 from tests.proxy.running import running_app
 from tests.proxy.scripted_upstream import ScriptedUpstream
@@ -82,6 +84,17 @@ def test_requests_that_failed_are_said(
         assert json.loads(said)["failed"] == 2
     else:
         assert "; 2 were answered with an error, and saved nothing" in said
+
+
+def test_websockets_are_said_since_nothing_in_them_is_pruned(tmp_path: Path) -> None:
+    """A program that speaks nothing else would seem to have sent nothing."""
+    app = ProxyApp(
+        scripted_policy(), ProxySettings(UpstreamUrl.parse("http://127.0.0.1:1"), kill_file=tmp_path / "off")
+    )
+    assert "WebSocket" not in said([app], as_json=False)
+    app.activity.websockets.inc(2)
+    assert "; WebSocket connections passed unpruned: 2" in said([app], as_json=False)
+    assert json.loads(said([app], as_json=True))["websockets"] == 2
 
 
 def test_where_requests_go() -> None:

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from drsr.cli import main
-from drsr.policy.checkup import LENGTHS, examine, made_up_request, slow_start, time_decision
+from drsr.decide.representation import ScriptedRepresentation
+from drsr.errors import BackboneNotFetched
+from drsr.policy.checkup import LENGTHS, Checkup, examine, made_up_request, slow_start, time_decision
+from drsr.policy.location import install_line
 from drsr.policy.scripted import scripted_policy
 from tests.seeded_policies import light_policy
 
@@ -49,6 +53,39 @@ def test_a_quick_policy_works_here(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [each["reason"] for each in found["timings"]] == [None]
 
 
+def test_a_cache_folder_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is needed to fetch a language model, and by nothing that a light policy does."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DRSR_CACHE", str(tmp_path / "file" / "cache"))
+    light_policy().save(tmp_path / "policy")
+    assert main(["doctor", "--policy", str(tmp_path / "policy"), "--lengths", "1000"]) == 0
+    assert f"{tmp_path}/file/cache: not writable" in capsys.readouterr().out
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise BackboneNotFetched("not on this machine", hint="drsr backbone fetch NAME")
+
+    monkeypatch.setattr("drsr.policy.checkup.load_policy", fails)
+    assert main(["doctor", "--lengths", "1000"]) == 1
+    said = capsys.readouterr().out
+    assert "BROKEN: cache folder: " in said
+    assert "  to mend it: set DRSR_CACHE to a folder that you may write to" in said
+    assert "  to mend it: drsr backbone fetch NAME" in said
+
+
+def test_a_full_policy_is_told_the_threads_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "threads" not in {finding.name for finding in examine_scripted(monkeypatch).findings}
+    monkeypatch.setattr("drsr.policy.checkup.LazyRepresentation", ScriptedRepresentation)  # a double of a full one
+    (found,) = [each.found for each in examine_scripted(monkeypatch).findings if each.name == "threads"]
+    assert found.startswith(f"{torch.get_num_threads()}; drsr serve")
+
+
+def examine_scripted(monkeypatch: pytest.MonkeyPatch) -> Checkup:
+    monkeypatch.setattr("drsr.policy.checkup.load_policy", lambda *_, **__: scripted_policy())
+    return examine(lengths=[1000])
+
+
 @pytest.mark.parametrize("broken", ["missing", "abstains", "damaged"])
 def test_what_is_broken_is_said_with_how_to_mend_it(
     broken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -78,7 +115,7 @@ def test_a_slow_policy_gets_a_deadline_and_a_quicker_one(monkeypatch: pytest.Mon
     assert checkup.works
     advice = " ".join(checkup.advice)
     assert "deadline_ms=" in advice
-    assert "pip install drsr-policy-light" in advice
+    assert install_line("drsr-policy-light") in advice
 
 
 def test_a_light_policy_that_is_slow_gets_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

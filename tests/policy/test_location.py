@@ -13,7 +13,7 @@ import pytest
 import drsr
 from drsr import load_policy
 from drsr.errors import InputError, PolicyCorrupt
-from drsr.policy.location import read_found, read_installed
+from drsr.policy.location import install_line, read_found, read_installed
 from drsr.policy.wheel_file import WheelName, read_wheel, wheel_bytes
 from tests.policy_wheels import BODY, versioned, wheel_of
 
@@ -135,12 +135,17 @@ def test_a_file_that_pip_installed_and_is_gone(installed: Path) -> None:
         read_found("drsr_policy")
 
 
+def test_a_policy_is_installed_from_its_own_index_alone() -> None:
+    """A stranger's package of that name may lie on a public one."""
+    assert install_line("drsr-policy") == "pip install --no-deps --index-url file:///PATH/OF/policies drsr-policy"
+
+
 def test_what_is_no_policy_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such folder or wheel"):
         read_found(str(tmp_path / "nowhere.whl"))
     with pytest.raises(InputError, match="no package drsr_policy is installed") as caught:
         read_found(None)
-    assert "pip install drsr-policy" in str(caught.value)
+    assert install_line("drsr-policy") in str(caught.value)
     (tmp_path / "text.whl").write_text("hello")
     with pytest.raises(PolicyCorrupt, match="cannot be read as a wheel"):
         read_found(str(tmp_path / "text.whl"))

@@ -11,6 +11,8 @@ from drsr.proxy.bill import bill
 from drsr.proxy.http.usage import Usage
 from drsr.proxy.settings import SessionSettings
 from drsr.receipts.receipt_file import read_receipts
+from drsr.receipts.totals import add_up
+from drsr.sessions.price_table import PriceTable
 from drsr.sessions.prices import Prices
 from tests.agent_runs import openai_body
 from tests.proxy.conftest import StartProxy
@@ -72,6 +74,20 @@ def test_money_and_tokens_reach_metrics_page_and_receipt(
     (receipt,) = read_receipts(tmp_path / "receipts.jsonl")
     assert receipt["usage"] == {"input": 1, "cached": 0, "cache_creation": 0, "output": 1}
     assert receipt["success"] is True
+
+
+def test_page_and_receipts_agree_without_sessions(
+    start_proxy: StartProxy, upstream: ScriptedUpstream, http: httpx.Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "receipts.jsonl"
+    proxy = start_proxy(prices=PriceTable.parse("3,3,3,15"), receipts=path)
+    http.post(f"{proxy.address}/v1/chat/completions", json=openai_body())
+    assert eventually(lambda: proxy.count("receipts", "written") == 1)
+    state = proxy.app.activity.to_json()
+    total = add_up(read_receipts(path))["all"]
+    assert (total.eligible, total.pruned, total.priced) == (state["eligible"], 1, 1)
+    assert {"paid": total.money_paid, "without_pruning": total.money_without} == pytest.approx(state["money"])
+    assert state["money"]["without_pruning"] > state["money"]["paid"] == pytest.approx(18 / 1e6)
 
 
 def test_a_model_without_prices_is_said_and_counts_in_tokens_alone(

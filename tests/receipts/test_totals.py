@@ -13,6 +13,10 @@ import pytest
 from drsr.cli import main
 from drsr.decide.decision import Reason
 from drsr.policy.scripted import scripted_policy
+from drsr.proxy.activity import Activity
+from drsr.proxy.http.endpoints import Endpoint
+from drsr.proxy.http.exchange import Exchange
+from drsr.proxy.reasons import ProxyReason
 from drsr.receipts.receipt import explain
 from drsr.receipts.receipt_file import ReceiptFile, append_line, read_receipts
 from drsr.receipts.totals import INELIGIBLE, add_up, listed, told
@@ -108,8 +112,19 @@ def test_why_nothing_more_went_is_no_contradiction(receipts: Path) -> None:
     assert f"nothing more: {kept.reason}" in explain({**old, "reason": str(kept.reason)})
 
 
+def test_what_could_not_have_been_pruned_is_the_same_for_the_proxys_page(receipts: Path) -> None:
+    for reason in (*Reason, *ProxyReason):
+        exchange = Exchange(Endpoint.CHAT_COMPLETIONS, "POST", "/", reason=reason)
+        activity = Activity()
+        activity.record(exchange)
+        ours = {"applied": False, "reason": str(reason)}
+        of_policy = reason if isinstance(reason, Reason) else None
+        record = {**one(receipts), "pruned": of_policy is None, "reason": of_policy, "proxy": ours}
+        assert add_up([record])["all"].eligible == activity.to_json()["eligible"], reason
+
+
 def test_reasons_are_known_and_nothing_is_a_table_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert {str(reason) for reason in Reason} >= INELIGIBLE
+    assert {str(reason) for reason in (*Reason, *ProxyReason)} >= INELIGIBLE
     assert told({}, None) == "no receipts"
     assert "decision" in listed([])
     assert main(["receipts", "--receipts", str(tmp_path / "none.jsonl")]) == 2

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from drsr.errors import InputError, MissingExtra, VersionTaken
 from drsr.files import UNFINISHED, write_if_changed
+from drsr.policy.location import install_line
 
 _WHEEL = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[A-Za-z0-9][A-Za-z0-9._+!]*)-[^/]+\.whl")
 _PAGE = """<!DOCTYPE html>
@@ -68,7 +69,7 @@ def install_command(index: Path, project: str = "drsr-policy") -> str:
     looked for: drsr and what it needs are installed before, or drsr comes from here too where it lies beside.
     """
     what = f"drsr {project}" if holds_drsr(index) else project
-    return f"pip install --no-deps --index-url {index.absolute().as_uri()} {what}"
+    return install_line(what, index.absolute().as_uri())
 
 
 def holds_drsr(index: Path) -> bool:

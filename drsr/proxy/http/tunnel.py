@@ -39,7 +39,17 @@ class Client(NamedTuple):
 class Tunnels:
     """To one upstream, which is fixed like that of every other request."""
 
-    def __init__(self, url: UpstreamUrl, sites: Sites, *, connect_timeout: float, timeout: float) -> None:
+    def __init__(
+        self,
+        url: UpstreamUrl,
+        sites: Sites,
+        *,
+        connect_timeout: float,
+        timeout: float,
+        count: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`count` is called for each WebSocket that the upstream opens."""
+        self._count = count
         self._url = url
         self._sites = sites
         self._connect_timeout = connect_timeout
@@ -61,8 +71,11 @@ class Tunnels:
             writer.write(self._head(target, headers))
             async with asyncio.timeout(self._timeout):
                 head = await reader.readuntil(b"\r\n\r\n")
+            opened = head.split(b" ", 2)[1:2] == [b"101"]
+            if opened:
+                self._count()
             client.transport.write(head)
-            if head.split(b" ", 2)[1:2] == [b"101"]:
+            if opened:
                 await _both_ways(client, reader, writer)
             else:  # what follows is the upstream's refusal, and the client has nothing more to say to it
                 async with asyncio.timeout(LAST_SECONDS):

@@ -11,7 +11,7 @@ from websockets.sync.client import connect
 from websockets.sync.server import Server, ServerConnection, serve
 
 from tests.proxy.conftest import StartProxy
-from tests.proxy.running import RunningProxy, eventually
+from tests.proxy.running import RunningProxy
 
 
 def answered(connection: ServerConnection) -> None:
@@ -50,7 +50,8 @@ def test_both_sides_are_heard(tunnelling: RunningProxy, speaking: Server) -> Non
         assert json.loads(socket.recv()) == said
         socket.send(b"x" * 900_000)
         assert json.loads(socket.recv())[-1] == 900_000
-    assert eventually(lambda: not tunnelling.app.activity.recent)  # nothing was pruned, and nothing is said of it
+    assert tunnelling.app.activity.to_json()["websockets"] == 1
+    assert not tunnelling.app.activity.recent  # nothing was pruned
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,4 @@ def test_an_upstream_that_refuses_or_is_not_there(proxy: RunningProxy, start_pro
     down = start_proxy(upstream="http://127.0.0.1:1")
     with pytest.raises(InvalidStatus, match="502"), connect(f"ws://127.0.0.1:{down.port}/v1/x", proxy=None):
         pass
+    assert down.app.activity.to_json()["websockets"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +173,7 @@ def _shown(published: Published, latest: Head | None) -> dict[str, Any]:
 
 def _text(published: Published, latest: Head | None) -> str:
     from drsr.offline.publish.simple_index import holds_drsr, install_command
+    from drsr.policy.location import read_found
     from drsr.policy.signature import signature_of
 
     record, index, project = published.record, published.wheel.parents[1], published.wheel.parent.name
@@ -192,6 +194,13 @@ def _text(published: Published, latest: Head | None) -> str:
     ]
     if not holds_drsr(index):
         lines.append("this index holds no drsr, which the policy needs: --with-drsr PATH puts it there")
+    numbers = read_found(str(published.wheel)).numbers
+    if numbers.light is None:
+        lines += [
+            f"drsr backbone fetch {shlex.quote(numbers.backbone.name)}",
+            "the last line gets the language model that the policy reads with; without a GPU, install torch's CPU "
+            "build before drsr: pip may bring one with CUDA, of several gigabytes",
+        ]
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from drsr.cli import main
 from drsr.offline.publish.records import find_release
+from drsr.policy.location import read_found
 from tests.offline.audit.published import by_hand
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
 
@@ -43,6 +44,8 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     assert "this index holds no drsr" in out
     assert "--with-drsr" in out
     wheel = index / "drsr-policy" / "drsr_policy-1.0-py3-none-any.whl"
+    assert f"\ndrsr backbone fetch {read_found(str(wheel)).numbers.backbone.name}\n" in out
+    assert "torch's CPU build" in out
     assert main(["policy", "verify", str(wheel)]) == 0
     capsys.readouterr()
     code, out, _ = printed(capsys, "--json")
