@@ -81,14 +81,17 @@ def _places(point: Floats, size: Floats) -> Floats:
 
 
 def _inside(boxes: Floats, panel: Floats) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = ((boxes[:, :2] >= panel[:2]) & (boxes[:, 2:] <= panel[2:])).all(axis=1)
+    within = np.hstack([boxes[:, :2] >= panel[:2], boxes[:, 2:] <= panel[2:]])
+    found: NDArray[np.bool_] = np.all(within, axis=1)
     return found
 
 
 def _free(boxes: Floats, taken: Floats) -> NDArray[np.bool_]:
-    """Which of the boxes keep apart from all that are taken."""
-    apart = (boxes[:, None, :2] >= taken[None, :, 2:] + _APART) | (boxes[:, None, 2:] + _APART <= taken[None, :, :2])
-    found: NDArray[np.bool_] = apart.any(axis=2).all(axis=1)
+    """Return whether each of the boxes keeps apart from all that are taken."""
+    beside = boxes[:, None, :2] >= taken[None, :, 2:] + _APART
+    before = boxes[:, None, 2:] + _APART <= taken[None, :, :2]
+    apart: NDArray[np.bool_] = np.any(np.concatenate([beside, before], axis=2), axis=2)
+    found: NDArray[np.bool_] = np.all(apart, axis=1)
     return found
 
 

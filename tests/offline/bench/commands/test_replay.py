@@ -214,7 +214,7 @@ def test_a_replay_of_a_part_leaves_the_rest_in_the_report(
     monkeypatch.setattr(recorded_runs, "spread", lambda rows: [first_decision(row) for row in rows])
     assert main([*REPLAY, "--output", str(copy), "--methods", "baseline", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decisions"] == 1
-    assert read_replay(copy).decisions == set(replaying.frame.state_ids)
+    assert read_replay(copy).decisions == frozenset(replaying.frame.state_ids)
     copy.unlink()
 
 
