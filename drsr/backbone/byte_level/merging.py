@@ -8,9 +8,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from drsr.errors import AlignmentError
+
 _MOST_WORDS = 1 << 16
-_LONGEST_WORD = 256
+_LONGEST_WORD = 48
 """Words beyond are rarely seen twice, and would take most of the memory."""
+LONGEST_MERGED = 1 << 15
+"""Characters. Merging takes several times as long per character as reading words that repeat, and no text has such a
+word: only a ruler of one character, or a file that is no text."""
 _PLACE_BITS = 40
 _PLACES = (1 << _PLACE_BITS) - 1
 """The queue holds one number per pair, its rank before its place: far quicker than tuples."""
@@ -34,6 +39,8 @@ class RememberedWords(dict[str, bytes]):
         self._merges = merges
 
     def __missing__(self, word: str) -> bytes:
+        if len(word) > LONGEST_MERGED:
+            raise AlignmentError(f"a word of {len(word):,} characters; drsr merges words of at most {LONGEST_MERGED:,}")
         tokens = [token for byte in word.encode() if (token := self._token_of_byte[byte]) >= 0]
         ids = array("i", merged(tokens, self._merges)).tobytes()
         if len(word) <= _LONGEST_WORD:

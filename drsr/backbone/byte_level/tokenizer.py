@@ -21,7 +21,7 @@ from drsr.backbone.tokenizer import (
     read_spec,
     refuse_unencodable,
 )
-from drsr.errors import BackboneCorrupt, BackboneError
+from drsr.errors import AlignmentError, BackboneCorrupt, BackboneError
 from drsr.request.contracts import TokenIds
 
 _PRE_TOKENIZERS = [
@@ -85,7 +85,13 @@ class ByteLevelTokenizer:
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
         """Ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded exactly."""
         refuse_unencodable(texts, self._dropped)
-        return [self._encode(text) for text in texts]
+        found: list[TokenIds] = []
+        for text in texts:
+            try:
+                found.append(self._encode(text))
+            except AlignmentError as error:
+                raise AlignmentError(error.what, content=len(found)) from error
+        return found
 
     def _encode(self, text: str) -> TokenIds:
         return np.frombuffer(b"".join(map(self._words.__getitem__, words(text))), dtype=np.int32)

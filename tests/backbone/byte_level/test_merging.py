@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.backbone.byte_level import merging
-from drsr.backbone.byte_level.merging import Merges, RememberedWords, merged
+from drsr.backbone.byte_level.merging import LONGEST_MERGED, Merges, RememberedWords, merged
+from drsr.errors import AlignmentError
 
 LETTERS = 4
 
@@ -57,15 +58,28 @@ def test_a_run_of_one_letter_is_joined_from_the_left() -> None:
     assert merged([0] * 11, doubling(3)) == [3, 1, 0]
 
 
-def test_a_long_word_takes_little_more_than_linear_time() -> None:
-    def seconds(length: int) -> float:
-        started = time.process_time()
-        merged([0] * length, doubling(20))
-        return time.process_time() - started
+def test_a_long_word_takes_little_more_than_linear_work() -> None:
+    class Counted(dict[tuple[int, int], int]):
+        asked = 0
 
-    small = min(seconds(2_000) for _ in range(3))
-    large = min(seconds(32_000) for _ in range(2))
-    assert large < 16 * small * 4  # sixteen times the length; quadratic time would be 256 times as much
+        def get(self, *pair: Any) -> Any:
+            self.asked += 1
+            return super().get(*pair)
+
+    def asked(length: int) -> int:
+        merges = doubling(20)
+        ranks = Counted(merges.ranks)
+        merged([0] * length, merges._replace(ranks=ranks))
+        return ranks.asked
+
+    assert asked(32_000) < 16 * asked(2_000) * 1.1  # sixteen times the length; quadratic would be 256 times
+
+
+def test_a_word_beyond_the_longest_is_refused_and_not_merged() -> None:
+    words = RememberedWords(range(256), Merges({(97, 98): 0}, [300]))
+    assert len(words["a" * LONGEST_MERGED]) == 4 * LONGEST_MERGED
+    with pytest.raises(AlignmentError, match="a word of 32,769 characters"):
+        words["a" * (LONGEST_MERGED + 1)]
 
 
 def test_what_is_remembered_stays_bounded_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

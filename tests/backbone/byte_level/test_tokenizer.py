@@ -75,6 +75,12 @@ def test_recorded_texts_give_the_ids_of_the_library(ours: ByteLevelTokenizer, li
     assert_alike(ours, library, found)
 
 
+def test_a_word_that_is_too_long_is_refused_with_its_content(ours: ByteLevelTokenizer) -> None:
+    with pytest.raises(AlignmentError, match="a word of 40,001 characters") as refused:
+        ours.encode_contents(["short", "a ruler " + "=" * 40_000])
+    assert refused.value.content == 1
+
+
 def ends_of_classes() -> list[int]:
     """Code points right before and behind every place where the class of characters changes."""
     changes: list[int] = np.flatnonzero(np.diff(characters._stand_ins())).tolist()
