@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.corpus import markdown
 from drsr.errors import DrsrError, InputError
@@ -30,6 +31,20 @@ HEADER = (
     *("method", "removed, %", "harm, nats per token", "unsafe decisions, %", "unsafe of changed, %"),
     *("left alone, %", "auxiliary tokens"),
 )
+
+
+class Reading(NamedTuple):
+    """One way to read the limit."""
+
+    name: str
+    unsafe: Callable[[MethodSummary], Metric]
+
+
+READINGS = (
+    Reading("Of all decisions", lambda one: one.unsafe),
+    Reading("Of what it changed", lambda one: one.unsafe_of_changed),
+)
+"""The first is kinder to methods that change little; policies are calibrated by the second."""
 
 
 def some_methods(replay: Replay, wanted: Sequence[str] | None) -> Replay:
@@ -82,26 +97,40 @@ def table(found: Comparison) -> str:
 
 
 def standing(rows: Sequence[Replayed], found: Comparison, bootstrap: Bootstrap) -> str:
-    """Say where each of DRSR's policies ranks among the methods that keep to the limit; `found` compares `rows`."""
+    """Say where each of DRSR's policies ranks among the methods that keep to the limit, by both readings of it; `found`
+    compares `rows`."""
     others = [one for one in found.methods if not one.method.startswith("drsr")]
-    within = [one for one in others if one.unsafe.value <= UNSAFE_LIMIT]
-    best = max(within, key=lambda one: one.removal.value, default=None)
-    said = [_ranked(ours, best, rows, bootstrap) for ours in found.methods if ours.method in OUR_METHODS]
+    said = [
+        f"{ours.method} removes {_percent(ours.removal)} %. "
+        + " ".join(_ranked(reading, ours, others, rows, bootstrap) for reading in READINGS)
+        for ours in found.methods
+        if ours.method in OUR_METHODS
+    ]
     return " ".join(said) or "DRSR has no row here."
 
 
-def _ranked(ours: MethodSummary, best: MethodSummary | None, rows: Sequence[Replayed], bootstrap: Bootstrap) -> str:
-    name = f"{ours.method} removes {_percent(ours.removal)} % with {_percent(ours.unsafe)} % of the decisions unsafe"
-    if ours.unsafe.value > UNSAFE_LIMIT:
-        return f"{name}: more than the {UNSAFE_LIMIT:.0%} that it must keep to."
-    if best is None:
-        return f"{name}: no other method keeps to {UNSAFE_LIMIT:.0%}."
+def _ranked(
+    reading: Reading,
+    ours: MethodSummary,
+    others: Sequence[MethodSummary],
+    rows: Sequence[Replayed],
+    bootstrap: Bootstrap,
+) -> str:
+    mine = reading.unsafe(ours)
+    name = f"{reading.name} {_percent(mine)} % are unsafe"
+    if not mine.value <= UNSAFE_LIMIT:
+        return f"{name}, more than the {UNSAFE_LIMIT:.0%} that it must keep to."
+    name += f" (the interval reaches above {UNSAFE_LIMIT:.0%})" if mine.high > UNSAFE_LIMIT else ""
+    within = [one for one in others if reading.unsafe(one).value <= UNSAFE_LIMIT and one.removal.value >= LEAST_REMOVED]
+    if not within:
+        return f"{name}: no other method that removes {LEAST_REMOVED:.1%} or more keeps to {UNSAFE_LIMIT:.0%}."
+    best = max(within, key=lambda one: one.removal.value)
     more = "more than any other method" if ours.removal.value > best.removal.value else "not the most"
     apart = ours.removal.low > best.removal.high or best.removal.low > ours.removal.high
     lead = difference(rows, ours.method, best.method, bootstrap)
     return (
-        f"{name}: {more} at most {UNSAFE_LIMIT:.0%} unsafe. The {'next' if more.startswith('more') else 'best'} is "
-        f"{best.method}, {_percent(best.removal)} % at {_percent(best.unsafe)} % unsafe; the intervals "
+        f"{name}: {more} within {UNSAFE_LIMIT:.0%}. The {'next' if more.startswith('more') else 'best'} is "
+        f"{best.method}, {_percent(best.removal)} % at {_percent(reading.unsafe(best))} % unsafe; the intervals "
         f"{'do not overlap' if apart else 'overlap'}. Decision by decision {ours.method} removes {_percent(lead)} "
         "points more."
     )

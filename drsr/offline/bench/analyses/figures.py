@@ -34,7 +34,7 @@ def figure(draw: Callable[..., None], panels: int = 1, *, height: float = 3.0, w
         "axes.spines.right": False,
     }
     with matplotlib.rc_context(style):
-        page = Figure(figsize=(width * panels + 0.6, height), layout="constrained")
+        page = Figure(figsize=(width * panels + 0.6, height), dpi=72, layout="constrained")
         axes = page.subplots(1, panels, squeeze=False)[0]
         draw(*axes)
         stream = io.BytesIO()

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.bench.replay.file import MethodNote, ReplayFile, chosen_rows, note_of
     from drsr.offline.bench.replay.labelled_nlls import labelled_nlls
     from drsr.offline.bench.replay.method_version import version_with
-    from drsr.offline.bench.replay.recorded_runs import load_runs, measuring, open_runs
+    from drsr.offline.bench.replay.recorded_runs import load_runs, measuring, open_runs, with_earlier
     from drsr.offline.bench.replay.stage import replay
     from drsr.offline.bench.trainings import different_trainings
     from drsr.offline.store.place import opened
@@ -108,7 +108,10 @@ def run(options: argparse.Namespace) -> int:
             keys = {key for row in rows for key in row.states.values()}
             notes = [note_of(method, summariser) for method in found.available.values()]
             notes += [MethodNote(row.name, row.title, left_out=row.reason) for row in found.not_available.values()]
-            file.describe(notes, keys)
+            earlier = file.decisions or ()
+            file.describe(
+                notes, with_earlier(catalog, tools, options.split, labeler=options.labeler, rows=rows, earlier=earlier)
+            )
             with progress("replay", "trajectories") as report:
                 for done, row in enumerate(rows):
                     report(done, len(rows))

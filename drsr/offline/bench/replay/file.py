@@ -2,7 +2,7 @@
 
 {"format": "drsr replay/4", "drsr": ..., "split": ..., "labeler": ..., "window": ...}
 {"name": ..., "title": ..., "version": ..., "left_out": ""}     one per method; a later one replaces it
-{"decisions": [state key, ...]}                                 what the latest run was of; a later one replaces it
+{"decisions": [state key, ...]}                                 what a report is of; a later one replaces it
 {"run": ..., "state_key": ..., "method": ..., "version": ...}   one per decision, method and version of the method
 
 A new policy is a new version of one method: the rows of all others stay good, and its own earlier ones are kept but
@@ -61,7 +61,7 @@ def note_of(method: Comparator, summariser: Summariser) -> MethodNote:
 
 
 class Decisions(NamedTuple):
-    """The decisions that the latest run was of."""
+    """The decisions that a report is of: those of the latest run, and of the runs before that are still current."""
 
     decisions: tuple[str, ...]
 
@@ -78,7 +78,7 @@ class Replay(NamedTuple):
     rows: list[Replayed]
     """Of all runs and versions."""
     decisions: frozenset[str] | None = None
-    """Of the latest run; None where nobody said."""
+    """The decisions that a report is of; None where nobody said."""
 
     @property
     def described(self) -> list[MethodNote]:
@@ -92,7 +92,7 @@ class Replay(NamedTuple):
 
     @property
     def current(self) -> list[Replayed]:
-        """The rows that the latest run was about: its decisions, and every method in its present version."""
+        """The rows that a report is of: its decisions, and every method in its present version."""
         return chosen_rows(self.rows, self.decisions, self.present)
 
     @property
@@ -150,7 +150,7 @@ class ReplayFile(Journal[Line]):
         found = _replay(self.about, self.rows)
         self.notes = found.notes
         self.replayed = found.rows
-        self._decisions = found.decisions
+        self.decisions = found.decisions
         self._there = {_key(row) for row in self.replayed}
 
     def missing(self, state_keys: Collection[str], versions: Mapping[str, str]) -> list[str]:
@@ -162,16 +162,16 @@ class ReplayFile(Journal[Line]):
         ]
 
     def describe(self, notes: Iterable[MethodNote], decisions: Iterable[str]) -> None:
-        """Keep what is to be known about this run's methods, and which decisions it is of; nothing is written where
-        nothing is new."""
+        """Keep what is to be known about this run's methods, and which decisions a report is of; nothing is written
+        where nothing is new."""
         new = {note.name: note for note in notes if self.notes.get(note.name) != note}
         lines: list[Json] = [note._asdict() for note in new.values()]
         wanted = frozenset(decisions)
-        if wanted != self._decisions:
+        if wanted != self.decisions:
             lines.append(Decisions(tuple(sorted(wanted)))._asdict())
         self.append(lines)
         self.notes |= new
-        self._decisions = wanted
+        self.decisions = wanted
 
     def add(self, rows: Sequence[Replayed]) -> None:
         """Leave what is there already as it is."""

@@ -1,6 +1,7 @@
 """NLLs that labels have measured already: what DRSR and its ablations delete are candidates, and these have labels.
 
-A replay asks the language model about the other contexts only.
+A replay asks the language model about the other contexts only. Labels in half precision do not answer: they may have
+been computed another way than the rewrites beside them, and round differently.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
 from drsr.offline.freeze.rows import StateRow
 from drsr.offline.label.harm import contexts_of
-from drsr.offline.label.records import labeler_named, target_hash
-from drsr.offline.label.target_nll import Outcome, Pair, TargetNll
+from drsr.offline.label.records import recorded_identity, target_hash
+from drsr.offline.label.target_nll import EXACT, Outcome, Pair, TargetNll
 from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.rendering import render_output
 
@@ -33,9 +34,13 @@ def pair_key(pair: Pair) -> str:
 
 
 def labelled_nlls(catalog: Catalog, labeler: str, states: Sequence[StateRow], tokenizer: Tokenizer) -> dict[str, float]:
-    """The NLLs that a labeler has recorded of these states: of the whole context and behind every measured deletion."""
+    """The NLLs that a labeler has recorded of these states: of the whole context and behind every measured deletion.
+    None where no such labeler is, or where it computes in half precision."""
     with catalog.reading() as connection:
-        labeler_id = labeler_named(connection, labeler)
+        recorded_as = recorded_identity(connection, labeler)
+    if recorded_as is None or recorded_as[1].dtype != EXACT:
+        return {}
+    labeler_id = recorded_as[0]
     ids = [state.id for state in states]
     intact = select(StateMeasurement.state_id, StateMeasurement.intact_nll, StateMeasurement.target_hash).where(
         StateMeasurement.labeler_id == labeler_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import and_, select
@@ -95,6 +95,22 @@ def open_runs(
     rows = spread(runs_of(catalog, split, labeler_id, tools.freezing, source))[:limit]
     record_read(catalog, found, labeler_id, split, rows)
     return rows
+
+
+def with_earlier(
+    catalog: Catalog, tools: Measuring, split: Split, *, labeler: str, rows: Sequence[RunRow], earlier: Collection[str]
+) -> set[str]:
+    """The keys of the states of these runs, and of those states of an earlier replay that a replay of the whole split
+    would have too: a journal can be made source by source, and drops what has been superseded."""
+    with catalog.reading() as connection:
+        labeler_id = find_labeler(connection, labeler, tools.identity)
+    assert labeler_id is not None  # open_runs has handed out `rows`
+    everything = runs_of(catalog, split, labeler_id, tools.freezing)
+    return _keys(rows) | (_keys(everything) & set(earlier))
+
+
+def _keys(rows: Iterable[RunRow]) -> set[str]:
+    return {key for row in rows for key in row.states.values()}
 
 
 def spread(rows: Sequence[RunRow]) -> list[RunRow]:

@@ -10,6 +10,7 @@ import numpy as np
 from drsr.offline.bench.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.bench.analyses.figures import OURS, PAPER, figure
 from drsr.offline.bench.replay.file import MethodNote, Replay
+from drsr.offline.bench.replay.label_placing import Label, place_labels
 from drsr.offline.bench.replay.summary import Comparison, MethodSummary, by_domain, compare
 from drsr.offline.bench.trainings import different_trainings
 from drsr.offline.train.metrics import Bootstrap
@@ -30,8 +31,6 @@ OUR_METHODS = ("drsr", "drsr_light")
 """Whole policies of DRSR; its ablations are others."""
 MOST_NUMBERS = 3
 """More methods than this at one place of the figure are counted, not listed."""
-LABEL_WIDTH, LABEL_HEIGHT = 0.16, 0.04
-"""What a label covers of the figure, about: points that are nearer to each other share one."""
 PANELS = 4
 """Most domains that get a panel of their own."""
 
@@ -110,10 +109,14 @@ def draw_frontier(found: Comparison) -> bytes:
     numbered = list(enumerate(found.methods, start=1))
 
     def draw(*panels: Axes) -> None:
-        for axes, equal_domain in zip(panels, (False, True), strict=False):
-            _draw(axes, frontier(numbered, equal_domain=equal_domain))
+        points = [frontier(numbered, equal_domain=equal_domain) for equal_domain in (False, True)[: len(panels)]]
+        for axes, mine, title in zip(
+            panels, points, ("every task counts once", "every domain counts once"), strict=False
+        ):
+            _draw(axes, mine)
             if several:
-                axes.set_title("every domain counts once" if equal_domain else "every task counts once", fontsize=9)
+                axes.set_title(title, fontsize=9)
+        _label(panels, points)
 
     return figure(draw, panels=1 + several, width=4.6 if several else 7.4, height=4.4)
 
@@ -182,9 +185,11 @@ def _domains(domains: Mapping[str, Comparison]) -> Analysis:
     shown = list(domains)[:PANELS]
 
     def draw(*panels: Axes) -> None:
-        for axes, domain in zip(panels, shown, strict=True):
-            _draw(axes, frontier(enumerate(domains[domain].methods, start=1)))
+        points = [frontier(enumerate(domains[domain].methods, start=1)) for domain in shown]
+        for axes, mine, domain in zip(panels, points, shown, strict=True):
+            _draw(axes, mine)
             axes.set_title(domain, fontsize=9)
+        _label(panels, points)
 
     return Analysis(
         "replay_by_domain",
@@ -241,33 +246,24 @@ def _short(version: str) -> str:
 
 
 def _draw(axes: Axes, points: Sequence[Point]) -> None:
-    best = sorted((100 * point.removal, 100 * point.unsafe) for point in points if point.best)
+    best = _line(points)
     axes.plot([x for x, _ in best], [y for _, y in best], "-", color=OURS, linewidth=0.8)
     for point in points:
         mark, colour = ("D", PAPER) if point.ours else ("o", OURS)
         axes.plot([100 * point.removal], [100 * point.unsafe], mark, color=colour, markersize=4.5)
-    for near in neighbours(points):
-        x, y = 100 * near[0].removal, 100 * near[0].unsafe
-        label = "\n".join(point.label for point in near)
-        # Many do no harm: their labels go below, so that the longest, of those that do nothing, has room.
-        above = 5 if y or any(len(point.numbers) > MOST_NUMBERS for point in near) else -10
-        axes.annotate(label, (x, y), xytext=(3, above), textcoords="offset points", fontsize=6.5)
     axes.margins(x=0.12, y=0.1)
     axes.set(xlabel="removed, % of the request", ylabel="measured decisions made unsafe, %")
 
 
-def neighbours(points: Sequence[Point]) -> list[list[Point]]:
-    """Points so near to each other that their labels would lie on each other: they share one, a line for each."""
-    wide = max((point.removal for point in points), default=0) - min((point.removal for point in points), default=0)
-    high = max((point.unsafe for point in points), default=0) - min((point.unsafe for point in points), default=0)
-    found: list[list[Point]] = []
-    for point in sorted(points, key=lambda point: (-point.unsafe, point.removal)):
-        for near in found:
-            first = near[0]
-            beside = abs(point.removal - first.removal) <= LABEL_WIDTH * wide
-            if beside and abs(point.unsafe - first.unsafe) <= LABEL_HEIGHT * high:
-                near.append(point)
-                break
-        else:
-            found.append([point])
-    return found
+def _label(panels: Sequence[Axes], points: Sequence[Sequence[Point]]) -> None:
+    """Label the points of every panel, once all are drawn: names first, which need most room."""
+    for axes, mine in zip(panels, points, strict=True):
+        ordered = sorted(mine, key=lambda point: (not point.ours, -len(point.label), point.numbers))
+        labels = [Label(point.label, 100 * point.removal, 100 * point.unsafe) for point in ordered]
+        if left_out := place_labels(axes, labels, _line(mine)):
+            axes.set_xlabel(f"{axes.get_xlabel()}; points without room for a label: {len(left_out)}")
+
+
+def _line(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """The corners of the line that joins the points that nobody beats."""
+    return sorted((100 * point.removal, 100 * point.unsafe) for point in points if point.best)

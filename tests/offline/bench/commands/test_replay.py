@@ -180,6 +180,7 @@ def test_another_policy_is_measured_alone_and_rows_of_superseded_states_are_not_
     kept = [value for value in values if value.get("method") in ("baseline", "drsr", None)]
     kept = [{**value, "version": "before"} if value.get("method") == "drsr" else value for value in kept]
     kept += [{**value, "state_key": "superseded"} for value in kept if value.get("method")]
+    kept.append({"decisions": [*replaying.frame.state_ids, "superseded"]})
     copy.write_text("".join(json.dumps(value) + "\n" for value in kept))
     measured: list[str] = []
     forgotten: list[Registry] = []
@@ -202,6 +203,23 @@ def test_another_policy_is_measured_alone_and_rows_of_superseded_states_are_not_
     assert found.earlier["DRSR"] == 4
     assert "superseded" not in {row.state_key for row in found.current}
     copy.unlink()
+
+
+def test_a_replay_of_a_part_leaves_the_rest_in_the_report(
+    replaying: Replaying, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first decision of every run takes the place of one source among several."""
+    copy = replaying.folder / "var" / "evaluation" / "part.jsonl"
+    copy.write_bytes((copy.parent / "replay-test.jsonl").read_bytes())
+    monkeypatch.setattr(recorded_runs, "spread", lambda rows: [first_decision(row) for row in rows])
+    assert main([*REPLAY, "--output", str(copy), "--methods", "baseline", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decisions"] == 1
+    assert read_replay(copy).decisions == frozenset(replaying.frame.state_ids)
+    copy.unlink()
+
+
+def first_decision(row: recorded_runs.RunRow) -> recorded_runs.RunRow:
+    return row._replace(states=dict([min(row.states.items())]))
 
 
 def test_rows_of_another_training_than_the_policys_are_named(

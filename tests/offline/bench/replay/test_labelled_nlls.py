@@ -18,7 +18,7 @@ from drsr.offline.bench.replay.labelled_nlls import labelled_nlls, pair_key
 from drsr.offline.bench.replay.stage import RecordedRun, Replayed, replay
 from drsr.offline.bench.summarisers.scripted import ScriptedSummariser
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.label_tables import Label, StateMeasurement
+from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.tables import Trajectory
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
 from drsr.offline.freeze.stage import freeze, freezing_rule
@@ -30,6 +30,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.policy.scripted import scripted_policy
 from drsr.request.rendering import render_output
 from drsr.request.view import Caps
+from drsr.settings import DTYPES
 from tests.offline.chat_files import chat, write_json
 
 BACKBONE = ScriptedBackbone()
@@ -98,3 +99,13 @@ def test_an_output_that_was_not_the_measured_one_is_refused(catalog: Catalog, ru
         connection.execute(update(StateMeasurement).values(target_hash="0" * 64))
     with pytest.raises(ArtifactCorrupt, match="not the one that was measured"):
         labelled_nlls(catalog, "default", run.states, BACKBONE.tokenizer)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_labels_answer_in_the_one_precision_in_which_all_ways_of_computing_agree(
+    catalog: Catalog, run: RecordedRun, dtype: str
+) -> None:
+    """In half precision a label and a rewrite that is measured now may round differently: then all are measured now."""
+    with catalog.writing() as connection:
+        connection.execute(update(Labeler).values(dtype=dtype))
+    assert bool(labelled_nlls(catalog, "default", run.states, BACKBONE.tokenizer)) is (dtype == "float32")

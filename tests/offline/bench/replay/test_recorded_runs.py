@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -11,8 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drsr.backbone.scripted import ScriptedBackbone
 from drsr.offline.bench.replay import recorded_runs
-from drsr.offline.bench.replay.recorded_runs import RunRow, spread
+from drsr.offline.bench.replay.recorded_runs import RunRow, runs_of, spread, with_earlier
+from drsr.offline.catalog.engine import Catalog
+from drsr.offline.freeze.stage import freeze
+from drsr.offline.ingest.stage import ingest
+from drsr.offline.label.records import labeler_named
+from drsr.offline.label.stage import label, label_run
+from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.store.artifacts import ArtifactStore
+from drsr.request.view import Caps
+from tests.offline.chat_files import chat, write_json
 
 
 def run(name: str, group: str, domain: str | None = None) -> RunRow:
@@ -88,3 +100,28 @@ def slow_spread(rows: list[RunRow]) -> list[RunRow]:
 def test_the_order_is_that_of_its_slow_twin(values: list[tuple[int, str, str | None]]) -> None:
     rows = [run(f"r{name}", task, domain) for name, task, domain in values]
     assert spread(rows) == slow_spread(rows)
+
+
+def test_a_replay_of_one_source_keeps_the_decisions_of_the_others_while_they_are_current(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
+) -> None:
+    backbone, caps = ScriptedBackbone(), Caps(10_000, 1_000)
+    for place, source in enumerate(("air", "web")):
+        for seed in range(3):  # so many that both have one in the train split
+            write_json(tmp_path / source / f"{seed}.json", chat(10 * place + seed, steps=5))
+        ingest(catalog, artifacts, str(tmp_path / source), source=source)
+    freeze(catalog, artifacts, backbone.tokenizer, caps)
+    run = label_run(scorer := TargetNll(backbone), "float32", caps)
+    label(catalog, artifacts, scorer, run)
+    tools: Any = SimpleNamespace(identity=run.identity, freezing=run.freezing)
+    labelled = {"labeler": "default"}
+    with catalog.reading() as connection:
+        labeler_id = labeler_named(connection, "default")
+    assert labeler_id is not None
+    air, web = (runs_of(catalog, "train", labeler_id, run.freezing, source=name) for name in ("air", "web"))
+    of_air, of_web = ({key for row in rows for key in row.states.values()} for rows in (air, web))
+    assert of_air
+    assert of_web
+    assert with_earlier(catalog, tools, "train", rows=air, earlier=[], **labelled) == of_air
+    assert with_earlier(catalog, tools, "train", rows=web, earlier=of_air, **labelled) == of_air | of_web
+    assert with_earlier(catalog, tools, "train", rows=web, earlier=["superseded"], **labelled) == of_web

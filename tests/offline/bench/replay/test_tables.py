@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from drsr.offline.bench.replay.file import MethodNote, Replay
 from drsr.offline.bench.replay.stage import Replayed
 from drsr.offline.bench.replay.summary import compare
-from drsr.offline.bench.replay.tables import Point, frontier, neighbours, replay_section
+from drsr.offline.bench.replay.tables import frontier, replay_section
 from drsr.offline.train.metrics import Bootstrap
 from tests.offline.bench.replay.test_summary import row
 
@@ -51,14 +51,6 @@ def test_labels_name_drsr_and_count_crowds() -> None:
     rows = [rows_of(name, 0, False) for name in names] + [rows_of("much", 500, True), rows_of("worse", 400, True)]
     labels = [point.label for point in frontier(enumerate(compare(rows, FEW).methods, start=1))]
     assert labels == ["DRSR and 3 others", "5 MUCH", "6"]
-
-
-def test_labels_that_would_lie_on_each_other_share_one() -> None:
-    places = [(0.0, 0.0), (0.01, 0.005), (0.02, 0.5), (0.2, 0.01), (1.0, 1.0)]
-    points = [Point((n,), str(n), removal, unsafe, False, False) for n, (removal, unsafe) in enumerate(places)]
-    found = [[point.numbers[0] for point in near] for near in neighbours(points)]
-    assert sorted(map(sorted, found)) == [[0, 1], [2], [3], [4]]
-    assert neighbours([]) == []
 
 
 def test_domains_get_a_table_and_methods_their_assumptions() -> None:
