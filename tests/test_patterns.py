@@ -28,8 +28,12 @@ _SIZES = (8, 16, 32)
 _ALWAYS = ("a", "1", " ", "\n", "_", "-", ".", "/", "a-")
 MADE_LATER = "drsr/offline/sandbox/agent.py"
 """Its patterns are those of our own scripted agents."""
-GIVEN = {"drsr/offline/ingest/feeds/redaction.py": "pattern"}
-"""By file the name under which it compiles what a user's own settings say: that is theirs to keep quick."""
+GIVEN = {
+    "drsr/offline/ingest/feeds/redaction.py": "pattern",
+    "drsr/backbone/byte_level/tokenizer.py": "'|'.join(map(re.escape, longest_first)) or '(?!)'",
+}
+"""By file what it compiles from what it is given: a user's own settings, which are theirs to keep quick, or escaped
+texts of which one is looked for."""
 SLOW = {
     "drsr/offline/bench/comparators/identifiers.py",
     "drsr/offline/bench/summarisers/scripted.py",

@@ -65,8 +65,9 @@ def answer(question: str, exports: Path, catalog: Callable[[], Catalog]) -> Answ
             statements = connection.extract_statements(question)
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise InputError("the question must be one SELECT", hint=hint)
+            named = {word.lower() for word in re.findall(r"\w+", question)}
             for name, (stage, load) in TABLES.items():
-                if re.search(rf"\b{name}\b", question, re.IGNORECASE) is None:
+                if name not in named:
                     continue
                 if any(place_of(exports, stage).glob("*.parquet")):
                     load(connection, exports, catalog)

@@ -195,12 +195,16 @@ def test_it_loads_nothing_from_elsewhere(proxy: RunningProxy, http: httpx.Client
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+NOT_SHOWN = {"held_bytes", "deciding", "undecided", "late_decisions", "client_disconnects", "refusals", "websockets"}
+"""What the state says and the page does not: it is in the metrics."""
+
+
 def test_the_state_is_what_the_page_reads(proxy: RunningProxy, http: httpx.Client) -> None:
     script = http.get(f"{proxy.address}/drsr/page.js").text
     state = http.get(f"{proxy.address}/drsr/state.json")
     assert state.headers["cache-control"] == "no-store"
     for key in json.loads(state.text):
-        if key not in ("held_bytes", "deciding", "undecided", "late_decisions", "client_disconnects", "refusals"):
+        if key not in NOT_SHOWN:
             assert f"state.{key}" in script, key
 
 

@@ -99,13 +99,20 @@ def test_receipts_say_what_became_of_the_request(
     assert eventually(lambda: proxy.count("receipts", "written") == 2)
     found = {record["id"]: record for record in read_receipts(path)}
     pruned, unchanged = (found[answer.headers["x-drsr-decision"]] for answer in answers)
-    assert pruned["proxy"] == {"endpoint": "messages", "reason": "pruned", "applied": True, "status": 200}
+    assert pruned["proxy"] == {
+        "endpoint": "messages",
+        "reason": "pruned",
+        "applied": True,
+        "status": 200,
+        "bill": None,  # the answer says no usage
+    }
     assert pruned["tokens"]["saved"] == int(answers[0].headers["x-drsr-tokens-saved"])
     assert unchanged["proxy"] == {
         "endpoint": "messages",
         "reason": "too_few_candidates",
         "applied": False,
         "status": 200,
+        "bill": None,
     }
     assert path.stat().st_mode & 0o077 == 0
     assert "text" not in pruned
@@ -118,7 +125,13 @@ def test_receipts_in_shadow_mode_and_with_text(
     http.post(f"{proxy.address}/v1/messages", json=anthropic_body(), headers=SECRETS)
     assert eventually(lambda: proxy.count("receipts", "written") == 1)
     (record,) = read_receipts(tmp_path / "r.jsonl")
-    assert record["proxy"] == {"endpoint": "messages", "reason": "shadow", "applied": False, "status": 200}
+    assert record["proxy"] == {
+        "endpoint": "messages",
+        "reason": "shadow",
+        "applied": False,
+        "status": 200,
+        "bill": None,
+    }
     assert record["pruned"] is True
     assert record["text"]["before"] == anthropic_body()
     assert "SECRET" not in (tmp_path / "r.jsonl").read_text()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
@@ -95,9 +94,9 @@ def run(options: argparse.Namespace) -> int:
 
 def require_enough(wanted: str | None) -> None:
     """SettingsError for what neither is a number of states above 0 nor a share."""
-    from drsr.offline.publish.refreshes import ENOUGH_LABELS
+    from drsr.offline.publish.refreshes import says_enough
 
-    if wanted is not None and not re.fullmatch(ENOUGH_LABELS, wanted, re.ASCII):
+    if wanted is not None and not says_enough(wanted):
         hint = "a number such as 500, or a share of the states that the scorer has seen, such as 2%"
         raise SettingsError(f"--skip-training-below must be at least 1, not {wanted}", hint=hint)
 

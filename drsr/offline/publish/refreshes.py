@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -61,6 +62,11 @@ class Waiting(NamedTuple):
 
 ENOUGH_LABELS = r"[1-9]\d{0,8}|(\d|[1-9]\d)(\.\d{1,3})?%"
 """How it is written with how many new labelled states training begins: a number, or a share of those it has seen."""
+
+
+def says_enough(wanted: str) -> bool:
+    """Return whether a text says with how many new labelled states training begins."""
+    return re.fullmatch(ENOUGH_LABELS, wanted, re.ASCII) is not None
 
 
 class NewLabels(NamedTuple):
