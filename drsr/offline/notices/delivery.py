@@ -21,7 +21,7 @@ SECONDS = 10.0
 """For an answer to a POST."""
 COMMAND_SECONDS = 60.0
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_LOCATION = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_LOCATION = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 
 class NotDelivered(DrsrError):
