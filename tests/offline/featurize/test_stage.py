@@ -26,6 +26,7 @@ from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateF
 from drsr.offline.catalog.label_tables import Claim
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.featurize.records import FeatureExclusion
 from drsr.offline.featurize.stage import FeaturizeSummary, count_pending, featurize_run, featurize_states, materialize
 from drsr.offline.featurize.stored import FeatureReader, stored_states
 from drsr.offline.featurize.views import RegisteredView, get_view
@@ -304,10 +305,10 @@ class TestWhatCannotBeHad:
 
         monkeypatch.setattr(Continuation, "extend", failing)
         (found,) = featurize_states(backbone, [row])
-        reason, detail = found.result
-        assert reason == "out_of_memory"
+        assert isinstance(found.result, FeatureExclusion)
+        assert found.result.reason == "out_of_memory"
         assert re.fullmatch(
-            r"cpu: 16 tokens after 0 of \d+: CUDA out of memory\. Tried to allocate 2\.00 GiB\.", detail
+            r"cpu: 16 tokens after 0 of \d+: CUDA out of memory\. Tried to allocate 2\.00 GiB\.", found.result.detail
         )
         complaint = "device-side assert triggered"
         with pytest.raises(RuntimeError, match="device-side"):
