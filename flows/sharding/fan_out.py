@@ -40,10 +40,8 @@ def count_waiting(stage: str, part: Part, name: str) -> int:
 @task(tags=[GPU], **RETRIES)
 def work_here(stage: str, part: Part, name: str, processes: int, limit: int | None) -> Summary:
     """Work in processes of this machine."""
-    order = WorkOrder(stage, load_settings(), name, part.selection(), share(limit, processes))._replace(
-        workers=processes
-    )
-    return work_together(work, placed(order, processes), lambda so_far: None)
+    order = WorkOrder(stage, load_settings(), name, part.selection(), share(limit, processes), workers=processes)
+    return work_together(work, placed(order), lambda so_far: None)
 
 
 @task(tags=[GPU], **RETRIES)

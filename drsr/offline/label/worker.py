@@ -46,12 +46,12 @@ class WorkOrder(NamedTuple):
     """The workers that are started together."""
 
 
-def placed(order: WorkOrder, workers: int) -> list[WorkOrder]:
-    """Return an order for each of some processes of one host: on `cuda`, each has a GPU of its own, in turn."""
-    if order.settings.device != "cuda" or workers == 1:
-        return [order] * workers
+def placed(order: WorkOrder) -> list[WorkOrder]:
+    """Return an order for each of the processes of one host: on `cuda`, each has a GPU of its own, in turn."""
+    if order.settings.device != "cuda" or order.workers == 1:
+        return [order] * order.workers
     gpus = places("cuda")
-    devices = [f"cuda:{number % gpus}" for number in range(workers)]
+    devices = [f"cuda:{number % gpus}" for number in range(order.workers)]
     return [order._replace(settings=replace(order.settings, device=device)) for device in devices]
 
 

@@ -24,8 +24,8 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def devices(workers: int, device: str = "cuda") -> list[str]:
-    order = ORDER._replace(settings=replace(SETTINGS, device=device))
-    orders = placed(order, workers)
+    order = ORDER._replace(settings=replace(SETTINGS, device=device), workers=workers)
+    orders = placed(order)
     assert all(found._replace(settings=order.settings) == order for found in orders)
     return [found.settings.device for found in orders]
 
@@ -33,12 +33,12 @@ def devices(workers: int, device: str = "cuda") -> list[str]:
 def test_every_process_has_a_gpu_of_its_own() -> None:
     assert devices(4) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
     assert devices(2) == ["cuda:0", "cuda:1"]
-    assert placement_said(placed(ORDER, 4)) == "4 processes on cuda:0, cuda:1, cuda:2, cuda:3"
+    assert placement_said(placed(ORDER._replace(workers=4))) == "4 processes on cuda:0, cuda:1, cuda:2, cuda:3"
 
 
 def test_more_processes_than_gpus_share_them_and_it_is_said() -> None:
     assert devices(6) == ["cuda:0", "cuda:1", "cuda:2", "cuda:3", "cuda:0", "cuda:1"]
-    said = str(placement_said(placed(ORDER, 6)))
+    said = str(placement_said(placed(ORDER._replace(workers=6))))
     assert said.startswith("6 processes on cuda:0, cuda:1, cuda:2, cuda:3; up to 2 share one")
 
 
@@ -46,7 +46,7 @@ def test_one_process_and_a_device_that_was_chosen_stay_as_they_are() -> None:
     assert devices(1) == ["cuda"]  # which may spread a large model over all of them
     assert devices(3, "cuda:2") == ["cuda:2"] * 3
     assert devices(3, "cpu") == ["cpu"] * 3
-    assert placement_said(placed(ORDER, 1)) is None
+    assert placement_said(placed(ORDER._replace(workers=1))) is None
     assert placement_said([ORDER._replace(settings=replace(SETTINGS, device="cpu"))] * 3) is None
 
 

@@ -36,21 +36,20 @@ def pair_key(pair: Pair) -> str:
 def labelled_nlls(catalog: Catalog, labeler: str, states: Sequence[StateRow], tokenizer: Tokenizer) -> dict[str, float]:
     """The NLLs that a labeler has recorded of these states: of the whole context and behind every measured deletion.
     None where no such labeler is, or where it computes in half precision."""
+    ids = [state.id for state in states]
     with catalog.reading() as connection:
         recorded_as = recorded_identity(connection, labeler)
-    if recorded_as is None or recorded_as[1].dtype != EXACT:
-        return {}
-    labeler_id = recorded_as[0]
-    ids = [state.id for state in states]
-    intact = select(StateMeasurement.state_id, StateMeasurement.intact_nll, StateMeasurement.target_hash).where(
-        StateMeasurement.labeler_id == labeler_id,
-        StateMeasurement.state_id.in_(ids),
-        StateMeasurement.outcome == "labelled",
-    )
-    deleted = select(Label.state_id, Label.mask, Label.deleted_nll).where(
-        Label.labeler_id == labeler_id, Label.state_id.in_(ids)
-    )
-    with catalog.reading() as connection:
+        if recorded_as is None or recorded_as[1].dtype != EXACT:
+            return {}
+        labeler_id = recorded_as[0]
+        intact = select(StateMeasurement.state_id, StateMeasurement.intact_nll, StateMeasurement.target_hash).where(
+            StateMeasurement.labeler_id == labeler_id,
+            StateMeasurement.state_id.in_(ids),
+            StateMeasurement.outcome == "labelled",
+        )
+        deleted = select(Label.state_id, Label.mask, Label.deleted_nll).where(
+            Label.labeler_id == labeler_id, Label.state_id.in_(ids)
+        )
         whole = {state: (nll, target) for state, nll, target in connection.execute(intact)}
         harms = {(state, mask): nll for state, mask, nll in connection.execute(deleted)}
     found: dict[str, float] = {}

@@ -152,12 +152,11 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
         shown = {"states": 0} | ({"to_freeze": to_freeze} if to_freeze else {})
         print(json.dumps(shown) if options.json else _NOTHING[stage])
     else:
-        order = WorkOrder(stage, found.settings, name, part, share(options.limit, options.workers))._replace(
-            workers=options.workers
-        )
+        limit = share(options.limit, options.workers)
+        order = WorkOrder(stage, found.settings, name, part, limit, workers=options.workers)
         if stage == "label":
             order = order._replace(views=tuple(options.views), accept_noise=options.accept_noise)
-        orders = placed(order, options.workers)
+        orders = placed(order)
         if (where := placement_said(orders)) is not None:
             print(f"drsr: {where}", file=sys.stderr)
         wanted = waited if options.limit is None else min(options.limit, waited)
