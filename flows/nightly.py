@@ -160,7 +160,7 @@ def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
 def too_few_labels(refreshed: Refreshed, wanted: int | str) -> str | None:
     """Say what waits for training; None where enough is there, or nothing was trained yet."""
     with opened() as place:
-        new = new_labels(place.catalog, refreshed.view, refreshed.labeler)
+        new = new_labels(place.catalog, refreshed.view, refreshed.labeler, load_params().train.source)
     return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
 
 
