@@ -50,6 +50,8 @@ from drsr.redaction import redact as without_credentials
 
 FILES_PER_LOOK_UP = 1_000
 """Files whose stamps are looked up in one query."""
+LARGE_RUN = 8 << 20
+"""Characters from which a run's bytes are made, hashed and compressed piece by piece and never held at once."""
 RACY_SECONDS = 2.0
 """A file changed so shortly before it was read may change again without its time of change showing it."""
 
@@ -290,16 +292,20 @@ def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
         read.stamp = None
     intake.recorder.begin(read)
     try:
-        for item in sources.read(file, reader=reader):
-            if isinstance(item, Quarantined):
-                read.quarantine(item)
-            elif (admitted := intake.admit(read.source, item)) is not None:
-                _take(admitted, intake)
+        _take_runs(file, intake, reader)  # and let go of the last one, before its bytes are written
     except InputError as error:
         # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
         read.quarantine(Quarantined(read.location, "unreadable", f"{error.what}; it will be tried again"))
         read.stamp = None
     intake.recorder.end()
+
+
+def _take_runs(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
+    for item in sources.read(file, reader=reader):
+        if isinstance(item, Quarantined):
+            intake.read.quarantine(item)
+        elif (admitted := intake.admit(intake.read.source, item)) is not None:
+            _take(admitted, intake)
 
 
 def _has_settled(file: SourceFile) -> bool:
@@ -316,11 +322,12 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     only_session = task is not None and admitted.task is None and trajectory.only_session
     is_alone = admitted.group is None and (task is None or only_session)
-    sketch = (
-        sketch_of(trajectory) if is_alone else None
-    )  # before its bytes are made: a long text is held once, not twice
+    sketch = sketch_of(trajectory) if is_alone else None
     try:
-        artifact = Artifact.of(trajectory.to_json())
+        if trajectory.characters < LARGE_RUN:
+            artifact = Artifact.of(trajectory.to_json())
+        else:
+            artifact = Artifact.in_pieces(trajectory.json_pieces)
     except TypeError as error:
         detail = f"the run cannot be written as JSON in UTF-8: {error}"
         read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
@@ -341,7 +348,7 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
         group, split = _beside_its_like(intake.neighbours, trajectory, sketch, group, split)
     content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
     intake.lost.offer(artifact)
-    recorder.add(content, artifact.data)
+    recorder.add(content, artifact)
 
 
 def _beside_its_like(

@@ -16,7 +16,7 @@ from drsr.offline.ingest.formats.json_values import dumps
 from drsr.offline.ingest.formats.openai_chat import is_message
 from drsr.offline.ingest.formats.plug_ins import failure_on, shown, sound
 from drsr.offline.ingest.formats.reader import PLAIN_CHAT, Reader, Run
-from drsr.offline.ingest.formats.records import Record, document, records
+from drsr.offline.ingest.formats.records import NotOneDocument, Record, document, records
 from drsr.offline.ingest.trajectories import Json, Quarantined, Trajectory
 from drsr.offline.store.source_files import Limits, SourceFile, Unreadable, storage_errors
 
@@ -59,6 +59,16 @@ def _contents(file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, 
         yield from _runs(_members(file, limits), file, readers, limits)
         return
     try:
+        yield from _opened(file, readers, limits, packed=packed)
+    except NotOneDocument:
+        yield from _opened(file, readers, limits, packed=packed, is_document=False)
+
+
+def _opened(
+    file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, packed: bool, is_document: bool = True
+) -> Iterator[Item]:
+    """Yield the runs of a file, unpacked if it is packed. NotOneDocument as `records` says."""
+    try:
         with file.open() as stream:
             packing = archives.packing(stream)
             if packing == "zip" and not packed:
@@ -69,7 +79,8 @@ def _contents(file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, 
             plain = archives.unpacked(stream, packing, file.location, limits) if packing else stream
             if packing and archives.packing(plain):
                 raise Unreadable("nested_archive", "packed twice; unpack it once")
-            yield from _runs(records(plain, file.location, limits), file, readers, limits)
+            found = records(plain, file.location, limits, is_document=is_document)
+            yield from _runs(found, file, readers, limits)
     except Unreadable as problem:
         yield Quarantined(file.location, problem.reason, problem.detail)
     except OSError as error:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
-from drsr.offline.ingest.formats.array_stream import ArrayStream
+from drsr.offline.ingest.formats.array_stream import ArrayStream, DocumentStream
 from drsr.offline.ingest.formats.byte_streams import put_back, skip_line, taken
 from drsr.offline.ingest.formats.columnar import Layout, layout_of, rows
 from drsr.offline.ingest.formats.content_kinds import refuse_other_content, text_advice
@@ -43,20 +43,55 @@ class Record(NamedTuple):
     """Bytes it was read from, as far as known; 0 where the whole file was small."""
 
 
-def records(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
-    """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole."""
+class NotOneDocument(Exception):
+    """A large file that looked like one document is none, or has a mistake: it is to be read from its start again."""
+
+
+def records(
+    stream: BinaryIO, location: str, limits: Limits, *, is_document: bool = True
+) -> Iterator[Record | Quarantined]:
+    """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole.
+
+    `is_document`: a large file that may be one document is read as one, which takes half the memory. NotOneDocument,
+    before anything is handed out, if it is not.
+    """
     layout = layout_of(cast(io.BufferedReader, stream).peek(8)[:8])
     if layout:
         found = _rows(stream, layout, location, limits)
     else:
-        found = (_array if _opening(stream) == b"[" else _objects)(stream, location, limits)
+        opening = _opening(stream)
+        if opening == b"{" and is_document:
+            head = taken(stream, _WHOLE)
+            if len(head) == _WHOLE and not _starts_with_line(head):
+                yield _spelled_out(_large_document(head, stream, location, limits))
+                return
+            stream = put_back(head, stream)
+        found = (_array if opening == b"[" else _objects)(stream, location, limits)
     try:
         for item in found:
-            if isinstance(item, Record) and item.value is not (value := _with_columns_spelled_out(item.value)):
-                item = item._replace(value=value)
-            yield item
+            yield _spelled_out(item) if isinstance(item, Record) else item
     except Unreadable as problem:
         yield Quarantined(location, problem.reason, problem.detail)
+
+
+def _spelled_out(record: Record) -> Record:
+    value = _with_columns_spelled_out(record.value)
+    return record if value is record.value else record._replace(value=value)
+
+
+def _starts_with_line(head: bytes) -> bool:
+    """Return whether the first line is an object of its own, as of JSON lines."""
+    line = head.lstrip().partition(b"\n")
+    return bool(line[1]) and line[0].rstrip().endswith(b"}") and not _parsed(_Line(1, line[0])).problem
+
+
+def _large_document(head: bytes, stream: BinaryIO, location: str, limits: Limits) -> Record:
+    """One object, put together as it comes. Raises NotOneDocument: what it is then takes more to find out."""
+    try:
+        value, size = DocumentStream(b"", put_back(head, stream), limits).read()
+    except Unreadable:
+        raise NotOneDocument from None
+    return Record(location, value, 0, size)
 
 
 def _rows(stream: BinaryIO, layout: Layout, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
