@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from drsr.decide.decision import Outcome, Reason
 from drsr.errors import RequestError, RequestTooLarge
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.forms import Asked, asked_about
 from drsr.proxy.http.json_body import as_bytes
