@@ -36,7 +36,7 @@ _log = logging.getLogger("drsr.proxy")
 
 
 class Recallable(NamedTuple):
-    """What recalls are answered from. It keeps the request alive."""
+    """The decision that recalls are answered from. It keeps the request alive."""
 
     body: Any
     """What to send, as it is before it becomes bytes."""
