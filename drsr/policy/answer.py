@@ -71,7 +71,7 @@ class Decision:
 
     @cached_property
     def distance(self) -> Distance | None:
-        """The distance of the request from what the policy was trained and calibrated on; `distance.outside` says whether
+        """Distance of the request from what the policy was trained and calibrated on; `distance.outside` says whether
         that is too far to expect the published rates. None where nothing was read, or the policy does not know."""
         features = None if self.outcome is None else self.outcome.evidence.features
         limits, found = self.policy.numbers.distribution, self.policy.distribution
