@@ -79,7 +79,8 @@ def _opened(
             plain = archives.unpacked(stream, packing, file.location, limits) if packing else stream
             if packing and archives.packing(plain):
                 raise Unreadable("nested_archive", "packed twice; unpack it once")
-            found = records(plain, file.location, limits, is_document=is_document)
+            size = None if packing else file.size
+            found = records(plain, file.location, limits, size, is_document=is_document)
             yield from _runs(found, file, readers, limits)
     except Unreadable as problem:
         yield Quarantined(file.location, problem.reason, problem.detail)

@@ -27,6 +27,8 @@ from drsr.offline.store.source_files import Limits, Unreadable
 _WHOLE = 16 << 20
 """Bytes up to which a document is parsed in one go, which is quicker; longer arrays are streamed."""
 _FIRST_LINE = 8 << 20
+_READY = 1 << 16
+"""Bytes of a file of lines that are held ready: more would be more than its lines take."""
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
@@ -48,24 +50,24 @@ class NotOneDocument(Exception):
 
 
 def records(
-    stream: BinaryIO, location: str, limits: Limits, *, is_document: bool = True
+    stream: BinaryIO, location: str, limits: Limits, size: int | None = None, *, is_document: bool = True
 ) -> Iterator[Record | Quarantined]:
     """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole.
 
     `is_document`: a large file that may be one document is read as one, which takes half the memory. NotOneDocument,
-    before anything is handed out, if it is not.
+    before anything is handed out, if it is not. `size` is that of the file in bytes, where it is known.
     """
     layout = layout_of(cast(io.BufferedReader, stream).peek(8)[:8])
     if layout:
         found = _rows(stream, layout, location, limits)
     else:
         opening = _opening(stream)
-        if opening == b"{" and is_document:
-            head = taken(stream, _WHOLE)
-            if len(head) == _WHOLE and not _starts_with_line(head):
-                yield _spelled_out(_large_document(head, stream, location, limits))
+        if opening == b"{" and is_document and (size is None or size >= _WHOLE):
+            head = _beginning(stream)
+            if len(head) >= _WHOLE:
+                yield _spelled_out(_large_document(put_back(head, stream), location, limits))
                 return
-            stream = put_back(head, stream)
+            stream = put_back(head, stream, _READY)
         found = (_array if opening == b"[" else _objects)(stream, location, limits)
     try:
         for item in found:
@@ -79,16 +81,18 @@ def _spelled_out(record: Record) -> Record:
     return record if value is record.value else record._replace(value=value)
 
 
-def _starts_with_line(head: bytes) -> bool:
-    """Return whether the first line is an object of its own, as of JSON lines."""
-    line = head.lstrip().partition(b"\n")
-    return bool(line[1]) and line[0].rstrip().endswith(b"}") and not _parsed(_Line(1, line[0])).problem
+def _beginning(stream: BinaryIO) -> bytes:
+    """The first bytes, _WHOLE of them where they may begin a document that is larger: not where lines show."""
+    head = stream.readline(_WHOLE)
+    follows = cast(io.BufferedReader, stream).peek(1)[:1]
+    are_lines = head.endswith(b"\n") and (follows in (b"{", b"[") or not _parsed(_Line(1, head)).problem)
+    return head if are_lines else taken(stream, _WHOLE - len(head), head)
 
 
-def _large_document(head: bytes, stream: BinaryIO, location: str, limits: Limits) -> Record:
+def _large_document(stream: BinaryIO, location: str, limits: Limits) -> Record:
     """One object, put together as it comes. Raises NotOneDocument: what it is then takes more to find out."""
     try:
-        value, size = DocumentStream(b"", put_back(head, stream), limits).read()
+        value, size = DocumentStream(b"", stream, limits).read()
     except Unreadable:
         raise NotOneDocument from None
     return Record(location, value, 0, size)
