@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -55,7 +55,9 @@ class AtHand(NamedTuple):
     states: frozenset[str]
     """Measured states of train and validation whose runs took part."""
     superseded: frozenset[str]
-    """Versions of runs with measured states that something had taken the place of."""
+    """Versions of runs with measured states that something had taken the place of ..."""
+    replaced: tuple[str, ...]
+    """... and of these the ones whose run had no measured state in a newer version: a run is also left out this way."""
 
 
 class Replayed(NamedTuple):
@@ -92,7 +94,8 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
         problems += other_moments(found.moments, _dated(connection, found))
     anchors = [] if subject.order.anchor is None else read_anchor(subject.order.anchor)
     problems += [*_not_in_chain(subject, found.heads, anchors), *not_by_then(found.moments, anchors)]
-    evidence = {"head": str(found.head), "events": len(found.heads), "opened with": dict(found.opened)}
+    evidence: dict[str, Any] = {"head": str(found.head), "events": len(found.heads), "opened with": dict(found.opened)}
+    evidence |= {"superseded without a label": [] if found.at_hand is None else found.at_hand.replaced}
     if problems:
         hint = "restore the catalog from a copy that agrees with its journal, and find out who changed it"
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
@@ -101,6 +104,11 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
         said += f"; {left_out.without_features:,} measured states without features were left out of the fit"
     if left_out.erased:
         said += f"; {left_out.erased:,} states were erased since"
+    if found.at_hand is not None and found.at_hand.replaced:
+        said += (
+            f"; {len(found.at_hand.replaced):,} labelled versions of runs took no part, because a newer version that "
+            "had no label then had taken their place"
+        )
     if waiting:
         said += f"; {waiting:,} reads to fit or describe wait to be noted"
     return passed(CHECK, said + _not_covered(subject, found), **evidence)
@@ -171,7 +179,7 @@ def _reads_to_be_noted(reads: ledger.Rows, found: Replayed) -> int:
 def _at_hand(rows: Rows, event: int, labeler: str) -> AtHand:
     out = {name.partition(".")[0] for name, noted in rows.get("withdrawal", {}).items() if noted.value[:2] == "in"}
     runs = {name: noted.value.split() for name, noted in rows.get("run", {}).items()}
-    states, superseded = set(), set()
+    states, superseded, taking_part = set(), set(), set()
     for name, noted in rows.get("measurement", {}).items():
         measured_by, _, key = name.rpartition(" ")
         if measured_by != labeler or not noted.value.startswith("labelled ") or key not in rows.get("state", {}):
@@ -182,9 +190,11 @@ def _at_hand(rows: Rows, event: int, labeler: str) -> AtHand:
             continue
         if taken_by == "-":
             states.add(key)
+            taking_part.add(run.partition(".")[0])
         else:
             superseded.add(run)
-    return AtHand(event, frozenset(states), frozenset(superseded))
+    replaced = tuple(sorted(run for run in superseded if run.partition(".")[0] not in taking_part))
+    return AtHand(event, frozenset(states), frozenset(superseded), replaced)
 
 
 def _read_after(connection: Connection, run_key: str) -> int | None:
