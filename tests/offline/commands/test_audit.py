@@ -42,7 +42,7 @@ def test_an_untouched_catalog_passes_every_check_and_stays_untouched(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every expectation among them; the latest release is audited, from the artifact store, a sample drawn at random."""
+    """Every expectation among them; the latest release is audited from the artifact store, its sample is drawn."""
     before = held(release)
     monkeypatch.setattr("secrets.randbelow", lambda most: most - 7)
     assert run("--json", "--html", str(tmp_path / "audit.html")) == 0

@@ -1,8 +1,9 @@
-"""Rows of the log of reads deleted, changed, added or moved to another moment: each is caught, with a sentence."""
+"""Rows of the log of reads deleted, changed, added or moved, or a log that shows what it should: each is caught."""
 
 from __future__ import annotations
 
 import datetime
+import sqlite3
 
 import pytest
 
@@ -15,6 +16,16 @@ from drsr.offline.train.frames import get_training_frame
 from drsr.offline.verdicts import Verdict
 from tests.offline.audit.published import PublishedPipeline, ask, asked, by_hand
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
+
+
+_VIEW = """
+ALTER TABLE split_read RENAME TO all_reads;
+CREATE VIEW split_read AS SELECT * FROM all_reads WHERE split <> 'test';
+"""
+_TRIGGER = """
+CREATE TRIGGER forget AFTER INSERT ON split_read WHEN NEW.split = 'test'
+BEGIN DELETE FROM split_read WHERE id = NEW.id; END;
+"""
 
 
 @pytest.fixture
@@ -130,3 +141,14 @@ def test_a_catalog_whose_journal_had_no_reads(pipeline: Pipeline) -> None:
         assert "was read to evaluate on " in asked(upgraded, split_reads.CHECK)["split reads"]
         by_hand(upgraded, "DELETE FROM split_read WHERE purpose = 'evaluate'")
         assert ", open) and not in the catalog: it was deleted past the journal" in said(upgraded)
+
+
+@pytest.mark.parametrize(
+    ("forgery", "says"), [(_VIEW, "split_read is a view"), (_TRIGGER, "trigger forget on split_read")]
+)
+def test_a_log_that_shows_what_it_should(pipeline: Pipeline, forgery: str, says: str) -> None:
+    connection = sqlite3.connect(pipeline.folder / "catalog.sqlite")
+    connection.executescript(forgery)
+    connection.close()
+    caught = asked(pipeline, split_reads.CHECK)["split reads"]
+    assert f"the catalog is not the one that drsr made: {says}" in caught
