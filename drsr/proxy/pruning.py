@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from drsr.adapters.recall_rounds import CHAT, IDEMPOTENCY_KEYS, MESSAGES, RESPONSES, JsonWire, Rounds
+from drsr.adapters.recall_rounds import Rounds
+from drsr.adapters.recall_wires import CHAT, IDEMPOTENCY_KEYS, MESSAGES, RESPONSES, JsonWire
 from drsr.decide.decision import Reason
 from drsr.proxy.bill import PricesOf, bill
 from drsr.proxy.decider import Decided, Decider, NoRoom
