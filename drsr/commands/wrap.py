@@ -171,7 +171,7 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
     if total["failed"]:
         line += f"; {total['failed']:,} were answered with an error, and saved nothing"
     if total["websockets"]:
-        line += f"; WebSocket connections passed unpruned: {total['websockets']:,}"
+        line += f"; {total['websockets']:,} WebSockets, of which only requests of the Responses API are read"
     if priced:
         line += f"; paid {money['paid']:.4f} instead of {money['without_pruning']:.4f} {currency}, at list prices"
     return line
