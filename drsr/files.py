@@ -54,7 +54,9 @@ class KeptResults:
         self._about = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
         self._values: dict[str, Any] = {}
         try:
-            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            with path.open("a+") as file:  # made now: what cannot be written is said before anything is done
+                file.seek(0)
+                lines = file.readlines()
             if lines and not lines[-1].endswith("\n"):  # cut off in the middle: that one is made again
                 path.write_text("".join(lines := lines[:-1]))
         except (OSError, UnicodeDecodeError) as error:

@@ -106,6 +106,9 @@ def test_an_interrupted_verification_goes_on(
     code, _, err = printed(capsys, "verify", wheel, "--resume", str(kept))
     assert code == 2
     assert "verified.jsonl:1: is not a line with decisions of a verification" in err
+    code, _, err = printed(capsys, "verify", wheel, "--resume", str(tmp_path / "nowhere" / "verified.jsonl"))
+    assert code == 2
+    assert "decisions of a verification cannot be kept there: " in err
 
 
 def test_verify_of_a_policy_that_decides_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
