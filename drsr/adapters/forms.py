@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.request.history import Block, Protect, removal
 from drsr.request.parts import Place
 from drsr.request.request import Request

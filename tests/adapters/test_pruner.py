@@ -15,7 +15,7 @@ from drsr.adapters import Pruner, Sessions, bypass
 from drsr.adapters.forms import Body, Form, Removed, WireForm, anthropic_body, as_json, materialised, openai_body
 from drsr.adapters.items_form import ItemsForm
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.receipts.receipt_file import ReceiptFile, read_receipts
 from drsr.request.protocol import violations

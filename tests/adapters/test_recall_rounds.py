@@ -25,7 +25,7 @@ from drsr.adapters.recall_rounds import NOT_RUN, ROUNDS, Rounds, asked
 from drsr.adapters.recall_wires import CHAT, MESSAGES, RESPONSES, JsonWire, whole_usage
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.receipts.recall import RECALL
 from drsr.receipts.receipt import explain

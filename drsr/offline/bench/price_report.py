@@ -16,7 +16,8 @@ from drsr.decide.decision import Reason
 from drsr.errors import AlignmentError, RequestError
 from drsr.files import KeptResults
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.history import read_history
 from drsr.request.remembered_tokens import RememberedTokens
