@@ -134,5 +134,5 @@ def _is_sealed(part: Any) -> bool:
 
 
 def _content(content: str | Sequence[Any]) -> Content:
-    parts = [ContentText(text=content)] if isinstance(content, str) else content
+    parts: Sequence[Any] = [ContentText(text=content)] if isinstance(content, str) else content
     return [text(part.text) if isinstance(part, ContentText) else opaque(part.type) for part in parts]

@@ -34,7 +34,7 @@ _PRUNERS: WeakValueDictionary[str, Pruner] = WeakValueDictionary()
 """Of the condensers in this process, by their names."""
 
 
-class PruneHistory(CondenserBase):
+class PruneHistory(CondenserBase):  # type: ignore[misc]
     """Asks the policy before each model call.
 
     An agent is written down with its conversation, and a policy is not. What is read back in the same process, as a
@@ -53,17 +53,17 @@ class PruneHistory(CondenserBase):
             self._pruner = _PRUNERS[self.name] = Pruner(policy, **refuse_recall(options, why))  # type: ignore[arg-type]
 
     def condense(self, view: View, agent_llm: LLM | None = None) -> View:
-        return view if self._has_none() else self._pruner.view(view, HistoryForm, model_name(agent_llm))
+        pruner = self._known()
+        return view if pruner is None else pruner.view(view, HistoryForm, model_name(agent_llm))
 
     async def acondense(self, view: View, agent_llm: LLM | None = None) -> View:
-        if self._has_none():
-            return view
-        return await self._pruner.view_in_thread(view, HistoryForm, model_name(agent_llm))
+        pruner = self._known()
+        return view if pruner is None else await pruner.view_in_thread(view, HistoryForm, model_name(agent_llm))
 
-    def _has_none(self) -> bool:
+    def _known(self) -> Pruner | None:
         if self._pruner is None:
             _log.warning("nothing is pruned: the condenser was read from a file; give the agent PruneHistory(policy)")
-        return self._pruner is None
+        return self._pruner
 
 
 class HistoryForm:

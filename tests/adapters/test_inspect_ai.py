@@ -45,7 +45,7 @@ from drsr.adapters.inspect_ai import MessagesForm, prune_with
 from drsr.adapters.pruner import Pruner
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from tests.adapters.carried import check_carried, spelled
 from tests.adapters.long_run import RUN, check_sent
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # the package's own: nothing
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "adapters.md"
 
 
-@tool
+@tool  # type: ignore[untyped-decorator]
 def read_file() -> Tool:
     async def execute(path: str) -> str:
         """Read a file.
@@ -106,7 +106,7 @@ class Shown:
         return answer.model_copy(update={"usage": ModelUsage(input_tokens=1)})  # or it fetches a tokenizer to count
 
 
-@solver
+@solver  # type: ignore[untyped-decorator]
 def with_history() -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         state.messages = copy.deepcopy(HISTORY)

@@ -41,7 +41,7 @@ from drsr.adapters.forms import Removed
 from drsr.adapters.openhands import HistoryForm, PruneHistory
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from tests.adapters.carried import check_carried, spelled
 from tests.adapters.long_run import RUN, check_sent
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # the package's own: nothing
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "adapters.md"
 
 
-class ShownLLM(ScriptedLLM):
+class ShownLLM(ScriptedLLM):  # type: ignore[misc]
     """Keeps what it is shown."""
 
     _shown: list[list[Message]] = PrivateAttr(default_factory=list)

@@ -96,7 +96,7 @@ class Connection(H11Protocol):
         self._tunnelled.set_transport(self.transport)
         self._tunnelled.feed_data(self.conn.trailing_data[0])
         client = Client(self._tunnelled, self.transport, self.flow.drain)
-        task = self.loop.create_task(self._tunnels.carry(client, event.target, self.scope))
+        task = self.loop.create_task(self._tunnels.carry(client, event.target, dict(self.scope)))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame as Theirs
 from websockets.frames import Opcode
 
-from drsr.proxy.websockets.frames import Frames, masked
+from drsr.proxy.websockets.frames import Frame, Frames, masked
 
 LARGEST = 70_000
 SIZES = st.sampled_from((0, 1, 125, 126, 65_535, 65_536, LARGEST + 1))
@@ -33,7 +33,7 @@ def test_nothing_is_lost_and_whole_texts_are_read(
     for one, compressed in raw:
         one[0] |= COMPRESSED if compressed else 0
     frames, data, cuts = Frames(lambda size: size <= LARGEST), b"".join(one for one, _ in raw), [*sizes, 50_000]
-    found, place, turn = [], 0, 0
+    found, place, turn = list[Frame](), 0, 0
     while place < len(data):
         piece = data[place : place + cuts[turn % len(cuts)]]
         place, turn = place + len(piece), turn + 1

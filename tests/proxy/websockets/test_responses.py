@@ -214,7 +214,7 @@ def test_the_openai_sdk(speaking: tuple[Upstream, str], start_proxy: StartProxy)
     proxy = start_proxy(upstream=speaking[1])
     client = OpenAI(base_url=f"{proxy.address}/v1", api_key="k")
     with client.responses.connect() as connection:
-        connection.response.create(**BODY)  # type: ignore[arg-type]
+        connection.response.create(**BODY)
         for event in connection:
             if event.type == "response.completed":
                 break
