@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from drsr.adapters.chat_view import ChatView, Content, call, led_to, opaque, text
-from drsr.adapters.forms import Removed
-from drsr.adapters.wire_form import Body, as_json
+from drsr.adapters.forms import Body, Removed, as_json
 from drsr.errors import RequestError
 
 HOSTED = frozenset(
