@@ -100,7 +100,7 @@ class ItemsForm:
             component = len(turn.calls)
             turn.requested.append(call(item["call_id"], str(item.get("name", kind)), _arguments(item)))
         else:
-            raise RequestError(f"a {kind}, which cannot be told as a chat message", where=f"item {index}")
+            raise RequestError(f"a {kind}, which cannot be represented as a chat message", where=f"item {index}")
         turn.order.append(component)
 
     def _flush(self) -> None:

@@ -137,7 +137,7 @@ def _tell(view: ChatView, message: BaseMessage) -> None:
     elif isinstance(message, HumanMessage | SystemMessage):
         view.say("user" if isinstance(message, HumanMessage) else "system", _content(message.content))
     else:
-        raise RequestError(f"a {type(message).__name__}, which cannot be told as a chat message")
+        raise RequestError(f"a {type(message).__name__}, which cannot be represented as a chat message")
 
 
 def _tell_turn(view: ChatView, message: AIMessage) -> None:

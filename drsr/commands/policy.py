@@ -75,7 +75,7 @@ def add_commands(commands: Commands) -> None:
     _add_backbone_options(verify)
     diff = add_command(actions, "diff", run_diff, help="what changed in numbers and on the golden requests")
     diff.add_argument("old", metavar="OLD", help="a policy's folder or wheel")
-    diff.add_argument("new", metavar="NEW", help="another one's")
+    diff.add_argument("new", metavar="NEW", help="folder or wheel of the other policy")
     diff.add_argument(
         "--run",
         dest="decide",

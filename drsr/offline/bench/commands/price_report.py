@@ -48,7 +48,7 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--resume",
         type=Path,
         metavar="FILE",
-        help="keep every run's bill here as soon as it is reckoned, and reckon none again that is here already",
+        help="write each run's bill here as it is computed, and skip runs that are here already",
     )
     group.add_argument("--limit", type=int, metavar="N", help="only the first N runs")
     parser.set_defaults(run=lambda options: run(options) if options.price_report else prune(options))
