@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TypeVar, Unpack
 
+from drsr.adapters.forms import anthropic_body
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.adapters.sdk_client import with_pruned_requests
-from drsr.adapters.wire_form import anthropic_body
 from drsr.errors import MissingExtra
 
 try:

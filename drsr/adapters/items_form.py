@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from drsr.adapters.chat_view import ChatView, Content, call, led_to, opaque, text
-from drsr.adapters.forms import Removed
-from drsr.adapters.wire_form import Body, as_json
+from drsr.adapters.forms import Body, Removed, as_json
 from drsr.errors import RequestError
 
 HOSTED = frozenset(
@@ -101,7 +100,7 @@ class ItemsForm:
             component = len(turn.calls)
             turn.requested.append(call(item["call_id"], str(item.get("name", kind)), _arguments(item)))
         else:
-            raise RequestError(f"a {kind}, which cannot be told as a chat message", where=f"item {index}")
+            raise RequestError(f"a {kind}, which cannot be represented as a chat message", where=f"item {index}")
         turn.order.append(component)
 
     def _flush(self) -> None:

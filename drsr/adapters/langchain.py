@@ -15,7 +15,8 @@ from typing import Any, Literal, Unpack
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, reasons_first, text
 from drsr.adapters.forms import Gone, Removed
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
-from drsr.adapters.recall_rounds import ToolCall, asked, asked_async, names_key, whole_usage
+from drsr.adapters.recall_rounds import asked, asked_async
+from drsr.adapters.recall_wires import ToolCall, names_key, whole_usage
 from drsr.errors import MissingExtra, RequestError
 from drsr.receipts.recall import RECALL, recall_tool
 
@@ -136,7 +137,7 @@ def _tell(view: ChatView, message: BaseMessage) -> None:
     elif isinstance(message, HumanMessage | SystemMessage):
         view.say("user" if isinstance(message, HumanMessage) else "system", _content(message.content))
     else:
-        raise RequestError(f"a {type(message).__name__}, which cannot be told as a chat message")
+        raise RequestError(f"a {type(message).__name__}, which cannot be represented as a chat message")
 
 
 def _tell_turn(view: ChatView, message: AIMessage) -> None:

@@ -16,12 +16,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack, cast
 
-from drsr.adapters.bypass import asks_for_bypass
-from drsr.adapters.forms import Form
+from drsr.adapters.forms import Body, Form, anthropic_body, materialised, openai_body
 from drsr.adapters.items_form import ResponsesBody
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner, refuse_recall
-from drsr.adapters.recall_rounds import CHAT, JsonWire, asked, asked_async, names_key
-from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, asks_for_bypass, refuse_recall
+from drsr.adapters.recall_rounds import asked, asked_async
+from drsr.adapters.recall_wires import CHAT, JsonWire, names_key
 from drsr.errors import MissingExtra
 
 try:

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, Unpack
 
-from drsr.adapters.forms import Form
+from drsr.adapters.forms import Body, Form, openai_body
 from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.adapters.sdk_client import with_pruned_requests
-from drsr.adapters.wire_form import Body, openai_body
 from drsr.errors import MissingExtra
 
 try:

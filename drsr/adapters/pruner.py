@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypedDict, TypeVar
 
-from drsr.adapters.bypass import bypassed
 from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, pinning, removed_by
 from drsr.decide.decision import Reason
@@ -29,6 +30,11 @@ AnyPolicy = Policy | PruningSession | Sessions
 """A policy, the session of one run, or the sessions of many. A policy's runs get a session each."""
 
 _log = logging.getLogger("drsr")
+
+BYPASS_HEADER = "x-drsr-bypass"
+"""Where a call can carry headers, this one set to 1 says the same."""
+
+_bypassed: ContextVar[bool] = ContextVar("drsr_bypassed", default=False)
 
 
 class Options(TypedDict, total=False):
@@ -170,6 +176,28 @@ class Pruner:
             self.on_decision(decision)
         except Exception as error:  # the consumer's own code, and no reason to stop its agent; may quote the request
             _log.warning("on_decision failed for decision %s: %s", decision.id, type(error).__name__)
+
+
+@contextmanager
+def bypass() -> Iterator[None]:
+    """A way around for single calls: what is sent in here, also by tasks and threads that start here, is sent as it is,
+    through whichever adapter."""
+    token = _bypassed.set(True)
+    try:
+        yield
+    finally:
+        _bypassed.reset(token)
+
+
+def bypassed() -> bool:
+    """Return whether this is inside `with bypass():`."""
+    return _bypassed.get()
+
+
+def asks_for_bypass(headers: Mapping[str, Any]) -> bool:
+    """Return whether these headers ask to bypass the policy: any value but an empty one, `0`, `false` or `no` does."""
+    asked = [str(value).strip().lower() for name, value in headers.items() if str(name).lower() == BYPASS_HEADER]
+    return any(value not in ("", "0", "false", "no") for value in asked)
 
 
 def refuse_recall(options: Options, why: str) -> Options:

@@ -9,12 +9,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from drsr.adapters.bypass import asks_for_bypass
-from drsr.adapters.forms import Form
+from drsr.adapters.forms import Body, Form, anthropic_body, materialised, openai_body
 from drsr.adapters.items_form import ResponsesBody
-from drsr.adapters.pruner import Pruner
-from drsr.adapters.recall_rounds import CHAT, MESSAGES, RESPONSES, JsonWire, asked, asked_async, names_key
-from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
+from drsr.adapters.pruner import Pruner, asks_for_bypass
+from drsr.adapters.recall_rounds import asked, asked_async
+from drsr.adapters.recall_wires import CHAT, MESSAGES, RESPONSES, JsonWire, names_key
 
 C = TypeVar("C")
 

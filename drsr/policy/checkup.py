@@ -73,7 +73,7 @@ class Checkup:
             rows = [(each.tokens, f"{each.milliseconds:,.0f} ms", each.reason or "pruned") for each in self.timings]
             lines += ["", table(("request tokens", "a decision takes", "outcome"), rows)]
         lines += ["", *(f"BROKEN: {each.name}: {each.found}" for each in self.findings if each.problem)]
-        lines += [f"  to mend it: {each.mend}" for each in self.findings if each.problem and each.mend]
+        lines += [f"  to fix it: {each.mend}" for each in self.findings if each.problem and each.mend]
         lines += self.advice
         return "\n".join([*lines, "pruning works here" if self.works else "pruning cannot work here"])
 

@@ -11,16 +11,21 @@ survive such a difference in every score.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import platform
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from drsr.decide.selection import select
 from drsr.errors import InputError, PolicyCorrupt
+from drsr.files import KeptResults
 from drsr.tables import excerpt, table
+from drsr.version import __version__
 
 if TYPE_CHECKING:
     from drsr.policy.answer import Decision
@@ -36,6 +41,8 @@ UNSAFE_FLOOR = 1e-6
 HARM_TOLERANCE = 1e-3
 """A predicted harm may differ by so many nats per token."""
 TOLERANCE = f"{UNSAFE_TOLERANCE:.0%} of an unsafe score, {HARM_TOLERANCE:g} nats per token of a predicted harm"
+_DECIDING = ("numpy", "torch", "transformers", "tokenizers")
+"""Packages whose versions a score may depend on."""
 _DIGITS = 6
 """Scores are written down with so many: far below the tolerances, far above the noise of one machine."""
 
@@ -195,33 +202,55 @@ def survives(decision: Decision) -> bool:
 
 
 def verify(
-    policy: Policy, golden: Sequence[GoldenRequest], report: Callable[[int, int], None] = lambda done, of: None
+    policy: Policy,
+    golden: Sequence[GoldenRequest],
+    report: Callable[[int, int], None] = lambda done, of: None,
+    kept: KeptResults | None = None,
 ) -> Verification:
     """Decide every golden request again and compare. Raises what is wrong with the backbone.
 
-    `report` is told before each request how many are done, and of how many.
+    `report` is told before each request how many are done, and of how many. What is `kept` is not decided again.
     """
-    policy.prepare()
     results = list[GoldenResult]()
     for name, request, expected in golden:
         report(len(results), len(golden))
-        decision = policy.prune(request=request, session=None)
-        found = expected_of(decision)
+        key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+        decided_before = kept.get(key) if kept else None
+        if decided_before is None:
+            policy.prepare()
+            decision = policy.prune(request=request, session=None)
+            decided_before = [expected_of(decision).to_json(), decision.detail if decision.error is not None else None]
+            if kept:
+                kept.keep(key, decided_before)
+        found, detail = _from_json(decided_before[0]), decided_before[1]
         problems = compare(expected, found)
-        if problems and decision.error is not None:
-            problems = [*problems, decision.detail]
+        if problems and detail is not None:
+            problems = [*problems, detail]
         results.append(GoldenResult(name, expected, found, tuple(problems), score_difference(expected, found)))
     return Verification(policy.version, tuple(results))
 
 
+def kept_decisions(path: Path, policy: Policy, device: str | None) -> KeptResults:
+    """A file that keeps every decision of a verification, for this policy on this machine with these packages."""
+    from importlib.metadata import distributions
+
+    versions = sorted({f"{one.name.lower()} {one.version}" for one in distributions() if one.name.lower() in _DECIDING})
+    about = [policy.identity, device, __version__, versions, platform.platform(), platform.processor()]
+    return KeptResults(path, about, "decisions of a verification")
+
+
 def verify_files(
-    policy: Policy, files: PolicyFiles, where: str, report: Callable[[int, int], None] = lambda done, of: None
+    policy: Policy,
+    files: PolicyFiles,
+    where: str,
+    report: Callable[[int, int], None] = lambda done, of: None,
+    kept: KeptResults | None = None,
 ) -> Verification:
     """Verify a policy by the golden requests among its own files; InputError where it has none."""
     golden = read_golden(files, where)
     if not golden:
         raise InputError("it was published without golden requests", where=where, hint="verify its wheel or package")
-    return verify(policy, golden, report)
+    return verify(policy, golden, report, kept)
 
 
 def compare(expected: Expected, found: Expected) -> list[str]:

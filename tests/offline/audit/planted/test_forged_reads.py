@@ -17,7 +17,6 @@ from drsr.offline.verdicts import Verdict
 from tests.offline.audit.published import PublishedPipeline, ask, asked, by_hand
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
 
-
 _VIEW = """
 ALTER TABLE split_read RENAME TO all_reads;
 CREATE VIEW split_read AS SELECT * FROM all_reads WHERE split <> 'test';
