@@ -3,8 +3,9 @@
     client = prune_with(policy, Anthropic())    # or AsyncAnthropic, AnthropicBedrock, ...
     client.messages.create(model=..., max_tokens=..., messages=messages, tools=tools)
 
-`stream`, `parse`, `beta.messages`, `with_raw_response` and `with_options` work as ever. The list of messages stays as
-it is. A call with `extra_headers={"x-drsr-bypass": "1"}` is sent as it is. `count_tokens` counts what it is given.
+`stream`, `parse`, `beta.messages`, `with_raw_response` and `with_options` work as usual. The caller's list of messages
+is not changed. A call with `extra_headers={"x-drsr-bypass": "1"}` is sent unchanged. `count_tokens` counts exactly what
+it receives.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Gone(NamedTuple):
     text: bool
     reasoning: bool
     calls: frozenset[int]
-    """By their place in `tool_calls`."""
+    """Calls that are gone, by their index in `tool_calls`."""
 
 
 class Removed(NamedTuple):
@@ -51,7 +51,7 @@ class Removed(NamedTuple):
     places: Mapping[int, frozenset[Place]]
     """Of messages that stay, what is gone: `("tool_calls", 0)`, `("content",)`, ..."""
     left: Mapping[int, Any]
-    """The same messages as they are now."""
+    """Messages that lost some of their parts, as they are now."""
 
     def of(self, index: int) -> Gone:
         """Return what is gone of a message in OpenAI chat form."""
@@ -64,7 +64,7 @@ class Removed(NamedTuple):
 
 
 class Form(Protocol[T_co]):
-    """A framework's own objects, told as a request."""
+    """A framework's own objects, expressed as a request."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -78,11 +78,11 @@ class Form(Protocol[T_co]):
         """Blocks that may not go, although they look as if they could."""
 
     def without(self, removed: Removed) -> T_co:
-        """The framework's objects without what is removed. Those that were read stay as they are."""
+        """Return the framework's objects without what is removed. The objects that were read are not changed."""
 
 
 def removed_by(decision: Decision) -> Removed:
-    """Return what is missing from the decision's request, in terms of the one that it was asked about."""
+    """Return what is missing from the decision's request, in terms of the original request."""
     if decision.outcome is None:
         return Removed(frozenset(), {}, {})
     evidence = decision.outcome.evidence
@@ -102,12 +102,12 @@ def removed_by(decision: Decision) -> Removed:
 Body = Mapping[str, Any]
 
 _BESIDES = ("tools", "functions", "system")
-"""What drsr reads of a body besides its messages. The rest (model, temperature, ...) is none of its business."""
+"""Fields that drsr reads from a body in addition to its messages. It ignores the rest (model, temperature, ...)."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireForm:
-    """A body as it is."""
+    """A request body, unchanged."""
 
     body: Body
     format: Literal["openai", "anthropic"]

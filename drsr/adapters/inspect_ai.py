@@ -2,9 +2,9 @@
 
     eval(task, model=prune_with(policy, get_model("openai/gpt-5")))
 
-It is a copy of the model, on the same connections; the one that was handed in prunes nothing. A sample's messages stay
-whole, and its model events hold what the model was shown. A hook would not do: `on_before_model_generate` gets the
-agent's own list with many providers. Nor would a compaction strategy: decision 0027.
+It is a copy of the model, on the same connections; the original model prunes nothing. A sample's messages stay whole,
+and its model events hold what the model was shown. A hook would not work: `on_before_model_generate` gets the agent's
+own list with many providers. Nor would a compaction strategy: see decision 0027.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class MessagesForm:
 
 
 def _told(tool: Any) -> dict[str, Any]:
-    """Tools of a source are not told: asking it may mean to start a server."""
+    """Return the description of a tool. Tools from a tool source are left out: asking the source may start a server."""
     about = tool if isinstance(tool, ToolInfo | ToolDef) else ToolDef(tool)
     parameters = about.parameters.model_dump(exclude_none=True)
     function = {"name": about.name, "description": about.description, "parameters": parameters}

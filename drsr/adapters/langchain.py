@@ -28,7 +28,7 @@ except ImportError as error:
     raise MissingExtra("langchain", "langchain", needed_for="the middleware for LangChain") from error
 
 _CALLS = ("tool_use", "function_call", "tool_call", "custom_tool_call")
-"""Content blocks that repeat what stands in `tool_calls`."""
+"""Content blocks that repeat an entry of `tool_calls`."""
 _SEALED = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
 """Content blocks with reasoning, mostly signed or encrypted."""
 
@@ -89,7 +89,7 @@ def _turn_of(response: ModelResponse[Any]) -> AIMessage:
 
 
 class MessagesForm:
-    """A model request's messages: one chat message each, behind the system prompt."""
+    """A model request's messages: one chat message each, after the system prompt."""
 
     format: Literal["openai"] = "openai"
 
@@ -162,7 +162,8 @@ def _tell_turn(view: ChatView, message: AIMessage) -> None:
 
 
 def _order(message: AIMessage, blocks: list[Any], ids: list[str | None]) -> list[int | None]:
-    """The components of a turn in their order, None for sealed reasoning. Calls that no block repeats come last."""
+    """Return the components of a turn in their order, None for sealed reasoning. Calls that no block repeats come
+    last."""
     order: list[int | None] = [None] if message.additional_kwargs.get("reasoning") else []
     for block in blocks:
         kind = block.get("type") if isinstance(block, dict) else None

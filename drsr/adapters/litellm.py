@@ -5,8 +5,8 @@
     completion = prune_with(policy, litellm.completion)          # or acompletion, or a Router's
     completion(model="...", messages=messages, tools=tools)
 
-The caller's messages stay as they are. A request of the proxy's with the header `x-drsr-bypass: 1`, or a call with it
-in `extra_headers`, is sent as it is.
+The caller's messages are not changed. A request to the proxy with the header `x-drsr-bypass: 1`, or a call with it in
+`extra_headers`, is sent unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _READ: dict[str, Callable[[Body], Form[Body]]] = {
     "responses": ResponsesBody,
     "aresponses": ResponsesBody,
 }
-"""How the proxy's requests are read, by its name for them. Others are none of ours."""
+"""Readers of the proxy's requests, by LiteLLM's name for each kind of call. Other kinds are left alone."""
 
 
 class PruningHook(CustomLogger):

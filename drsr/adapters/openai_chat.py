@@ -4,8 +4,8 @@
     client.chat.completions.create(model=..., messages=messages, tools=tools)
     client.responses.create(model=..., input=items, tools=tools)
 
-`stream`, `parse`, `with_raw_response` and `with_options` work as ever. The caller's lists stay as they are. A call with
-`extra_headers={"x-drsr-bypass": "1"}` is sent as it is.
+`stream`, `parse`, `with_raw_response` and `with_options` work as usual. The caller's lists are not changed. A call with
+`extra_headers={"x-drsr-bypass": "1"}` is sent unchanged.
 """
 
 from __future__ import annotations

@@ -31,14 +31,14 @@ except ImportError as error:
 
 _log = logging.getLogger("drsr")
 _PRUNERS: WeakValueDictionary[str, Pruner] = WeakValueDictionary()
-"""Of the condensers in this process, by their names."""
+"""Pruners of the condensers in this process, by their names."""
 
 
 class PruneHistory(CondenserBase):  # type: ignore[misc]
-    """Asks the policy before each model call.
+    """Ask the policy before each model call.
 
-    An agent is written down with its conversation, and a policy is not. What is read back in the same process, as a
-    fork of a conversation is, prunes as before; elsewhere it prunes nothing, and says so in the log.
+    An agent is saved with its conversation; a policy is not. An agent loaded back in the same process, such as a fork
+    of a conversation, prunes as before; elsewhere it prunes nothing, and says so in the log.
     """
 
     name: str = Field(default="", description="Names the policy's use in the process that made it.")
@@ -97,7 +97,7 @@ class HistoryForm:
 
 
 def _less(events: Sequence[Any], gone: Gone) -> list[LLMConvertibleEvent]:
-    """The actions that are left of an answer. The first carries what was said and thought before all of them."""
+    """Return the remaining actions of an answer. The first carries what was said and thought before all of them."""
     first = events[0]
     kept = [event for place, event in enumerate(events) if place not in gone.calls]
     carried = {

@@ -1,12 +1,12 @@
-"""Recall answered on the way: a call of `recall_history` is answered here, and the program never sees it.
+"""Recall answered in transit: a call of `recall_history` is answered here, and the program never sees it.
 
 The model is asked again with what it recalled appended after its own answer, a few times at most; after that, and
-wherever something goes wrong, the request is sent as it came, with nothing removed. So the program always gets an
-answer to its own request. What it stores stays as it is: what was recalled is there for this one answer. An answer that
-is not understood and does not recall is the program's, as it came.
+whenever something goes wrong, the request is sent in its original form, with nothing removed. So the program always
+gets an answer to its own request. What it stores is not changed: what was recalled is there for this one answer only.
+An answer that is not understood and contains no recall goes to the program unchanged.
 
-Calls of other tools beside a recall were not carried out, and the model is told so: with its history back it may want
-others.
+Calls of other tools next to a recall are not carried out, and the model learns so: with its history back it may want
+different ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from drsr.decide.decision import Outcome
 from drsr.receipts.recall import RECALL, Recalled, recalled
 
 ROUNDS = 3
-"""How often a model may recall before one answer."""
+"""Number of times a model may recall before one answer."""
 REFUSED = (400, 422)
 """Statuses that can be due to the tool: too many tools, or not with these settings. Such a request cost nothing."""
 NOT_RUN = f"Not run: {RECALL} was answered first. Call it again if it is still needed."
@@ -37,10 +37,11 @@ class Wire(Protocol[B, A]):
     """Requests and answers of one kind."""
 
     def offered(self, body: B) -> B | None:
-        """The request with the tool; None where it has none of its own, or where a call could not be answered."""
+        """Return the request with the tool; None if the request has no tools of its own, or if a call could not be
+        answered."""
 
     def calls(self, answer: A) -> Sequence[ToolCall]:
-        """All calls of an answer. May raise whatever it likes where it does not understand it."""
+        """Return all calls of an answer. May raise anything if it does not understand the answer."""
 
     def continued(self, body: B, answer: A, results: Sequence[tuple[str, str]]) -> B:
         """The request with the answer and the results of its calls, by their ids."""
@@ -50,29 +51,29 @@ class Wire(Protocol[B, A]):
 
 
 class Rounds(Generic[B, A]):
-    """The requests sent instead of one request of the program's: `body` first, then what `following` says."""
+    """The requests sent instead of one request of the program: `body` first, then whatever `following` returns."""
 
     def __init__(self, wire: Wire[B, A], original: B, body: B, outcome: Outcome | None) -> None:
-        """`original` is the request as it came, `body` what the policy left of it, with the tool."""
+        """`original` is the request as received, `body` what the policy left of it, with the tool."""
         self.wire = wire
         self.original = original
         self.body = body
         self.unseen: list[A] = []
         self.given_up = False
-        """Whether the last request is the program's own: its answer is handed on, whatever it is."""
+        """True if the last request is the program's own: its answer is passed on, whatever it is."""
         self._outcome = outcome
         self._names = frozenset(block.name for block in outcome.removed) if outcome else frozenset()
         self._recalled: list[str] = []
 
     @property
     def recalled(self) -> Recalled | None:
-        """What was recalled so far; None where nothing was, and nothing else made us send the request as it came."""
+        """What was recalled so far; None if nothing was, and nothing else made us send the original request."""
         if not self.unseen and not self.given_up:
             return None
         return Recalled(len(self.unseen), tuple(dict.fromkeys(self._recalled)))
 
     def following(self, answer: A) -> B | None:
-        """Return the request to send next; None where this answer is the program's."""
+        """Return the request to send next; None if this answer goes to the program."""
         if self.given_up:
             return None
         try:
@@ -101,7 +102,7 @@ class Rounds(Generic[B, A]):
         return self.give_up()
 
     def after_error(self, status: int | None) -> B | None:
-        """The same where there was no answer. None where the error is the program's own."""
+        """Return the request to send next if there was no answer; None if the error goes to the program."""
         return None if self.given_up or not (self.unseen or status in REFUSED) else self.give_up()
 
     def reckoned(self, answer: A) -> A:
@@ -135,8 +136,8 @@ def asked(
     ask: Callable[[B], A],
     model: str | None = None,
 ) -> A:
-    """Ask the model with what the policy leaves of a request, and with what it then recalls. `wire` is None where it
-    can recall nothing."""
+    """Ask the model with what the policy leaves of a request, and with what it then recalls. `wire` is None if it
+    cannot recall anything."""
     offered = _offered(pruner, wire, native)
     if wire is None or offered is None:
         return ask(pruner.view(native, read, model))

@@ -21,11 +21,11 @@ class ToolCall(NamedTuple):
     id: str
     name: str
     arguments: Any
-    """As an object, or as its JSON."""
+    """Arguments as an object, or as its JSON."""
 
     @property
     def wanted(self) -> str | None:
-        """The part that a recall asks for; None where it asks for the list."""
+        """Return the part that a recall asks for; None if it asks for the list."""
         try:
             given = json.loads(self.arguments) if isinstance(self.arguments, str) else self.arguments
         except ValueError:
@@ -35,7 +35,7 @@ class ToolCall(NamedTuple):
 
 
 def names_key(headers: Any) -> bool:
-    """Return whether headers hold an idempotency key: a provider that honours it answers every round alike."""
+    """Return whether headers hold an idempotency key: a provider that honours it gives every round the same answer."""
     return any(str(name).lower() in IDEMPOTENCY_KEYS for name in headers) if isinstance(headers, Mapping) else False
 
 
@@ -55,9 +55,9 @@ class JsonWire:
         self._exchange = exchange
 
     def offered(self, body: Body) -> Body | None:
-        """None without tools, where a model may take none; of a stream, which the program reads as it comes; of
-        several answers; of work in the background; of a history that the provider keeps, our exchanges included; and
-        beside a tool of that name."""
+        """Return the request with the tool. None if it has no tools, because its model may not accept any; for a
+        stream, which the program reads as it comes; for several answers; for work in the background; for a history that
+        the provider keeps, our exchanges included; and if it already has a tool of that name."""
         elsewhere = ("stream", "background", "previous_response_id", "conversation", "functions")
         tools, history = as_json(body.get("tools") or []), body.get(self._history)
         if any(body.get(name) for name in elsewhere) or (body.get("n") or 1) != 1 or not isinstance(history, list):
@@ -73,7 +73,8 @@ class JsonWire:
         return {**body, self._history: [*body[self._history], *self._exchange(as_json(answer), results)]}
 
     def reckoned(self, answer: Any, unseen: Sequence[Any]) -> Any:
-        """As it is where one of them does not say: a part is not the whole."""
+        """Return the answer with the usage of all rounds; unchanged if one of them reports none, because a part is not
+        the whole."""
         if isinstance(answer, dict):
             said = [one.get("usage") for one in (*unseen, answer)]
             return answer if None in said else {**answer, "usage": whole_usage(said)}
@@ -85,7 +86,7 @@ class JsonWire:
 
 
 def whole_usage(each: Sequence[Any]) -> Any:
-    """Add reports of usage up, field by field. What is no number is that of the last."""
+    """Add up reports of usage, field by field. A field that is not a number keeps its last value."""
     return reduce(_sum, each)
 
 

@@ -4,8 +4,8 @@
     print(verification.to_text())
 
 Decisions must be the same to the byte. Scores may differ a little, because processors and library versions round
-differently: an unsafe score by a part of itself (it is a probability behind a logistic function, so rounding before
-that moves it in proportion), a predicted harm by a fixed amount. A request is golden only where its decision would
+differently: an unsafe score by a share of itself (it is the output of a logistic function, so rounding before that
+function changes it in proportion), a predicted harm by a fixed amount. A request is golden only if its decision would
 survive such a difference in every score.
 """
 
@@ -39,12 +39,12 @@ UNSAFE_TOLERANCE = 0.01
 UNSAFE_FLOOR = 1e-6
 """... and by this."""
 HARM_TOLERANCE = 1e-3
-"""A predicted harm may differ by so many nats per token."""
+"""Nats per token by which a predicted harm may differ."""
 TOLERANCE = f"{UNSAFE_TOLERANCE:.0%} of an unsafe score, {HARM_TOLERANCE:g} nats per token of a predicted harm"
 _DECIDING = ("numpy", "torch", "transformers", "tokenizers")
 """Packages whose versions a score may depend on."""
 _DIGITS = 6
-"""Scores are written down with so many: far below the tolerances, far above the noise of one machine."""
+"""Number of digits that scores are written with: far below the tolerances, far above the noise of one machine."""
 
 
 class ExpectedSet(NamedTuple):
@@ -55,7 +55,7 @@ class ExpectedSet(NamedTuple):
     direct_saving: int
     verdict: str
     unsafe_score: float | None
-    """None where nothing was scored."""
+    """Unsafe score of the set; None if nothing was scored."""
     predicted_harm: float | None
 
 
@@ -69,7 +69,7 @@ class Expected(NamedTuple):
     tokens_before: int | None
     tokens_after: int | None
     sent: str | None
-    """SHA-256 of the request to send; None of one that cannot be read."""
+    """SHA-256 of the request to send; None if the request cannot be read."""
     sets: tuple[ExpectedSet, ...]
 
     @property
@@ -97,7 +97,7 @@ class GoldenResult(NamedTuple):
     expected: Expected
     found: Expected
     problems: tuple[str, ...]
-    """What is not as expected; empty is good."""
+    """Differences from what was expected; empty if the request passed."""
     score_difference: float
     """The largest of any score, in units of what is tolerated: above 1 is a problem."""
 
@@ -113,7 +113,7 @@ class Verification(NamedTuple):
         return bool(self.results) and not any(result.problems for result in self.results)
 
     def to_text(self) -> str:
-        """A table for a person."""
+        """Return the results as a table to read."""
         rows = [
             (
                 result.name,
@@ -152,12 +152,12 @@ class Verification(NamedTuple):
 
 
 def decided(policy: Policy, name: str, request: Any) -> GoldenRequest:
-    """A request with what the policy makes of it now."""
+    """Return a request with what the policy decides about it now."""
     return GoldenRequest(name, request, expected_of(policy.prune(request=request, session=None)))
 
 
 def expected_of(decision: Decision) -> Expected:
-    """A decision as it is written down."""
+    """Return a decision in the form in which it is recorded."""
     receipt = decision.receipt
     return Expected(
         pruned=decision.pruned,
@@ -183,7 +183,7 @@ def survives(decision: Decision) -> bool:
     """Return whether the decision stays the same if every score moves by the tolerance, each in its own direction.
 
     Whatever the scores become, the feasible sets lie between those under all scores higher and under all lower: if both
-    ends choose one set, and no other feasible one saves as much, everything between chooses it.
+    ends choose one set, and no other feasible set saves as much, everything between chooses it.
     """
     if decision.outcome is None or decision.outcome.evidence.proposed is None:
         return True
@@ -207,9 +207,9 @@ def verify(
     report: Callable[[int, int], None] = lambda done, of: None,
     kept: KeptResults | None = None,
 ) -> Verification:
-    """Decide every golden request again and compare. Raises what is wrong with the backbone.
+    """Decide every golden request again and compare. Raise whatever is wrong with the backbone.
 
-    `report` is told before each request how many are done, and of how many. What is `kept` is not decided again.
+    `report` is called before each request with the number done and the total. Requests in `kept` are not decided again.
     """
     results = list[GoldenResult]()
     for name, request, expected in golden:
@@ -246,7 +246,7 @@ def verify_files(
     report: Callable[[int, int], None] = lambda done, of: None,
     kept: KeptResults | None = None,
 ) -> Verification:
-    """Verify a policy by the golden requests among its own files; InputError where it has none."""
+    """Verify a policy by the golden requests among its own files; raise InputError if it has none."""
     golden = read_golden(files, where)
     if not golden:
         raise InputError("it was published without golden requests", where=where, hint="verify its wheel or package")
@@ -269,7 +269,7 @@ def compare(expected: Expected, found: Expected) -> list[str]:
 
 
 def score_difference(expected: Expected, found: Expected) -> float:
-    """The largest of any score, in units of what is tolerated; infinite where one side has no number."""
+    """Return the largest difference of any score, in units of its tolerance; infinite if one side lacks a number."""
     largest = 0.0
     for one, other in zip(expected.sets, found.sets, strict=False):
         largest = max(largest, _times(one.unsafe_score, other.unsafe_score, UNSAFE_TOLERANCE, UNSAFE_FLOOR))
@@ -296,7 +296,7 @@ def golden_bytes(golden: Sequence[GoldenRequest]) -> bytes:
 
 
 def read_golden(files: PolicyFiles, where: str) -> tuple[GoldenRequest, ...]:
-    """The golden requests among a policy's files; none where the policy has no such file."""
+    """Return the golden requests among a policy's files; empty if the policy has no such file."""
     if GOLDEN_FILE not in files.others:
         return ()
     try:
