@@ -28,6 +28,7 @@ from benchmarks.traffic import per_token
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.matrices.mixed import with_mixed_precision
+from drsr.backbone.memory import room_for
 from drsr.offline import samples
 from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.formats import gather, read
@@ -35,7 +36,6 @@ from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.label.harm import contexts_of, interactions
 from drsr.offline.label.target_nll import EXACT, Pair
 from drsr.offline.label.tree_walk import TreeWalk
-from drsr.offline.label.walk_memory import room_for
 from drsr.offline.store.locations import open_location
 from drsr.request.contracts import Tokenizer
 from drsr.request.rendering import render_output

@@ -51,7 +51,7 @@ class FrozenLM:
         self.rounds_inputs = rounds_inputs
         """Whether layers round what they are given, as 8-bit ones do: a last bit of difference then grows, and a run is
         the same only where it is cut into the same pieces."""
-        _note_what_it_reads(self._model.get_input_embeddings())
+        _note_what_it_reads(self._model)
         self._vocabulary = int(self._model.get_input_embeddings().weight.shape[0])
         if tokenizer.largest_id >= self._vocabulary:
             raise BackboneError(
@@ -122,15 +122,24 @@ class FrozenLM:
             raise IndexError(f"positions must be from 0 to {length - 1}, got {min(positions)} to {max(positions)}")
 
 
-def _note_what_it_reads(embedding: Any) -> None:
-    """Every forward begins here, whoever makes it; a copy of the model notes as well."""
+def _note_what_it_reads(model: Any) -> None:
+    """Every forward begins in the embedding, or is handed embeddings; a copy of the model notes as well."""
+    embedding, decoder = model.get_input_embeddings(), model.get_decoder()
     if _noted not in embedding._forward_pre_hooks.values():
         embedding.register_forward_pre_hook(_noted)
+        decoder.register_forward_pre_hook(_noted_embeddings, with_kwargs=True)
 
 
 def _noted(_: Any, arguments: Any) -> None:
     if is_noting():
         note(arguments[0].reshape(-1).cpu().numpy().astype(np.int32))
+
+
+def _noted_embeddings(_: Any, arguments: Any, named: dict[str, Any]) -> None:
+    """Whose tokens cannot be known: each counts as one that is in no request."""
+    given = named.get("inputs_embeds")
+    if given is not None and is_noting():
+        note(np.full(given.shape[0] * given.shape[1], -1, dtype=np.int32))
 
 
 def read_settings(folder: Path) -> Any:
