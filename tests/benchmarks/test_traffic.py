@@ -59,3 +59,10 @@ def test_a_call_takes_as_long_as_its_products_or_its_bytes() -> None:
     moved = Call("aten.mul", products=0, is_half=True, weights=10**9, activations=10**9)
     assert seconds([products, moved], gpu) == pytest.approx(1e12 / (0.6 * 312e12) + 2e9 / 2e12)
     assert seconds([products._replace(is_half=False)], gpu) == pytest.approx(1e12 / (0.6 * 19.5e12))
+
+
+def test_mixed_precision_costs_at_most_half_more_than_bfloat16_at_the_papers_size() -> None:
+    half, mixed = (per_token(name, tokens=2048) for name in ("bfloat16", MIXED))
+    assert mixed.gigaflop == pytest.approx(half.gigaflop)
+    assert all(mixed.microseconds[gpu] <= 1.5 * half.microseconds[gpu] for gpu in GPUS)
+    assert mixed.kernels <= 1.5 * half.kernels

@@ -67,7 +67,7 @@ def test_the_guide_runs_from_a_folder_of_runs_to_a_report(
     (tmp_path / "drsr.toml").write_text(toml)
     console = "".join(text for kind, text in BLOCKS if kind == "console")
     commands = re.findall(r"^\$ drsr (.*)\n((?:(?!\$ ).*\n)*)", console, re.MULTILINE)
-    assert len(commands) == 11
+    assert len(commands) == 12
     capsys.readouterr()
     for command, shown in commands:
         code = main(shlex.split(command))
@@ -76,6 +76,7 @@ def test_the_guide_runs_from_a_folder_of_runs_to_a_report(
         pattern = "".join(_pattern(line) for line in shown.splitlines())
         assert re.fullmatch(pattern, said.out, re.DOTALL), f"drsr {command} no longer prints\n{shown}\nbut\n{said.out}"
     page = (tmp_path / "var" / "report" / "index.html").read_text()
+    assert re.search(r"noise floor of harm.*nats per token against float32", page, re.DOTALL)
     assert "tiny" not in page.lower() or str(model) in page
     assert len(list((tmp_path / "var" / "report" / "tables").glob("*.csv"))) >= 5
 
