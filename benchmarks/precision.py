@@ -164,9 +164,14 @@ def in_precision(backbone: FrozenLM, precision: str) -> FrozenLM:
                 module.register_forward_pre_hook(_rounded)
     else:
         model = model.to(getattr(torch, precision))
-    names = {"name": backbone.name, "identity": backbone.identity, "window": backbone.window}
-    offered = precision if precision in DTYPES else EXACT
-    return FrozenLM(model, backbone.tokenizer, **names, precision=offered)
+    return FrozenLM(
+        model,
+        backbone.tokenizer,
+        name=backbone.name,
+        identity=backbone.identity,
+        window=backbone.window,
+        precision=precision if precision in DTYPES else EXACT,
+    )
 
 
 def _rounded(_: Any, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

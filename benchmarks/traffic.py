@@ -67,11 +67,11 @@ class PerToken(NamedTuple):
     """Of the whole forward."""
 
 
-class _Counting(TorchDispatchMode):
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes every call that makes a tensor of its own or changes one."""
 
     def __init__(self, own: set[int]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._own = own
         self.calls: list[Call] = []
 
@@ -142,7 +142,8 @@ def calls_of(model: Any, tokens: int) -> list[Call]:
     ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     with torch.inference_mode(), _fast_kernels(model), _Counting(own) as counting:
         model.get_decoder()(input_ids=ids, use_cache=False)
-    return counting.calls
+    calls: list[Call] = counting.calls
+    return calls
 
 
 @contextmanager

@@ -238,8 +238,12 @@ def _moved(model: Any, device: str, folder: Path) -> Any:
 
 def _spread(folder: Path, dtype: str) -> dict[str, str]:
     """Return the further options for loading a model that is larger than one GPU."""
-    published = getattr(read_settings(folder), "dtype", None)  # as the numbers lie in the files
+    settings = read_settings(folder)
+    published = getattr(settings, "dtype", None)  # as the numbers lie in the files
     size = weight_bytes(folder) * (4 if dtype == "float32" else 2) // getattr(published, "itemsize", 4)
+    if dtype == MIXED:  # the embedding, and an output matrix of its own, stay in 32 bits
+        text = settings.get_text_config()
+        size += 2 * text.vocab_size * text.hidden_size * (1 if settings.tie_word_embeddings else 2)
     spread = spread_over("cuda", size, free_on_gpus())
     return {} if spread is None else {"device_map": spread}
 

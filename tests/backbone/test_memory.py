@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from drsr.backbone import frozen_lm, memory
 from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory, spread_over, too_large_for, weight_bytes
+from drsr.decide.candidates import DecisionState
 from drsr.decide.representation import FrozenRepresentation
 from drsr.errors import NotEnoughMemory
 from drsr.features.session import Session
 from drsr.features.vectors import candidate_features
+from drsr.settings import MIXED
 from tests.features.states import run_messages, state_of
 from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
 from tests.tiny_models import Architecture
@@ -94,11 +97,24 @@ def test_the_size_is_that_in_the_precision_asked_for(
     assert frozen_lm._spread(folder, "float32") == {"device_map": "auto"}
 
 
-def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
+def test_embeddings_count_in_32_bits_where_only_the_matrices_have_16(
     tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = tiny_folder("llama")
+    mixed = FrozenLM.from_folder(folder, name="tiny", dtype=MIXED).model
+    held = sum(part.nbytes for part in (*mixed.parameters(), *mixed.buffers()))
+    monkeypatch.setattr(frozen_lm, "free_on_gpus", lambda: [int(1.25 * held)] * 2)
+    assert frozen_lm._spread(folder, MIXED) == {}
+    monkeypatch.setattr(frozen_lm, "free_on_gpus", lambda: [int(1.15 * held)] * 2)
+    assert frozen_lm._spread(folder, MIXED) == {"device_map": "auto"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", MIXED])
+def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
     """There is one device here: the map names it, and nothing is moved once the model is loaded."""
-    plain = FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    plain = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", dtype=dtype)
     asked: list[Any] = []
     load = transformers.AutoModelForCausalLM.from_pretrained
 
@@ -110,7 +126,7 @@ def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
     monkeypatch.setattr(frozen_lm, "check_placement", lambda device, dtype: None)
     monkeypatch.setattr(frozen_lm, "_spread", lambda folder, dtype: {"device_map": {"": "cpu"}})
     monkeypatch.setattr(frozen_lm, "_moved", lambda *arguments: pytest.fail("moved after it was spread"))
-    spread = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", device="cuda")
+    spread = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", device="cuda", dtype=dtype)
     assert asked == [{"": "cpu"}]
     ids = np.arange(40, dtype=np.int32)
     assert np.array_equal(plain.logits(ids, [39]), spread.logits(ids, [39]))
@@ -218,9 +234,13 @@ def test_what_a_budget_cannot_hold_is_refused_before_anything_is_read(monkeypatc
     length = len(state.view.token_ids(state.rendering.token_ids))
     watched = Crowded(10_000, monkeypatch)
     tight(monkeypatch, backbone, length - 1, 8, 10)
-    for reading in (lambda: candidate_features(backbone, state), lambda: Session(backbone).features(state)):
+    readings: list[Callable[[DecisionState], object]] = [
+        partial(candidate_features, backbone),
+        Session(backbone).features,
+    ]
+    for reading in readings:
         with pytest.raises(NotEnoughMemory, match=rf"reading {length} tokens takes \d+ MB .* are allowed") as refusal:
-            reading()
+            reading(state)
         assert "memory_mb" in str(refusal.value.hint)
     assert not watched.largest
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import transformers
 
@@ -9,7 +11,7 @@ from benchmarks.traffic import GPUS, Call, calls_of, model_on_meta, per_token, s
 from drsr.settings import MIXED
 
 TOKENS = 64
-WIDTHS = {
+WIDTHS: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 96,
     "vocab_size": 128,
