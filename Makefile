@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo release report repro sample quick test fuzz crash lint format benchmarks sbom hashes audit-dependencies clean
+.PHONY: help install demo release report repro sample quick test frameworks fuzz crash lint format benchmarks sbom hashes audit-dependencies clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -55,6 +55,15 @@ quick: .venv/installed   ## lint and unit tests of what changed, within a minute
 test: .venv/installed    ## all tests, as CI runs them
 	$(BIN)/drsr backbone fetch smollm2-135m
 	$(BIN)/python -m pytest
+
+# What does not go with the pins of constraints.txt, each in an environment of its own; PYTHON312 is a Python 3.12.
+PYTHON312 ?= python3.12
+TESTING := pytest pytest-xdist pytest-timeout hypothesis
+frameworks:      ## the adapters for OpenHands and Inspect against the real packages
+	$(PYTHON312) -m venv .venv-openhands && .venv-openhands/bin/python -m pip install --quiet '.[openhands]' $(TESTING)
+	.venv-openhands/bin/python -m pytest -n 0 tests/adapters/test_openhands.py
+	$(PYTHON) -m venv .venv-inspect && .venv-inspect/bin/python -m pip install --quiet '.[inspect]' $(TESTING)
+	.venv-inspect/bin/python -m pytest -n 0 tests/adapters/test_inspect_ai.py
 
 fuzz: .venv/installed    ## ten thousand generated requests through the core, twenty thousand and all recorded runs through a policy
 	DRSR_FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz tests/test_real_decisions.py --timeout 3600

@@ -102,6 +102,7 @@ def main() -> int:
     add("--calls", type=int, default=0, metavar="N", help="only runs with at least so many")
     add("--tokens", type=int, metavar="N", help="runs end before their first request that is longer")
     add("--json", action="store_true", help="print every call's numbers")
+    add("--thinks", type=float, default=0.0, metavar="SECONDS", help="what the endpoint takes to answer (%(default)s)")
     add("--pause", action="store_true", help="wait for Enter before the proxy ends, to look at its page")
     options = parser.parse_args()
     prices = PriceTable.chosen().of(options.model)
@@ -110,7 +111,7 @@ def main() -> int:
     policy = load_policy(options.policy)
     counter = RememberedTokens(policy.frozen.representation.tokenizer)
     rows = []
-    with endpoint(counter, prices) as mock, serving(mock.address, options.policy) as (address, pid):
+    with endpoint(counter, prices, options.thinks) as mock, serving(mock.address, options.policy) as (address, pid):
         for location in options.locations:
             for run in chosen(location, options.calls, options.runs):
                 row = replay(run, options.model, mock, address, pid, options.tokens)
@@ -254,8 +255,9 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 class Endpoint:
     """The mock endpoint: books of the run that goes on, and the output to answer with."""
 
-    def __init__(self, tokenizer: Tokenizer, prices: Prices) -> None:
-        self.tokenizer, self.prices = tokenizer, prices
+    def __init__(self, tokenizer: Tokenizer, prices: Prices, thinks: float = 0.0) -> None:
+        """`thinks` is how many seconds an answer takes."""
+        self.tokenizer, self.prices, self.thinks = tokenizer, prices, thinks
         self.address = ""
         self.output: Body = {}
         self.calls: list[Call] = []
@@ -267,6 +269,7 @@ class Endpoint:
 
     def answer(self, path: str, body: Body) -> Body:
         start = time.perf_counter()
+        time.sleep(self.thinks)
         call = self._counter.call(body, path, self.output)
         self.calls.append(call._replace(seconds=time.perf_counter() - start))
         if path == "/v1/messages":
@@ -295,9 +298,9 @@ class Endpoint:
 
 
 @contextmanager
-def endpoint(tokenizer: Tokenizer, prices: Prices) -> Iterator[Endpoint]:
+def endpoint(tokenizer: Tokenizer, prices: Prices, thinks: float = 0.0) -> Iterator[Endpoint]:
     """A mock endpoint on a free port of this machine."""
-    mock = Endpoint(tokenizer, prices)
+    mock = Endpoint(tokenizer, prices, thinks)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,10 +1,15 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and results that are kept one by one."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import secrets
 from pathlib import Path
+from typing import Any
+
+from drsr.errors import InputError
 
 UNFINISHED = ".part"
 """How the names of unfinished files end."""
@@ -34,3 +39,39 @@ def write_if_changed(path: Path, data: bytes, *, sync: bool = False) -> None:
     """The same, unless the file holds these bytes already."""
     if not path.is_file() or path.read_bytes() != data:
         write_atomically(path, data, sync=sync)
+
+
+class KeptResults:
+    """A file with a line for every result of a long command: who is interrupted goes on there.
+
+    A line holds a key and a value. The key says what the result is of and `about` what it depends on besides; lines
+    about something else are left alone.
+    """
+
+    def __init__(self, path: Path, about: Any, what: str) -> None:
+        """`what` names the results in errors. InputError where the file is something else, or cannot be read."""
+        self.path = path
+        self._about = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        self._values: dict[str, Any] = {}
+        try:
+            with path.open("a+") as file:  # made now: what cannot be written is said before anything is done
+                file.seek(0)
+                lines = file.readlines()
+            if lines and not lines[-1].endswith("\n"):  # cut off in the middle: that one is made again
+                path.write_text("".join(lines := lines[:-1]))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{what} cannot be kept there: {error}", where=str(path)) from None
+        for number, line in enumerate(lines, 1):
+            try:
+                key, value = json.loads(line)
+                self._values[str(key)] = value
+            except (ValueError, TypeError):
+                raise InputError(f"is not a line with {what}", where=f"{path}:{number}") from None
+
+    def get(self, key: str) -> Any:
+        """Return the value that is kept under this key, None where none is."""
+        return self._values.get(f"{self._about}/{key}")
+
+    def keep(self, key: str, value: Any) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps([f"{self._about}/{key}", value]) + "\n")

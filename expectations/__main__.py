@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m expectations",
+        prog="python -m drsr.expectations",
         description="Judges datasets by their suites of expectations. By default every one that holds anything yet.",
     )
     parser.add_argument("datasets", nargs="*", metavar="DATASET", help=f"one of {', '.join(DATASETS)}")

@@ -149,7 +149,7 @@ def _kept(path: Path) -> Page:
             return page
     except (ValueError, KeyError, TypeError):
         pass
-    raise SettingsError("is no page of Data Docs", where=str(path), hint="remove it, or name another folder")
+    raise SettingsError("is not a page of Data Docs", where=str(path), hint="remove it, or name another folder")
 
 
 def _rules(rules: Iterable[Mapping[str, Any]]) -> Markup:

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("locations", nargs="*", metavar="URI", help="what to ingest (default: the sample corpus)")
-    parser.add_argument("--source", help="name of the origin of all of them")
+    parser.add_argument("--source", help="source name for all locations")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="for label and featurize (default: 1)")
     parser.add_argument("--certified", action="store_true", help="calibrate with a bound on the unsafe rate")
     parser.add_argument("--ablations", action="store_true", help="evaluate every configuration")
@@ -76,8 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--skip-training-below",
         metavar="N",
-        help="end after featurize unless N states were labelled since the latest scorer was trained, or so many "
-        "percent of those it has seen (2%%)",
+        help="stop after featurize unless at least N states, or N%% of those that the latest scorer was trained "
+        "on, have been labelled since",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser

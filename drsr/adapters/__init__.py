@@ -4,8 +4,7 @@ Every adapter shows the model a view: what is stored is never changed, and whate
 All take the same options (`drsr/adapters/pruner.py`), and the session of a run, or `Sessions`, in a policy's place.
 """
 
-from drsr.adapters.bypass import bypass
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, bypass
 from drsr.sessions.many_runs import Sessions
 
 __all__ = ["AnyPolicy", "Options", "Pruner", "Sessions", "bypass"]

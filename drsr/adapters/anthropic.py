@@ -3,17 +3,18 @@
     client = prune_with(policy, Anthropic())    # or AsyncAnthropic, AnthropicBedrock, ...
     client.messages.create(model=..., max_tokens=..., messages=messages, tools=tools)
 
-`stream`, `parse`, `beta.messages`, `with_raw_response` and `with_options` work as ever. The list of messages stays as
-it is. A call with `extra_headers={"x-drsr-bypass": "1"}` is sent as it is. `count_tokens` counts what it is given.
+`stream`, `parse`, `beta.messages`, `with_raw_response` and `with_options` work as usual. The caller's list of messages
+is not changed. A call with `extra_headers={"x-drsr-bypass": "1"}` is sent unchanged. `count_tokens` counts exactly what
+it receives.
 """
 
 from __future__ import annotations
 
 from typing import TypeVar, Unpack
 
+from drsr.adapters.forms import anthropic_body
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.adapters.sdk_client import with_pruned_requests
-from drsr.adapters.wire_form import anthropic_body
 from drsr.errors import MissingExtra
 
 try:

@@ -1,10 +1,10 @@
-"""A framework's own history told as OpenAI chat messages, one after another.
+"""A framework's own history expressed as OpenAI chat messages, one after another.
 
-What cannot be told stays where it is: content that is no text becomes a part that drsr never deletes. Some reasoning
-must not be parted from what it led to: a signed thinking block, a `reasoning` item of the Responses API. Providers
-refuse a part whose sealed reasoning is missing, and sealed reasoning that is not directly followed by what followed it.
-So a turn is told without such *sealed* reasoning, which goes with the last of what it led to; and the part that
-directly follows it is pinned as long as other parts depend on that reasoning.
+What cannot be expressed stays where it is: content that is not text becomes a part that drsr never deletes. Some
+reasoning must not be separated from what it led to: a signed thinking block, a `reasoning` item of the Responses API.
+Providers refuse a part whose sealed reasoning is missing, and sealed reasoning without the part that directly followed
+it. So a turn is expressed without such *sealed* reasoning, which is removed together with the last part that it led to;
+and the part that directly follows it is pinned as long as other parts depend on that reasoning.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ChatView:
         sealed: Sequence[int | None] = (),
         pinned: bool = False,
     ) -> int:
-        """One turn of the assistant: what it says, its calls as `call` makes them, what it thought in the clear.
+        """Add one turn of the assistant: its text, its calls as `call` makes them, and its unsealed reasoning.
 
-        `sealed` is the order of a turn with sealed reasoning: None for each reasoning, else a part's component (0 for
-        text, 1 for the first call and so on). `pinned` keeps the whole turn.
+        `sealed` is the order of the parts of a turn with sealed reasoning: None for each reasoning, else the part's
+        component (0 for text, 1 for the first call and so on). `pinned` keeps the whole turn.
         """
         content = [part for part in content if part.get("text") != ""]
         if None in sealed and not content and not calls:
@@ -80,8 +80,8 @@ def led_to(sealed: Sequence[int | None]) -> list[tuple[list[int], list[int]]]:
 
 
 def reasons_first(sealed: Sequence[int | None]) -> bool:
-    """Return whether all sealed reasoning of a turn comes before everything else in it, so that it stays with what is
-    left of the turn and goes only with all of it."""
+    """Return whether all sealed reasoning of a turn comes before everything else in it, so that it stays with whatever
+    is left of the turn and is removed only with the whole turn."""
     return None not in sealed[sealed.count(None) :]
 
 
@@ -90,7 +90,7 @@ def text(content: str) -> dict[str, Any]:
 
 
 def opaque(kind: str) -> dict[str, Any]:
-    """Something that is not text. Its bytes are nobody's business here."""
+    """Return a part for something that is not text. Its bytes are irrelevant here."""
     return {"type": "other" if kind in ("text", "refusal") else kind}
 
 
@@ -99,15 +99,15 @@ def call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def _plain(content: Content) -> Any:
-    """One text as a string, as most of them come."""
+    """Return one text as a string, the form of most contents."""
     if len(content) == 1 and "text" in content[0]:
         return content[0]["text"]
     return content or None
 
 
 def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with neighbouring answers told as one: where a framework keeps no line between them, a deletion that
-    makes two of them neighbours joins them."""
+    """Return the messages with adjacent answers joined: the framework does not keep them apart, so a deletion that
+    makes two of them adjacent joins them."""
     told: list[dict[str, Any]] = []
     for message in messages:
         if message.get("role") != "assistant":

@@ -1,8 +1,13 @@
-"""Forms: a framework's own objects as a request that drsr reads, and a decision carried back to them."""
+"""Forms: a framework's own objects as a request that drsr reads, and a decision carried back to them.
+
+The plainest are request bodies of OpenAI chat and Anthropic messages, in which SDK objects may stand for parts of the
+JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from drsr.policy.answer import Decision
@@ -35,7 +40,7 @@ class Gone(NamedTuple):
     text: bool
     reasoning: bool
     calls: frozenset[int]
-    """By their place in `tool_calls`."""
+    """Calls that are gone, by their index in `tool_calls`."""
 
 
 class Removed(NamedTuple):
@@ -46,7 +51,7 @@ class Removed(NamedTuple):
     places: Mapping[int, frozenset[Place]]
     """Of messages that stay, what is gone: `("tool_calls", 0)`, `("content",)`, ..."""
     left: Mapping[int, Any]
-    """The same messages as they are now."""
+    """Messages that lost some of their parts, as they are now."""
 
     def of(self, index: int) -> Gone:
         """Return what is gone of a message in OpenAI chat form."""
@@ -59,7 +64,7 @@ class Removed(NamedTuple):
 
 
 class Form(Protocol[T_co]):
-    """A framework's own objects, told as a request."""
+    """A framework's own objects, expressed as a request."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -73,11 +78,11 @@ class Form(Protocol[T_co]):
         """Blocks that may not go, although they look as if they could."""
 
     def without(self, removed: Removed) -> T_co:
-        """The framework's objects without what is removed. Those that were read stay as they are."""
+        """Return the framework's objects without what is removed. The objects that were read are not changed."""
 
 
 def removed_by(decision: Decision) -> Removed:
-    """Return what is missing from the decision's request, in terms of the one that it was asked about."""
+    """Return what is missing from the decision's request, in terms of the original request."""
     if decision.outcome is None:
         return Removed(frozenset(), {}, {})
     evidence = decision.outcome.evidence
@@ -92,3 +97,58 @@ def removed_by(decision: Decision) -> Removed:
         },
         left={index: sent[index] for index in gone.parts},
     )
+
+
+Body = Mapping[str, Any]
+
+_BESIDES = ("tools", "functions", "system")
+"""Fields that drsr reads from a body in addition to its messages. It ignores the rest (model, temperature, ...)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireForm:
+    """A request body, unchanged."""
+
+    body: Body
+    format: Literal["openai", "anthropic"]
+    pinned: Pins = frozenset()
+
+    @property
+    def request(self) -> dict[str, Any]:
+        # A field that the caller left out may be there as a falsy placeholder of the SDK.
+        given = [name for name in _BESIDES if self.body.get(name)]
+        return {name: as_json(self.body.get(name)) for name in ("messages", *given)}
+
+    def without(self, removed: Removed) -> Body:
+        """The body with fewer messages. Those that stay whole are the caller's own objects."""
+        messages = [
+            removed.left.get(index, message)
+            for index, message in enumerate(self.body["messages"])
+            if index not in removed.messages
+        ]
+        return {**self.body, "messages": messages}
+
+
+def openai_body(body: Body) -> WireForm:
+    return WireForm(body, "openai")
+
+
+def anthropic_body(body: Body) -> WireForm:
+    return WireForm(body, "anthropic")
+
+
+def materialised(body: Body) -> Body:
+    """The same body with lists where SDKs also take iterators, which can be read only once."""
+    read = {name: list(body[name]) for name in ("messages", "input", *_BESIDES) if isinstance(body.get(name), Iterator)}
+    return {**body, **read} if read else body
+
+
+def as_json(value: Any) -> Any:
+    """Plain JSON from what people put into a body: `response.choices[0].message` and `response.content` among it."""
+    if isinstance(value, Mapping):
+        return {name: as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if hasattr(value, "model_dump"):  # what the SDKs do with their own models
+        return value.model_dump(mode="json", exclude_unset=True, exclude=getattr(value, "__api_exclude__", None))
+    return value

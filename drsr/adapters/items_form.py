@@ -1,8 +1,8 @@
 """Items of OpenAI's Responses form: what the Agents SDK keeps, and what `responses.create(input=[...])` takes.
 
 A model's turn is several items: reasoning, messages, calls. They belong together until an output or another speaker
-follows. Items go whole, and those that stay are the caller's own objects. A reasoning item leads to the items behind
-it, up to the next one, and goes with the last of them.
+follows. Items are removed as a whole, and those that stay are the caller's own objects. A reasoning item leads to the
+items after it, up to the next reasoning item, and is removed with the last of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from drsr.adapters.chat_view import ChatView, Content, call, led_to, opaque, text
-from drsr.adapters.forms import Removed
-from drsr.adapters.wire_form import Body, as_json
+from drsr.adapters.forms import Body, Removed, as_json
 from drsr.errors import RequestError
 
 HOSTED = frozenset(
@@ -33,11 +32,11 @@ class _Turn:
     messages: list[int] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
     whole: list[int] = field(default_factory=list)
-    """All of them."""
+    """Indices of all its items."""
     content: Content = field(default_factory=list)
     requested: list[dict[str, Any]] = field(default_factory=list)
     order: list[int | None] = field(default_factory=list)
-    """For each item its component, None for reasoning: see `ChatView.answer`."""
+    """Component of each item, None for reasoning: see `ChatView.answer`."""
 
     def left_behind(self, gone: set[int]) -> set[int]:
         """The reasoning items that led to nothing but what is gone."""
@@ -50,7 +49,7 @@ class _Turn:
 
 
 class ItemsForm:
-    """Items, told turn by turn."""
+    """Items, expressed turn by turn."""
 
     format: Literal["openai"] = "openai"
 
@@ -101,7 +100,7 @@ class ItemsForm:
             component = len(turn.calls)
             turn.requested.append(call(item["call_id"], str(item.get("name", kind)), _arguments(item)))
         else:
-            raise RequestError(f"a {kind}, which cannot be told as a chat message", where=f"item {index}")
+            raise RequestError(f"a {kind}, which cannot be represented as a chat message", where=f"item {index}")
         turn.order.append(component)
 
     def _flush(self) -> None:
@@ -130,7 +129,7 @@ class ResponsesBody:
 
 
 def _arguments(item: dict[str, Any]) -> str:
-    """Return what a call was asked: a function's arguments, a custom tool's input, or whatever else the item says."""
+    """Return the input of a call: a function's arguments, a custom tool's input, or whatever else the item holds."""
     given = item.get("arguments", item.get("input"))
     about = ("type", "id", "call_id", "status")
     return given if isinstance(given, str) else json.dumps({key: item[key] for key in item if key not in about})

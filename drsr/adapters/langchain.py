@@ -15,7 +15,8 @@ from typing import Any, Literal, Unpack
 from drsr.adapters.chat_view import ChatView, Content, call, opaque, reasons_first, text
 from drsr.adapters.forms import Gone, Removed
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner, model_name
-from drsr.adapters.recall_rounds import ToolCall, asked, asked_async, names_key, whole_usage
+from drsr.adapters.recall_rounds import asked, asked_async
+from drsr.adapters.recall_wires import ToolCall, names_key, whole_usage
 from drsr.errors import MissingExtra, RequestError
 from drsr.receipts.recall import RECALL, recall_tool
 
@@ -27,7 +28,7 @@ except ImportError as error:
     raise MissingExtra("langchain", "langchain", needed_for="the middleware for LangChain") from error
 
 _CALLS = ("tool_use", "function_call", "tool_call", "custom_tool_call")
-"""Content blocks that repeat what stands in `tool_calls`."""
+"""Content blocks that repeat an entry of `tool_calls`."""
 _SEALED = ("thinking", "redacted_thinking", "reasoning", "reasoning_content")
 """Content blocks with reasoning, mostly signed or encrypted."""
 
@@ -88,7 +89,7 @@ def _turn_of(response: ModelResponse[Any]) -> AIMessage:
 
 
 class MessagesForm:
-    """A model request's messages: one chat message each, behind the system prompt."""
+    """A model request's messages: one chat message each, after the system prompt."""
 
     format: Literal["openai"] = "openai"
 
@@ -136,7 +137,7 @@ def _tell(view: ChatView, message: BaseMessage) -> None:
     elif isinstance(message, HumanMessage | SystemMessage):
         view.say("user" if isinstance(message, HumanMessage) else "system", _content(message.content))
     else:
-        raise RequestError(f"a {type(message).__name__}, which cannot be told as a chat message")
+        raise RequestError(f"a {type(message).__name__}, which cannot be represented as a chat message")
 
 
 def _tell_turn(view: ChatView, message: AIMessage) -> None:
@@ -161,7 +162,8 @@ def _tell_turn(view: ChatView, message: AIMessage) -> None:
 
 
 def _order(message: AIMessage, blocks: list[Any], ids: list[str | None]) -> list[int | None]:
-    """The components of a turn in their order, None for sealed reasoning. Calls that no block repeats come last."""
+    """Return the components of a turn in their order, None for sealed reasoning. Calls that no block repeats come
+    last."""
     order: list[int | None] = [None] if message.additional_kwargs.get("reasoning") else []
     for block in blocks:
         kind = block.get("type") if isinstance(block, dict) else None

@@ -5,8 +5,8 @@
     completion = prune_with(policy, litellm.completion)          # or acompletion, or a Router's
     completion(model="...", messages=messages, tools=tools)
 
-The caller's messages stay as they are. A request of the proxy's with the header `x-drsr-bypass: 1`, or a call with it
-in `extra_headers`, is sent as it is.
+The caller's messages are not changed. A request to the proxy with the header `x-drsr-bypass: 1`, or a call with it in
+`extra_headers`, is sent unchanged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, Unpack, cast
 
-from drsr.adapters.bypass import asks_for_bypass
-from drsr.adapters.forms import Form
+from drsr.adapters.forms import Body, Form, anthropic_body, materialised, openai_body
 from drsr.adapters.items_form import ResponsesBody
-from drsr.adapters.pruner import AnyPolicy, Options, Pruner, refuse_recall
-from drsr.adapters.recall_rounds import CHAT, JsonWire, asked, asked_async, names_key
-from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
+from drsr.adapters.pruner import AnyPolicy, Options, Pruner, asks_for_bypass, refuse_recall
+from drsr.adapters.recall_rounds import asked, asked_async
+from drsr.adapters.recall_wires import CHAT, JsonWire, names_key
 from drsr.errors import MissingExtra
 
 try:
@@ -38,7 +37,7 @@ _READ: dict[str, Callable[[Body], Form[Body]]] = {
     "responses": ResponsesBody,
     "aresponses": ResponsesBody,
 }
-"""How the proxy's requests are read, by its name for them. Others are none of ours."""
+"""Readers of the proxy's requests, by LiteLLM's name for each kind of call. Other kinds are left alone."""
 
 
 class PruningHook(CustomLogger):

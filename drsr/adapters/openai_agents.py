@@ -3,7 +3,7 @@
     await Runner.run(agent, task, run_config=RunConfig(call_model_input_filter=PruneInput(policy)))
 
 Only the input of the model changes; the run's result and its session keep every item. A reasoning item and what it led
-to go together or stay together. A run with items that chat messages cannot tell stays as it is, with the reason.
+to are removed or kept together. A run with items that chat messages cannot express is left unchanged, with the reason.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     client.chat.completions.create(model=..., messages=messages, tools=tools)
     client.responses.create(model=..., input=items, tools=tools)
 
-`stream`, `parse`, `with_raw_response` and `with_options` work as ever. The caller's lists stay as they are. A call with
-`extra_headers={"x-drsr-bypass": "1"}` is sent as it is.
+`stream`, `parse`, `with_raw_response` and `with_options` work as usual. The caller's lists are not changed. A call with
+`extra_headers={"x-drsr-bypass": "1"}` is sent unchanged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, Unpack
 
-from drsr.adapters.forms import Form
+from drsr.adapters.forms import Body, Form, openai_body
 from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import AnyPolicy, Options, Pruner
 from drsr.adapters.sdk_client import with_pruned_requests
-from drsr.adapters.wire_form import Body, openai_body
 from drsr.errors import MissingExtra
 
 try:

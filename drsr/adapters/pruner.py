@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypedDict, TypeVar
 
-from drsr.adapters.bypass import bypassed
 from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, pinning, removed_by
 from drsr.decide.decision import Reason
@@ -30,36 +31,41 @@ AnyPolicy = Policy | PruningSession | Sessions
 
 _log = logging.getLogger("drsr")
 
+BYPASS_HEADER = "x-drsr-bypass"
+"""Header that bypasses pruning for one call when set to 1, if the call can carry headers."""
+
+_bypassed: ContextVar[bool] = ContextVar("drsr_bypassed", default=False)
+
 
 class Options(TypedDict, total=False):
     """The keyword options of every adapter."""
 
     protect: Protect | None
-    """`protect(block, request)` pins every Block for which it says True."""
+    """Predicate `protect(block, request)` that pins every Block for which it returns True."""
     only_tools: Sequence[str] | None
-    """Of the tool exchanges, only those with tools that match one of these patterns may go."""
+    """Patterns of tool names; of the tool exchanges, only those with matching tools may be removed."""
     never_tools: Sequence[str] | None
     """Exchanges with tools that match one of these patterns stay: `["read_policy", "db_*"]`."""
     min_request_tokens: int | None
-    """Shorter requests are sent as they are, unread. By default the policy's minimum, 500."""
+    """Minimum size in tokens: shorter requests are sent unchanged and unread. By default the policy's minimum, 500."""
     min_saving_tokens: int | None
     """Nothing is deleted that saves less. By default the policy's minimum, 64."""
     sessions: bool
-    """Whether a policy's runs get a session each, which they do unless this is False: then every request is decided on
-    its own, as in the paper, and provider's caches are of little use."""
+    """True gives each of a policy's runs a session. False decides every request on its own, as in the paper, and makes
+    provider caches of little use."""
     on_decision: Callable[[Decision], None] | None
-    """Told of every decision, also of those that left everything as it was: `decision.explain()` says why."""
+    """Called with every decision, including those that left everything unchanged: `decision.explain()` says why."""
     shadow: bool
     """Decide and tell, but send everything: to see what would happen."""
     deadline_ms: float | None
-    """How long a call may wait for its decision. A request that takes longer is sent as it is, and read on in the
-    background for the run's next call."""
+    """Milliseconds that a call may wait for its decision. A request that takes longer is sent unchanged, and reading
+    continues in the background for the run's next call."""
     warm: bool
-    """Read each request in the background while the model answers, also where nothing was to be decided, so that the
+    """Read each request in the background while the model answers, even if there was nothing to decide, so that the
     run's next decision has less to read."""
     recall: bool
     """Offer the model the tool `recall_history`, and answer its calls before the program sees them. `on_decision` and
-    receipts are then told of the decision once more, with `decision.recalled`."""
+    receipts then get the decision a second time, with `decision.recalled`."""
 
 
 class Pruner:
@@ -101,8 +107,8 @@ class Pruner:
     def decide(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> tuple[T, Decision]:
         """Return what to send instead of `native`, and the decision.
 
-        `read` tells it as a request. It raises RequestError where it cannot; the decision then says so. `model` is the
-        name of the model that is asked, where `native` does not say it.
+        `read` turns it into a request. It raises RequestError if it cannot; the decision then says so. `model` is the
+        name of the model that is asked, if `native` does not contain it.
         """
         seen = native
         try:
@@ -153,7 +159,8 @@ class Pruner:
             self._tell(decision)
 
     def _passed_through(self, error: Exception) -> Decision:
-        """The decision to leave everything as it is, with the reason, in the policy's receipts like any other."""
+        """Return the decision to leave everything unchanged, with the reason, in the policy's receipts like any
+        other."""
 
         def fail(_: Request) -> NoReturn:
             raise error
@@ -172,15 +179,37 @@ class Pruner:
             _log.warning("on_decision failed for decision %s: %s", decision.id, type(error).__name__)
 
 
+@contextmanager
+def bypass() -> Iterator[None]:
+    """Bypass pruning for single calls: what is sent in this context, also by tasks and threads started in it, is sent
+    unchanged, through whichever adapter."""
+    token = _bypassed.set(True)
+    try:
+        yield
+    finally:
+        _bypassed.reset(token)
+
+
+def bypassed() -> bool:
+    """Return whether this is inside `with bypass():`."""
+    return _bypassed.get()
+
+
+def asks_for_bypass(headers: Mapping[str, Any]) -> bool:
+    """Return whether these headers ask to bypass the policy: any value but an empty one, `0`, `false` or `no` does."""
+    asked = [str(value).strip().lower() for name, value in headers.items() if str(name).lower() == BYPASS_HEADER]
+    return any(value not in ("", "0", "false", "no") for value in asked)
+
+
 def refuse_recall(options: Options, why: str) -> Options:
-    """SettingsError where an adapter that cannot answer recalls is told to."""
+    """Raise SettingsError if an adapter that cannot answer recalls is asked to."""
     if options.get("recall"):
         raise SettingsError(f"cannot be answered here: {why}", where="recall=True", hint="use the proxy with --recall")
     return options
 
 
 def model_name(model: Any) -> str | None:
-    """Return the name of a framework's model, where it is one of the usual attributes."""
+    """Return the name of a framework's model, if it is in one of the usual attributes."""
     names = [model, *(getattr(model, attribute, None) for attribute in ("model_name", "model"))]
     return next((name for name in names if isinstance(name, str) and name), None)
 

@@ -9,21 +9,21 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from drsr.adapters.bypass import asks_for_bypass
-from drsr.adapters.forms import Form
+from drsr.adapters.forms import Body, Form, anthropic_body, materialised, openai_body
 from drsr.adapters.items_form import ResponsesBody
-from drsr.adapters.pruner import Pruner
-from drsr.adapters.recall_rounds import CHAT, MESSAGES, RESPONSES, JsonWire, asked, asked_async, names_key
-from drsr.adapters.wire_form import Body, anthropic_body, materialised, openai_body
+from drsr.adapters.pruner import Pruner, asks_for_bypass
+from drsr.adapters.recall_rounds import asked, asked_async
+from drsr.adapters.recall_wires import CHAT, MESSAGES, RESPONSES, JsonWire, names_key
 
 C = TypeVar("C")
 
 Reads = Callable[[str], Callable[[Body], Form[Body]] | None]
-"""How bodies that are sent to a path are read; None for a path that is none of ours."""
+"""Returns how to read bodies sent to a path; None for a path that drsr does not handle."""
 
 
 def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
-    """A copy of the client, on the same connections, that sends what the pruner leaves. The client stays as it is."""
+    """Return a copy of the client, on the same connections, that sends what the pruner leaves. The client itself is not
+    changed."""
     if not callable(getattr(client, "request", None)) or not callable(getattr(client, "copy", None)):
         raise TypeError(f"a client of the SDK, not a {type(client).__name__}")
     fresh = cast(Any, client).copy()
@@ -65,7 +65,7 @@ def with_pruned_requests(client: C, pruner: Pruner, reads: Reads) -> C:
 
 
 def _read(options: Any, reads: Reads) -> Callable[[Body], Form[Body]] | None:
-    """Return how to read this request, or None where it is to be sent as it is."""
+    """Return how to read this request, or None if it is to be sent unchanged."""
     read = reads(str(options.url).partition("?")[0])
     if read is None or options.method != "post" or not isinstance(options.json_data, Mapping):
         return None
@@ -80,8 +80,8 @@ _WIRES: dict[Callable[[Body], Form[Body]], JsonWire] = {
 
 
 def _wire(read: Callable[[Body], Form[Body]], options: Any, body: Body, rest: Mapping[str, Any]) -> JsonWire | None:
-    """Return the form of an answer that can recall; None where the program wants it raw, as it comes, or parsed,
-    or named the request so that the provider answers it once."""
+    """Return the form of an answer that can recall; None if the program wants it raw, streamed or parsed, or named the
+    request so that the provider answers it once."""
     headers = options.headers if isinstance(options.headers, Mapping) else {}
     raw = any(str(name).lower() == "x-stainless-raw-response" for name in headers)
     if (

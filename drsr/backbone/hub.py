@@ -72,7 +72,7 @@ def fetch(name: str) -> Path:
         library.snapshot_download(repo, revision=revision, allow_patterns=_WITHOUT_WEIGHTS + _WEIGHTS)
     except Exception as error:  # the hub's errors and those of whichever HTTP library it uses have no common base
         raise BackboneError(
-            f"the hub did not give {name}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            f"could not download {name} from the hub: {_said(error)}",
             hint="path:<dir> loads a model that was copied here by other means",
         ) from error
     try:
@@ -91,7 +91,7 @@ def fetch_file(repo: str, file: str) -> Path:
         return Path(library.hf_hub_download(repo, file))
     except Exception as error:  # as above
         raise BackboneError(
-            f"the hub did not give {file} of {repo}: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            f"could not download {file} of {repo} from the hub: {_said(error)}",
             hint="drsr backbone fetch NAME --from FILE-OR-FOLDER takes what was copied here by other means",
         ) from error
 
@@ -103,3 +103,8 @@ def _library() -> ModuleType:
     except ModuleNotFoundError as error:
         raise MissingExtra("huggingface_hub", "backbone", needed_for="a model of the Hugging Face hub") from error
     return huggingface_hub
+
+
+def _said(error: Exception) -> str:
+    """The class of an error and its first line."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

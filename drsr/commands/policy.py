@@ -23,6 +23,7 @@ examples:
   drsr policy show                                              the installed drsr_policy
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl --trusted-key trusted.pem
+  drsr policy verify --resume verified.jsonl                    interrupted, the same command goes on
   drsr policy diff index/drsr-policy/drsr_policy-2026.11.{9,16}-py3-none-any.whl
 """
 QUIET_SECONDS = 5.0
@@ -65,10 +66,16 @@ def add_commands(commands: Commands) -> None:
         help="a public key in PEM form: refuse the wheel unread unless the .sig file beside it was made with its "
         "private half (drsr publish --sign)",
     )
+    verify.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="keep every decision here as soon as it is made, and make none again that is here already",
+    )
     _add_backbone_options(verify)
     diff = add_command(actions, "diff", run_diff, help="what changed in numbers and on the golden requests")
     diff.add_argument("old", metavar="OLD", help="a policy's folder or wheel")
-    diff.add_argument("new", metavar="NEW", help="another one's")
+    diff.add_argument("new", metavar="NEW", help="folder or wheel of the other policy")
     diff.add_argument(
         "--run",
         dest="decide",
@@ -119,14 +126,19 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    from drsr.policy.golden import verify_files
+    from drsr.policy.golden import kept_decisions, verify_files
     from drsr.policy.location import read_found, read_signed
 
     key: Path | None = options.trusted_key
     files = read_found(options.policy) if key is None else read_signed(options.policy, key)
-    verification = verify_files(
-        _policy(files, options), files, options.policy or "the installed policy", _progress(QUIET_SECONDS)
-    )
+    policy, where = _policy(files, options), options.policy or "the installed policy"
+    kept = kept_decisions(options.resume, policy, options.device) if options.resume else None
+    try:
+        verification = verify_files(policy, files, where, _progress(QUIET_SECONDS), kept)
+    except KeyboardInterrupt:
+        if kept is not None:
+            print(f"drsr: what was decided is kept in {options.resume}; the same command goes on", file=sys.stderr)
+        raise
     if options.json:
         print(json.dumps(verification.to_json() | {"signed": key is not None}))
     else:

@@ -31,7 +31,7 @@ def add_commands(commands: Commands) -> None:
         examples=_EXAMPLES,
     )
     _add_file(totals)
-    totals.add_argument("--by", choices=("reason", "model", "day"), help="a line for each, and not one for all")
+    totals.add_argument("--by", choices=("reason", "model", "day"), help="one line per reason, model or day")
     totals.add_argument("--last", type=int, metavar="N", help="only the latest N; without --by one line for each")
     totals.add_argument("--csv", action="store_true", help="print CSV")
     helps = {

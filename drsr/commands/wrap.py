@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.command_line import Commands
 from drsr.errors import InputError, SettingsError
@@ -166,12 +166,26 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
         f"drsr: {total['requests']:,} requests, {pruned:,} of {total['eligible']:,} that could be were pruned; "
         f"{total['tokens_saved']:,} of {total['tokens']:,} tokens were not sent"
     )
+    if rest := _most_often(states, total["eligible"] - pruned):
+        line += f"; the others mostly because of {rest}"
     if would:
         line += f" ({would:,} would not have been, without --shadow)"
     if total["failed"]:
         line += f"; {total['failed']:,} were answered with an error, and saved nothing"
     if total["websockets"]:
-        line += f"; WebSocket connections passed unpruned: {total['websockets']:,}"
+        line += f"; {total['websockets']:,} WebSockets, of which only requests of the Responses API are read"
     if priced:
         line += f"; paid {money['paid']:.4f} instead of {money['without_pruning']:.4f} {currency}, at list prices"
     return line
+
+
+def _most_often(states: Sequence[Mapping[str, Any]], unpruned: int) -> str:
+    """Return the most frequent reason to leave alone what could have been pruned; empty where there is none."""
+    from collections import Counter
+
+    from drsr.receipts.totals import INELIGIBLE
+
+    reasons, others = Counter[str](), INELIGIBLE | {"pruned", "shadow"}
+    for state in states:
+        reasons.update({why: number for why, number in state["reasons"].items() if why not in others})
+    return reasons.most_common(1)[0][0] if reasons and unpruned > 0 else ""

@@ -1,11 +1,11 @@
-"""Reading in the background: a decision waits for its features until a deadline, and the reading goes on behind it.
+"""Reading in the background: a decision waits for its features until a deadline, and the reading continues after it.
 
     reader = BackgroundReader(representation.session)
     reader.by(deadline).features(state)     # the features, or NotInTime
-    reader.read_ahead(state)                # for the next decision of the run; nobody waits
+    reader.read_ahead(state)                # for the next decision of the run; nothing waits for it
 
-The run's next request finds what was read, because a session keeps the model's state. Nobody waits twice: while a run
-is still being read, a further request of it gets NotInTime at once, and is read next in place of older ones.
+The run's next request finds what was read, because a session keeps the model's state. No run is waited for twice: while
+a run is still being read, a further request of it gets NotInTime at once, and is read next in place of older ones.
 
 One thread reads, and ends when there is nothing left to read. At the interpreter's end it stops at the next 256 tokens.
 """
@@ -28,13 +28,13 @@ from drsr.request.rendering import common_prefix
 from drsr.request.tokens_read import note, noting
 
 WAITING = 8
-"""Runs that may wait to be read. Each holds its latest request; further runs are not read, and told so."""
+"""Number of runs that may wait to be read. Each keeps only its latest request; runs beyond that are refused."""
 FINISHED = 8
 """Features kept for whoever asks for the very same request again, as a client does that tries again."""
 SAME_RUN = 0.5
-"""Two requests are of one run where the later repeats at least this part of the earlier one's tokens."""
+"""Two requests belong to the same run if the later one repeats at least this share of the earlier one's tokens."""
 LAST_SECONDS = 3.0
-"""How long the interpreter's end waits for the thread."""
+"""Seconds for which the interpreter waits for the thread when it exits."""
 
 GiveUp = Callable[[], bool]
 """Asked between pieces of a long reading: True ends it by Interrupted."""
@@ -66,7 +66,7 @@ class _Job:
         self.read: list[TokenIds] = []
         self.error: BaseException | None = None
         self.waited = False
-        """Whether a decision has waited for it: then no other of its run waits as well."""
+        """True once a decision has waited for this job; later decisions of the same run then do not wait."""
 
     def run(self, source: SessionSource, give_up: GiveUp) -> None:
         try:
@@ -138,7 +138,7 @@ class BackgroundReader:
             return key in self._finished or self._put(state, key) is not None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is in flight; False where that took too long."""
+        """Wait until nothing is in flight; return False on timeout."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)
@@ -165,7 +165,8 @@ class BackgroundReader:
         return [job for job in in_flight if job.is_of_run(token_ids)]
 
     def _put(self, state: DecisionState, key: str) -> _Job | None:
-        """The state in flight; a run's latest request takes the place of the one that waits. None without room."""
+        """Queue a state and return its job; it replaces the request of the same run that is waiting. Return None if the
+        queue is full."""
         for known in self._of_run(state):
             if known.key == key:
                 return known

@@ -23,8 +23,8 @@ RULE_VERSION = "recent2-bins4-longest/1"
 """Changes whenever the same request would give other candidates. Part of a frozen state's identity."""
 
 TOLERATED = frozenset({ViolationKind.CALL_WITHOUT_RESULT})
-"""What a request may break itself: real histories hold calls that were aborted. Their Steps are incomplete, and so
-protected. Any other violation makes a request ineligible, and no rewrite may add one of any kind."""
+"""Violations that a request may bring with it: real histories hold calls that were aborted. Their Steps are incomplete,
+and so protected. Any other violation makes a request ineligible, and no rewrite may add one of any kind."""
 
 BINS = 4
 MINIMUM = 3
@@ -66,7 +66,7 @@ class DecisionState(NamedTuple):
     view: View
     candidates: tuple[Candidate, ...]
     violations: tuple[Violation, ...]
-    """What the request breaks itself, all of it tolerated; a rewrite may not break more."""
+    """Protocol violations of the request itself, all of them tolerated; a rewrite may not add any."""
 
 
 def freeze(
@@ -140,7 +140,7 @@ def choose_candidates(
 
 
 def bin_edges(count: int, bins: int) -> list[tuple[int, int]]:
-    """At most `bins` consecutive ranges over `count` items, their sizes differing by one at most, larger ones first."""
+    """Return at most `bins` consecutive ranges over `count` items; sizes differ by at most one, larger ranges first."""
     bins = min(bins, count)
     if bins == 0:
         return []

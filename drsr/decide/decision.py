@@ -42,7 +42,7 @@ class Reason(StrEnum):
     INVALID_PROTOCOL = "invalid_protocol"
     """The request itself breaks a rule of its protocol."""
     ALIGNMENT_FAILURE = "alignment_failure"
-    """Its tokens cannot be told exactly."""
+    """Its tokens cannot be located exactly."""
     RECENT_EXCEEDS_VIEW = "recent_exceeds_view"
     """The two latest Steps alone are longer than the context cap."""
     BELOW_MINIMUM = "below_minimum"
@@ -57,7 +57,7 @@ class Reason(StrEnum):
     OVER_RISK_THRESHOLD = "over_risk_threshold"
     """Every set within the cap has too high an unsafe score."""
     NOT_WORTH_REWRITING = "not_worth_rewriting"
-    """In a session: re-writing the cached prefix would cost more than the deletion is expected to save."""
+    """In a session: rewriting the cached prefix would cost more than the deletion is expected to save."""
     DEADLINE_EXCEEDED = "deadline_exceeded"
     """The request was not read in time. Reading goes on in the background, for the run's next request."""
     INVARIANT_VIOLATED = "invariant_violated"
@@ -78,9 +78,9 @@ class Admitted(NamedTuple):
     """A session's say about one set."""
 
     refused: Standing | None = None
-    """Why it may not be taken now."""
+    """Reason why the set may not be taken now; None if it may."""
     worth: float = 0.0
-    """What it is expected to save in money."""
+    """Amount of money that the set is expected to save."""
 
 
 Admit = Callable[[DecisionState, Sequence[DeletionSet]], Sequence[Admitted]]
@@ -94,18 +94,18 @@ class Outcome:
     """None when something is deleted."""
     detail: str
     evidence: Evidence
-    """What to send is `evidence.returned`."""
+    """Evidence for the invariants; the request to send is `evidence.returned`."""
     checks: tuple[Held, ...]
     milliseconds: dict[str, float]
     sets: tuple[DeletionSet, ...] = ()
     verdicts: tuple[Standing, ...] = ()
-    """Why each set was chosen or not."""
+    """Standing of each set: why it was chosen or not."""
     scores: SetScores | None = None
-    """Of each set; None where nothing was scored."""
+    """Scores of each set; None if nothing was scored."""
     removed: tuple[Block, ...] = ()
     """The original's Blocks that are missing from what is returned."""
     renamed: dict[str, Block] = field(default_factory=dict)
-    """In a session: for Blocks of the base, by name, the same Block in the original, where it is named differently."""
+    """In a session: the Blocks of the base, by name, whose name differs in the original, with the original's Block."""
 
 
 class Stopwatch:
@@ -123,10 +123,10 @@ class Stopwatch:
 
 
 class CountedSource:
-    """Counts how often the representation model is asked for one decision."""
+    """Count how often the representation model is asked during one decision."""
 
     def __init__(self, source: FeatureSource, read: Sequence[TokenIds]) -> None:
-        """`read` is where the tokens are noted that the model reads."""
+        """`read` collects the tokens that the model reads."""
         self._source = source
         self.passes = 0
         self.read = read
@@ -147,11 +147,11 @@ def decide(
     tokenizer: Tokenizer | None = None,
     minimums: Minimums = NO_MINIMUMS,
 ) -> Outcome:
-    """One DRSR decision: the request without the chosen Blocks, or as it is.
+    """Decide one request: return it without the chosen Blocks, or unchanged.
 
     The representation model is run exactly once for an eligible request. A session hands in its own `source` of
-    features, its `tokenizer` and its `admit`; where that admits no set, there is nothing to score and the model is not
-    run. Below the `minimums` it is not run either.
+    features, its `tokenizer` and its `admit`; if that admits no set, there is nothing to score and the model is not
+    run. Nor is it run below the `minimums`.
     """
     with noting() as read:
         model = CountedSource(source or frozen.representation, read)
@@ -254,7 +254,7 @@ def _conclude(
     scores: SetScores | None = None,
     removed: tuple[Block, ...] = (),
 ) -> Outcome:
-    """The outcome once all invariants were checked on it; where one is violated, the request as it was."""
+    """Check all invariants on the outcome and return it; if one is violated, return the request unchanged instead."""
     evidence = replace(evidence, passes=model.passes, tokens_read=tuple(model.read))
     checks = check_all(evidence)
     watch.lap("validate")

@@ -17,7 +17,7 @@ class DeletionSet(NamedTuple):
     members: tuple[int, ...]
     """Positions in the candidate list, ascending."""
     removal: Removal
-    """What deleting them together takes away from the request."""
+    """Parts, messages and tokens that disappear when the members are deleted together."""
     direct_saving: int
     """w(A) in tokens of the full request. Not the sum over its members: a message that loses all parts vanishes."""
     violations: tuple[Violation, ...]
@@ -30,7 +30,7 @@ class DeletionSet(NamedTuple):
 
 
 def deletion_sets(state: DecisionState, max_cardinality: int) -> tuple[DeletionSet, ...]:
-    """All non-empty subsets with at most `max_cardinality` members: by size, then by position."""
+    """Return all non-empty subsets with at most `max_cardinality` members, ordered by size, then by position."""
     judge = Removals(state.history.request, state.violations)
     found = []
     for size in range(1, min(max_cardinality, len(state.candidates)) + 1):

@@ -1,8 +1,8 @@
 """The distribution of the features that a policy was fitted on: how far a new request lies from it.
 
-A request far outside is decided like any other; the decision says that the policy was calibrated on nothing like it.
-Only columns that come from the request's text are compared. They are the first ones of a layout: all of a light policy,
-the structural ones of a full policy.
+A request far outside is decided like any other; the decision says that the policy was not calibrated on anything like
+it. Only columns that come from the request's text are compared. They come first in a layout: all of a light policy, the
+structural ones of a full policy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Distance(NamedTuple):
         return self.value > self.limit
 
     def to_json(self) -> dict[str, Any]:
-        """For a receipt."""
+        """Return the distance as plain values for a receipt."""
         about = {"distance": round(self.value, 4), "limit": round(self.limit, 4), "outside": self.outside}
         return {**about, "columns": list(self.columns)}
 
@@ -82,7 +82,8 @@ class TrainingDistribution:
 
 
 def read_distribution(data: bytes, columns: int, where: str) -> TrainingDistribution:
-    """The distribution in a file's content, for a scorer of so many columns; PolicyCorrupt says what is wrong."""
+    """Read the distribution from a file's content, for a scorer with that many columns; PolicyCorrupt says what is
+    wrong."""
     try:
         tensors = safetensors_numpy.load(data)
         found = TrainingDistribution(**tensors)
@@ -104,7 +105,7 @@ class DistributionNumbers:
     """The entry for its distribution among a policy's numbers; the arrays are in a file beside them."""
 
     sha256: str
-    """Of that file."""
+    """SHA-256 of that file."""
     limit: float
     """The distance that one of twenty training states exceeded when it and its task were left out of the fit."""
     states: int

@@ -26,7 +26,7 @@ REMOVAL_CAP = 0.20
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One request, taken apart for a person or a program to look at."""
+    """One request, taken apart for a reader or a program."""
 
     request: Request
     violations: list[Violation]
@@ -37,7 +37,7 @@ class Inspection:
     sets: tuple[DeletionSet, ...]
     context_cap: int
     notes: dict[str, str]
-    """What is special about a Block, by its name."""
+    """Remarks about a Block, by its name."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain values. Tokens are those of the full request."""
@@ -155,7 +155,7 @@ class Inspection:
 
 
 def inspect(request: Request, tokenizer: Tokenizer, context_cap: int) -> Inspection:
-    """Take a request apart. Works on invalid and ineligible requests too, and says what is wrong with them."""
+    """Take a request apart, even an invalid or ineligible one, and say what is wrong with it."""
     found = violations(request)
     history = read_history(request)
     rendering: Rendering | None = None

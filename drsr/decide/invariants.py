@@ -1,7 +1,7 @@
 """The eight invariants of "Protocol-Preserving Deletion" (paper, appendix), each checked by a function of its own.
 
 They look at the request that is about to be returned, not at the steps that led to it, and are logically separate from
-the learned score. Each gives None, or one sentence that says what is wrong.
+the learned score. Each returns None, or one sentence that says what is wrong.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ class Evidence:
     """A decision that is ready to be returned, and what it rests on."""
 
     original: History
-    """The request as it came, taken apart, with what the consumer pinned."""
+    """The request as received, taken apart, with the Blocks that the consumer pinned."""
     base: Request
-    """What was decided on: the original, in a session without what was deleted before."""
+    """Request that was decided on: the original, or in a session the original without earlier deletions."""
     returned: Rewrite
-    """What is to be sent, and for each of its messages the index in the original."""
+    """Request to be sent, and for each of its messages the index in the original."""
     violations: tuple[Violation, ...]
-    """What the original breaks itself."""
+    """Protocol violations of the original itself."""
     rule: SelectionRule
     base_kept: tuple[int, ...] | None = None
-    """For each message of the base the index in the original; None where the base is the original."""
+    """Index in the original of each message of the base; None if the base is the original."""
     tokens_before: int | None = None
-    """Tok(C) of the original; None where it could not be rendered."""
+    """Tok(C) of the original; None if it could not be rendered."""
     tokens_after: int | None = None
     """Tok of what is returned: its own messages rendered, those of the original as they were."""
     sets: tuple[DeletionSet, ...] = ()
     """The sets that were proposed, a row each."""
     proposed: ProposedSets | None = None
     selection: Selection | None = None
-    """None where nothing was scored: the request is not eligible, or failed."""
+    """Selected set; None if nothing was scored because the request is ineligible or scoring failed."""
     state: DecisionState | None = None
     features: CandidateFeatures | None = None
     passes: int = 0
-    """How often the representation model was asked for this decision."""
+    """Number of times the representation model was asked for this decision."""
     tokens_read: tuple[TokenIds, ...] = ()
-    """What it read for it, noted where it reads."""
+    """Tokens that the model read for this decision, recorded where it reads them."""
 
     @property
     def deletes(self) -> bool:
@@ -66,7 +66,7 @@ class Held(NamedTuple):
 
     name: str
     problem: str | None
-    """None: it holds."""
+    """Reason why the invariant does not hold; None if it does."""
 
 
 def recent_steps_stay(evidence: Evidence) -> str | None:
@@ -196,7 +196,7 @@ class _Exchanges(NamedTuple):
     """The exchanges of a request, with messages numbered as in the original."""
 
     answered: Counter[tuple[int, int]]
-    """From message to message, how many calls are answered."""
+    """Number of calls answered from one message to another."""
     open: Counter[int]
     """Per message, how many calls have no result."""
     orphans: Counter[int]
@@ -213,7 +213,7 @@ def _exchanges(request: Request, original: tuple[int, ...] | range) -> _Exchange
 
 
 def _older_blocks(history: History) -> dict[int, list[tuple[Block, int]]]:
-    """For each message the parts of Blocks older than Recent2 and not pinned, each with its Block."""
+    """Return, for each message, its parts in Blocks that are older than Recent2 and not pinned, each with its Block."""
     found: dict[int, list[tuple[Block, int]]] = {}
     for block in (block for step in history.older for block in step.blocks if not block.pinned):
         for ref in block.parts:
@@ -229,7 +229,7 @@ def _protected(message: Message, older: list[tuple[Block, int]]) -> list[int]:
 
 
 def _gone(evidence: Evidence) -> dict[int, Counter[str]]:
-    """For each message of the base that lost something what that is, by comparing the messages themselves."""
+    """Return what each message of the base has lost, by comparing the messages themselves."""
     kept = evidence.base_kept or range(len(evidence.base.messages))
     place = {original: number for number, original in enumerate(evidence.returned.kept)}
     found = {}
@@ -267,6 +267,6 @@ def _parts_of(state: DecisionState, found: DeletionSet) -> Iterator[PartRef]:
 
 
 def _said(message: Message, numbers: list[int] | None = None) -> list[str]:
-    """Return the content of some parts of a message, independent of their places in it."""
+    """Return the content of some parts of a message, independent of their positions in it."""
     wanted = range(len(message.parts)) if numbers is None else numbers
     return [repr(replace(message.parts[number], place=())) for number in wanted]

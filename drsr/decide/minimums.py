@@ -34,7 +34,7 @@ class Minimums:
         )
 
     def why_below(self, request: Request, removal_cap: float) -> str | None:
-        """Return why a request is surely not worth a decision, by the size of its text alone, or None."""
+        """Return why a request is certainly not worth a decision, judging only by the size of its text, or None."""
         if not self.request_tokens and not self.saving_tokens:
             return None
         size = sum(_bytes(message.wire) for message in request.messages) + _bytes(request.fields)

@@ -32,23 +32,23 @@ LIGHT_FORMAT = "drsr-light-policy/1"
 _MOST_LAYERS, _MOST_MEMBERS, _LARGEST, _LONGEST = 256, 100, 10**9, 100
 """Of layers, heads, members, tokens and characters: far above what there is, and quick to refuse."""
 FULL = "full"
-"""What a policy is called that reads with a language model; the other kind is called `light`, like its view."""
+"""Kind of a policy that reads with a language model; the other kind is called `light`, like its view."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackboneNumbers:
-    """The representation model that a policy reads with, and refuses to do without; of a light policy the one that
+    """The representation model that a policy reads with and cannot do without; for a light policy the model that
     labelled, whose tokens are counted and whose weights are not needed."""
 
     name: str
-    """What it is loaded by: `smollm2-135m`."""
+    """Name it is loaded by, such as `smollm2-135m`."""
     identity: str
     """SHA-256 over its weights and tokenizer."""
     dtype: str
     """Number format of its weights when the features were made that the scorer was trained on."""
     geometry: Geometry | None
-    """Its layers and heads, from which the feature layout follows; None for the scripted double and where nothing of
-    them is read."""
+    """Its layers and heads, which determine the feature layout; None for the scripted double and if nothing of them is
+    read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class LightNumbers:
     """The tokenizer of a light policy, taken from the language model that measured its labels."""
 
     tokenizer_sha256: str
-    """Of the tokenizer's file, which ships with the policy."""
+    """SHA-256 of the tokenizer's file, which ships with the policy."""
     tokenizer_identity: str
     """SHA-256 over what that file means; the same for every file that gives the same tokens."""
     light_version: str = LIGHT_VERSION
@@ -73,7 +73,8 @@ class PolicyNumbers:
     uncertainty_coefficient: float
     """beta: how much the members' disagreement counts into the unsafe score."""
     risk_threshold: float | None
-    """tau: largest unsafe score of a set that may be deleted. None: no set may, the policy abstains always."""
+    """tau: largest unsafe score of a set that may be deleted. None: no set may be deleted and the policy always
+    abstains."""
     removal_cap: float
     """q_max: largest part of the full request's tokens that one decision may remove."""
     harm_tolerance: float
@@ -83,12 +84,12 @@ class PolicyNumbers:
     target_cap: int
     """Most tokens of a recorded next output when labels were measured."""
     seeds: tuple[int, ...]
-    """Of the ensemble's members."""
+    """Random seeds of the ensemble's members."""
     backbone: BackboneNumbers
     layout_hash: str
-    """Of the feature columns that the scorer reads."""
+    """Hash of the feature columns that the scorer reads."""
     calibration: dict[str, Any] = field(default_factory=dict)
-    """How the numbers above were chosen and what they gave on validation: for people, not for deciding."""
+    """Record of how the numbers above were chosen and what they gave on validation: for readers, not for deciding."""
     recent_steps: int = RECENT_STEPS
     bins: int = BINS
     minimum_candidates: int = MINIMUM
@@ -99,10 +100,10 @@ class PolicyNumbers:
     drsr_version: str = __version__
     """The drsr that made it."""
     light: LightNumbers | None = None
-    """None for a policy that reads with a language model; then it is not written either."""
+    """Numbers of a light policy; None, and not written, for a policy that reads with a language model."""
     distribution: DistributionNumbers | None = None
-    """How far a request may lie from the training states before a decision says so. None, and not written, for a policy
-    that was made before there was such a number, or from too few states."""
+    """Limit on how far a request may lie from the training states before a decision says so. None, and not written, for
+    a policy made before this number existed or from too few states."""
 
     def __post_init__(self) -> None:
         _require(bool(self.version), "version", "not empty")
@@ -120,7 +121,7 @@ class PolicyNumbers:
 
     @property
     def always_abstains(self) -> bool:
-        """True when calibration found nothing admissible: every request stays as it is."""
+        """True if calibration found nothing admissible: every request stays unchanged."""
         return self.risk_threshold is None
 
     @property
@@ -181,7 +182,7 @@ class PolicyNumbers:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values, which `from_json` reads back exactly."""
+        """Return plain values, which `from_json` reads back exactly."""
         values = {**asdict(self), "format": FORMAT, "always_abstains": self.always_abstains}
         if self.light is None:
             del values["light"]  # as it was before there were light policies: the bytes are an identity

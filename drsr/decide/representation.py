@@ -35,7 +35,7 @@ SESSION_BYTES = 2 << 30
 """Memory for the backbone's state of all runs in sessions together; the least recently used goes first."""
 
 SCRIPTED_LAYOUT = hashlib.sha256(f"scripted structural/1 {STRUCTURAL}".encode()).hexdigest()
-"""Of the double's columns: no policy for a real backbone has it."""
+"""Layout of the scripted double's columns: no policy for a real backbone has it."""
 
 
 class FeatureSource(Protocol):
@@ -70,11 +70,12 @@ class Representation(FeatureSource, Protocol):
         """One forward over the intact view, bit for bit the same for the same request."""
 
     def session(self) -> SessionSource:
-        """For the requests of one run, which grow at their end: only new tokens are run. Equal up to rounding."""
+        """Open a source of features for the requests of one run, which grow at their end: only new tokens are run. The
+        features are equal up to rounding."""
 
 
 class FrozenRepresentation:
-    """Reads with a language model that transformers loaded; `kind` says which of the columns that it gives."""
+    """Read with a language model loaded by transformers; `kind` selects which of its columns to return."""
 
     def __init__(self, backbone: FrozenLM, kind: Kind = Kind.FULL, *, memory_mb: int = DEFAULT_MEGABYTES) -> None:
         self.backbone = backbone
@@ -105,7 +106,8 @@ class FrozenRepresentation:
         return candidate_features(self.backbone, state, kind=self.kind, memory_mb=self.memory_mb)
 
     def session(self) -> SessionSource:
-        """All sessions share one bounded store, which finds a run's state by its tokens."""
+        """Open a source of features for one run. All sessions share one bounded store, which finds a run's state by its
+        tokens."""
         from drsr.features.session import SessionCache  # needs torch
 
         with self._lock:
@@ -124,7 +126,7 @@ class ScriptedRepresentation:
         self._backbone = ScriptedBackbone()
         self.layout_hash = SCRIPTED_LAYOUT
         self.passes = 0
-        """How often features were computed."""
+        """Number of times features were computed."""
 
     @property
     def name(self) -> str:
@@ -152,8 +154,8 @@ class ScriptedRepresentation:
 
 
 class LazyRepresentation:
-    """A backbone by name. Its files are checked at once, its tokenizer is read when a request comes, its weights when
-    an eligible one comes. Safe to use from several threads."""
+    """A backbone by name. Its files are checked at once, its tokenizer is read with the first request, its weights with
+    the first eligible one. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -165,8 +167,8 @@ class LazyRepresentation:
         dtype: str,
         memory_mb: int = DEFAULT_MEGABYTES,
     ) -> None:
-        """Raises PolicyMismatch where the backbone of this name is another one than `identity` says, SettingsError
-        where it cannot be loaded on that device or in that dtype."""
+        """Raise PolicyMismatch if the backbone of this name differs from the one in `identity`, SettingsError if it
+        cannot be loaded on that device or in that dtype."""
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise MissingExtra(package, "backbone", needed_for=f"the backbone {name}")
@@ -225,7 +227,7 @@ class _LazySession:
 def checked(
     backbone: Backbone, identity: str, layout_hash: str, *, memory_mb: int = DEFAULT_MEGABYTES
 ) -> FrozenRepresentation:
-    """A loaded backbone as representation model; PolicyMismatch where it is not the one that was asked for."""
+    """Return a loaded backbone as a representation model; raise PolicyMismatch if it is not the expected one."""
     from drsr.backbone.frozen_lm import FrozenLM
 
     if backbone.identity != identity:

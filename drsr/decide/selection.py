@@ -41,12 +41,12 @@ class ProposedSets(NamedTuple):
     direct_saving: NDArray[np.int64]
     """w(A) in tokens of the full request."""
     protocol_safe: NDArray[np.bool_]
-    """Whether the rewritten request is valid."""
+    """True for each set whose rewritten request is valid."""
     unsafe_score: NDArray[np.float64]
     """U(A)."""
     predicted_harm: NDArray[np.float64]
     worth: NDArray[np.float64] | None = None
-    """In a session: what each set is expected to save in money, all in all."""
+    """In a session: the total amount of money that each set is expected to save."""
 
     @property
     def gain(self) -> NDArray[np.float64] | NDArray[np.int64]:
@@ -69,11 +69,11 @@ class Selection(NamedTuple):
     """The selected set, or the reason to abstain. Abstention is an outcome, not an error."""
 
     chosen: int | None
-    """Row of the chosen set; None is abstention."""
+    """Row of the chosen set; None means abstention."""
     reason: AbstentionReason | None
-    """Why none was chosen; None if one was."""
+    """Reason why no set was chosen; None if one was."""
     feasible: NDArray[np.bool_]
-    """Which rows were feasible."""
+    """True for each feasible row."""
 
 
 def select(sets: ProposedSets, request_tokens: int, rule: SelectionRule) -> Selection:
@@ -106,7 +106,7 @@ class Standing(StrEnum):
     LISTED_LATER = "listed_later"
     """Equal to the chosen one in everything."""
     NOT_WORTH_REWRITING = "not_worth_rewriting"
-    """In a session: it would save less money than re-writing the cached prefix costs."""
+    """In a session: it would save less money than rewriting the cached prefix costs."""
     BELOW_MINIMUM = "below_minimum"
     """It saves less than a deletion must."""
     NOT_SCORED = "not_scored"
@@ -114,7 +114,7 @@ class Standing(StrEnum):
 
 
 def verdicts(sets: ProposedSets, request_tokens: int, rule: SelectionRule, selection: Selection) -> list[Standing]:
-    """For each set why it was chosen or not."""
+    """Return for each set why it was or was not chosen."""
     within_cap = _within_cap(sets, request_tokens, rule.removal_cap)
     found = []
     for row in range(len(sets.direct_saving)):

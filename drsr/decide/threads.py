@@ -1,4 +1,4 @@
-"""Threads for online decisions, by measurement: more of them are slower where the cores are shared or the model small.
+"""Threads for online decisions, by measurement: more of them are slower if the cores are shared or the model is small.
 
 use_quickest(backbone)      # at the start of a process that decides and does nothing else with torch
 """
@@ -20,7 +20,7 @@ PROBE = 256
 TURNS = 3
 """Measurements of each number; the quickest counts, since other processes only ever make it slower."""
 GAIN = 1.15
-"""How many times quicker more threads must be: less is noise, and takes cores from whoever shares the machine."""
+"""Speed-up that more threads must bring: less is noise, and takes cores from other users of the machine."""
 
 
 def use_quickest(backbone: FrozenLM) -> int:

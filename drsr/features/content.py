@@ -1,4 +1,4 @@
-"""Content indicators: how much of a Block speaks of errors, success, paths, numbers and failed commands.
+"""Content indicators: how much of a Block mentions errors, success, paths, numbers and failed commands.
 
 Densities are per word, so that a long Block and a short one compare; 0 where there are no words. English words only:
 agents' tools speak English, and a word list that misses a language is a weak column, not a wrong one.
@@ -53,8 +53,8 @@ def content_indicators(passage: Passage) -> dict[str, float]:
 
 
 def nonzero_exits(text: str) -> int:
-    """Return how often a text reports that a command failed. ASCII text is looked at only where it has one of the two
-    words that every report begins with."""
+    """Return how often a text reports that a command failed. ASCII text is searched only if it contains one of the two
+    words that begin every such report."""
     if not text.isascii():
         return len(_NONZERO_EXIT.findall(text))
     count = end = 0
@@ -88,7 +88,8 @@ def is_error(word: str) -> bool:
 
 
 def _is_path(run: str) -> bool:
-    """Begins like a path, or ends in a file with an extension behind a separator. `and/or` and `12/05` do neither."""
+    """Return whether a word begins like a path, or ends in a file with an extension after a separator. `and/or` and
+    `12/05` do neither."""
     if "/" not in run and "\\" not in run:
         return False
     return bool(_PATH_START.match(run) or _PATH_END.search(run))

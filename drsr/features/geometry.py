@@ -42,13 +42,14 @@ def geometry_from(config: Any, name: str) -> Geometry:
 
 
 def attention_scales(backbone: Backbone) -> dict[int, float]:
-    """For each layer what its attention scores are multiplied by before the softmax, where the model says so itself."""
+    """Return, for each layer, the factor that its attention scores are multiplied by before the softmax, if the model
+    itself states it."""
     modules = (module for module in model_of(backbone).get_decoder().modules() if hasattr(module, "layer_idx"))
     return {module.layer_idx + 1: float(module.scaling) for module in modules if getattr(module, "scaling", None)}
 
 
 def model_of(backbone: Backbone) -> Any:
-    """The transformers model; a backbone without layers, such as the scripted double, has none."""
+    """Return the transformers model; a backbone without layers, such as the scripted double, has none."""
     model = getattr(backbone, "model", None)
     if model is None:
         raise no_layers(backbone.name)

@@ -41,7 +41,8 @@ class SpanStates:
         self._run: _Run | None = None
 
     def add(self, layer: int, start: int, states: torch.Tensor) -> None:
-        """The states [n, d] of positions start.. at a layer (from 1). Those behind the single position are ignored."""
+        """Add the states [n, d] of the positions from `start` on at a layer (from 1). Positions after the single
+        position are ignored."""
         if start != self._next[layer - 1]:
             raise MisalignedSpan(f"layer {layer} shows position {start} where {self._next[layer - 1]} was due")
         kept, state = self._allocated(states)
@@ -114,10 +115,10 @@ class _Run(NamedTuple):
     membership: torch.Tensor
     """[touched ranges, positions]: 1 where the position is in the range. Summing is one matrix product."""
     first_of: torch.Tensor
-    """Ranges whose first position is in the run, and where in it."""
+    """Ranges whose first position is in the run, and its index there."""
     first_at: torch.Tensor
     last_of: torch.Tensor
-    """Ranges whose last position is in the run, and where in it."""
+    """Ranges whose last position is in the run, and its index there."""
     last_at: torch.Tensor
 
     @classmethod

@@ -27,7 +27,7 @@ FEATURES_VERSION = "features/1"
 ATTENTION_LAYERS = 8
 SEMANTIC_LAYERS = 4
 TOP_TOKENS = 8
-"""How many of a Block's most attended tokens enter its top mean; all of them where it has fewer."""
+"""Number of a Block's most attended tokens that enter its top mean; all of them if it has fewer."""
 PROJECTED = 64
 """Coordinates that a projection keeps."""
 PROJECTION_SEED = 73_000
@@ -51,11 +51,11 @@ class Group(StrEnum):
     HIDDEN = "hidden"
     PROJECTION = "projection"
     TEXT = "text"
-    """Of the view `light` alone: what the request's text tells without a language model."""
+    """Columns of the view `light` alone: what the request's text shows without a language model."""
     WINDOW = "window"
-    """Of the views `window` and `wide`: attention from the last positions, not from the last one alone."""
+    """Columns of the views `window` and `wide`: attention from the last positions, not from the last one alone."""
     SEMANTIC = "semantic"
-    """Of the view `semantic` alone: whole directions, for analyses."""
+    """Columns of the view `semantic` alone: whole directions, for analyses."""
 
 
 class Unit(StrEnum):
@@ -155,7 +155,7 @@ STRUCTURAL: tuple[tuple[str, Unit], ...] = (
     ("view_share", Unit.SHARE),
     ("ends_with_user", Unit.INDICATOR),
 )
-"""What each one means is written where it is computed, in `structural.py`."""
+"""The structural columns; what each one means is written where it is computed, in `structural.py`."""
 
 HEAD_STATISTICS: tuple[tuple[str, Unit], ...] = (
     ("mass", Unit.WEIGHT),
@@ -179,7 +179,7 @@ HIDDEN_RELATIONS: tuple[tuple[str, Unit], ...] = (
 
 
 class ViewLayout(NamedTuple):
-    """The columns of a view in order, and a hash over everything that says what they are."""
+    """The columns of a view in order, and a hash over everything that defines them."""
 
     columns: tuple[Column, ...]
     hash: str
@@ -197,12 +197,12 @@ class Layout:
 
     @cached_property
     def attention_layers(self) -> tuple[int, ...]:
-        """Eight, evenly spaced over the full-attention layers; all of them where there are fewer."""
+        """Eight layers, evenly spaced over the full-attention layers; all of them if there are fewer."""
         return evenly_spaced(self.geometry.full_attention, ATTENTION_LAYERS)
 
     @cached_property
     def semantic_layers(self) -> tuple[int, ...]:
-        """Four, evenly spaced over all layers; all of them where there are fewer."""
+        """Four layers, evenly spaced over all layers; all of them if there are fewer."""
         return evenly_spaced(range(1, self.geometry.layers + 1), SEMANTIC_LAYERS)
 
     @cached_property
@@ -216,7 +216,7 @@ class Layout:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 over everything that says what a column is. Frozen into a policy, which refuses another."""
+        """SHA-256 over everything that defines a column. It is frozen into a policy, which refuses any other."""
         described = {
             "version": FEATURES_VERSION,
             "attention_layers": self.attention_layers,
@@ -228,7 +228,7 @@ class Layout:
         return hashlib.sha256(json.dumps(described, separators=(",", ":")).encode("ascii")).hexdigest()
 
     def group(self, group: Group) -> slice:
-        """Return where a group's columns stand."""
+        """Return the positions of a group's columns."""
         numbers = [number for number, column in enumerate(self.columns) if column.group is group]
         return slice(numbers[0], numbers[-1] + 1)
 
@@ -254,9 +254,9 @@ class Layout:
 
 
 def evenly_spaced(items: Sequence[int], count: int) -> tuple[int, ...]:
-    """`count` of N items, the last one always among them: the items number ceil(i N / count) for i = 1 .. count.
+    """Return `count` of N items, always including the last: the items number ceil(i N / count) for i = 1 .. count.
 
-    All items where there are no more than `count`. Of 32 layers four are 8, 16, 24, 32; of 30 they are 8, 15, 23, 30.
+    All items if there are no more than `count`. Of 32 layers four are 8, 16, 24, 32; of 30 they are 8, 15, 23, 30.
     """
     total = len(items)
     if total <= count:

@@ -32,12 +32,12 @@ class Passage:
 
     @cached_property
     def words(self) -> list[str]:
-        """In order, with repetitions. Found when somebody asks: of most parts nobody does."""
+        """Words in order, with repetitions. Computed on demand, because most parts are never asked for them."""
         return words_of(self.text)
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """Return how often it says each word."""
+        """Return how often the part contains each word."""
         return Counter(self.words)
 
     @cached_property
@@ -46,10 +46,10 @@ class Passage:
 
 
 def read_passages(request: Request, *, sort_keys: bool = False) -> dict[PartRef, Passage]:
-    """Every part of a request in order; the parts of Anthropic's `system` field stand under message -1.
+    """Return every part of a request in order; the parts of Anthropic's `system` field have message index -1.
 
-    With `sort_keys` the arguments of a call are read in the order of their keys, as they are rendered, and not as they
-    came: for whoever looks at the order of words.
+    With `sort_keys` the arguments of a call are read in the order of their keys, as they are rendered, and not in the
+    order received: for callers that look at the order of words.
     """
     messages = list(enumerate(request.messages))
     if request.system is not None:
@@ -77,7 +77,7 @@ def share(part: Iterable[str], whole: frozenset[str]) -> float:
 
 
 def quotient(part: int, whole: int) -> float:
-    """0 where there is nothing to divide by."""
+    """Return the quotient; 0 if there is nothing to divide by."""
     return part / whole if whole else 0.0
 
 
@@ -100,7 +100,7 @@ def _ascii_words(text: str) -> list[str]:
 
 
 def part_text(part: Part, *, sort_keys: bool = False) -> str:
-    """Return what a part says. A call says its name and the keys and values of its arguments, one per line."""
+    """Return the text of a part. A call's text is its name and the keys and values of its arguments, one per line."""
     match part:
         case Text(text=text) | Reasoning(text=text) | Result(text=text):
             return text

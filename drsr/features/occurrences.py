@@ -21,13 +21,13 @@ class Occurrences:
     """Items in the order in which the parts say them."""
 
     def __init__(self, items: Numbers, parts: Numbers, kinds: int, part_count: int) -> None:
-        """`items[i]`, a number below `kinds`, stands in part `parts[i]`; parts ascend."""
+        """`items[i]`, a number below `kinds`, occurs in part `parts[i]`; parts ascend."""
         self.items = items
         self.parts = parts
         self.kinds = kinds
         self.part_count = part_count
         self.bounds = np.searchsorted(parts, np.arange(part_count + 1))
-        """Where the items of each part begin, and last where all end."""
+        """Offsets at which the items of each part begin, and last the offset at which all end."""
         self._distinct: dict[tuple[int, ...], tuple[Numbers, Numbers]] = {}
         self._grouped: tuple[Numbers, tuple[Numbers, Numbers, Numbers]] | None = None
 
@@ -43,7 +43,7 @@ class Occurrences:
 
     @cached_property
     def first(self) -> Numbers:
-        """For each item the first part that holds it; `part_count` for none."""
+        """Return, for each item, the first part that holds it; `part_count` if there is none."""
         first = np.full(self.kinds, self.part_count, dtype=np.int64)
         item, part = self._pairs
         first[item[::-1]] = part[::-1]  # the last assignment to an index counts
@@ -51,7 +51,7 @@ class Occurrences:
 
     @cached_property
     def last(self) -> Numbers:
-        """For each item the last part that holds it; -1 for none."""
+        """Return, for each item, the last part that holds it; -1 if there is none."""
         return self.last_among(np.ones(self.part_count, dtype=np.bool_))
 
     def last_among(self, wanted: Mask) -> Numbers:
@@ -68,8 +68,9 @@ class Occurrences:
         return np.bincount(item[wanted[part]], minlength=self.kinds)
 
     def grouped(self, group: Numbers, groups: int) -> tuple[Numbers, Numbers, Numbers]:
-        """Every item with every group of parts that holds it, once, and how often it stands there; `group` is each
-        part's, -1 for none. The last answer is remembered: two rooms ask for the words of all Blocks."""
+        """Return every pair of an item and a group of parts that holds it, once, with the number of occurrences;
+        `group` is each part's group, -1 for none. The last answer is remembered: two rooms ask for the words of all
+        Blocks."""
         if self._grouped is None or not np.array_equal(self._grouped[0], group):
             inside = group[self.parts] >= 0
             found = distinct_pairs(self.items[inside], group[self.parts[inside]], groups)
@@ -106,8 +107,8 @@ class Occurrences:
 
 
 def number_items(parts: Iterable[Sequence[str]]) -> tuple[Occurrences, dict[str, int]]:
-    """The items of all parts, each with a number, in the order in which they are first said. Of parts that come one by
-    one, none is kept: what was just read is quickest to look up."""
+    """Return the items of all parts, each with a number, in the order of first occurrence. Parts that come one by one
+    are not kept: what was just read is quickest to look up."""
     numbers: defaultdict[str, int] = defaultdict(count().__next__)  # an item that is new gets the next number
     each = [np.fromiter(map(numbers.__getitem__, part), dtype=np.int64, count=len(part)) for part in parts]
     items = np.concatenate([*each, np.empty(0, dtype=np.int64)])

@@ -26,11 +26,11 @@ def get_online_features(
     layout_hash: str | None = None,
     protect: Protect | None = None,
 ) -> CandidateFeatures | Ineligible:
-    """One feature row per candidate of the request, or why it has no candidates.
+    """Return one feature row per candidate of the request, or why it has no candidates.
 
     With `sessions` only the tokens that are new since the run's last decision go through the model. `layout_hash` is
-    the one that a scorer or a feature view expects, by default the paper's: LayoutMismatch if this language model
-    cannot give such columns. Sessions give the columns that they were made for.
+    the one that a scorer or a feature view expects, by default the paper's: raises LayoutMismatch if this language
+    model cannot give those columns. Sessions return the columns that they were made for.
     """
     geometry = geometry_of(backbone)
     kind = Kind.FULL if layout_hash is None else kind_with(layout_hash, geometry)

@@ -1,12 +1,12 @@
-"""Along one agent's run the request grows at its end: the backbone's state is kept and only new tokens are run.
+"""Features along one agent's run, whose request grows at its end: the backbone's state is kept and only new tokens run.
 
     sessions = SessionCache(backbone, max_bytes=2 << 30)
     sessions.features(state)         # the first decision of a run: a full pass
     sessions.features(next_state)    # the next one: only what was said since
 
-What comes out is what `candidate_features` gives, up to rounding: a session never changes a result, only its price.
-A request whose history was edited is run again from the last mark before the first token that differs. A view that
-is a suffix moves along the request, so every position in it changes: then there is nothing to go on from.
+The result equals that of `candidate_features` up to rounding: a session never changes a result, only its cost. A
+request whose history was edited is run again from the last mark before the first token that differs. A view that is a
+suffix moves along the request, so every position in it changes: then there is no state to continue from.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from drsr.request.contracts import TokenIds
 from drsr.request.rendering import common_prefix
 
 SMALLEST_CAPACITY = 1_024
-"""Tokens that a session has room for at least. One that outgrows its room gets twice what it needs, by a full pass."""
+"""Minimum number of tokens that a session has room for. One that outgrows its room gets twice what it needs, by a full
+pass."""
 
 PIECE = 256
 """Tokens between two marks at least: shorter runs would waste the processor's matrix units."""
 
 MAX_COPIES = 8
-"""Marks of a backbone with recurrent layers, each of which holds a copy of their state. Other marks cost nothing."""
+"""Number of marks of a backbone with recurrent layers, each of which holds a copy of their state. Other marks cost
+nothing."""
 
 _MOST_MARKS = MAX_COPIES + 2
 """One more before they are thinned out, and one more while the state is extended."""
@@ -54,8 +56,8 @@ class Session:
     def __init__(
         self, backbone: FrozenLM, *, capacity: int = 0, kind: Kind = Kind.FULL, memory_mb: int = DEFAULT_MEGABYTES
     ) -> None:
-        """`capacity` is how many tokens will come in all, where that is known: then there is room from the start.
-        `kind` says which columns are wanted, `memory_mb` what reading may take above the model."""
+        """`capacity` is the total number of tokens to come, if known: then there is room from the start. `kind` selects
+        the columns, `memory_mb` limits what reading may take above the model."""
         self._backbone = backbone
         self._memory_mb = memory_mb
         self._kind = kind
@@ -90,9 +92,9 @@ class Session:
         return _key_value_bytes(self._backbone, self._capacity_for(length))
 
     def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
-        """The features of a state, running only the tokens that are new since the last one.
+        """Return the features of a state, running only the tokens that are new since the last one.
 
-        Where `give_up` says so between two pieces, it ends by Interrupted, and what this call has read is lost."""
+        If `give_up` says so between two pieces, raise Interrupted; what this call has read is then lost."""
         candidate_spans(state)  # what is wrong with the state is said before anything is run, or lost
         token_ids = state.view.token_ids(state.rendering.token_ids)
         with self._lock:
@@ -135,7 +137,7 @@ class Session:
         return features
 
     def _go_back(self, continuation: Continuation, position: int) -> None:
-        """To the position itself where nothing was run behind it, else to the last mark before it."""
+        """Return to the position itself if nothing was run after it, else to the last mark before it."""
         if position < continuation.length:
             self._marks = [mark for mark in self._marks if mark.length <= position]
             continuation.rewind(self._marks[-1])
@@ -174,8 +176,8 @@ class SessionCache:
     def __init__(
         self, backbone: FrozenLM, max_bytes: int, *, kind: Kind = Kind.FULL, memory_mb: int = DEFAULT_MEGABYTES
     ) -> None:
-        """`max_bytes` bounds what is kept; one decision larger than that is still made, and nothing of it kept. Each
-        may take `memory_mb`."""
+        """`max_bytes` bounds what is kept; a single decision larger than that is still made, and nothing of it is
+        kept. Each may take `memory_mb` above the model."""
         self._backbone = backbone
         self._memory_mb = memory_mb
         self._kind = kind
@@ -248,12 +250,12 @@ def _pieces(state: DecisionState, start: int, grid: int | None = None) -> Iterat
 
 
 def _chunks(piece: range, size: int) -> Iterator[range]:
-    """A piece as the continuation would cut it itself: between two of them reading can be given up."""
+    """Split a piece where the continuation would split it itself: between two chunks reading can be given up."""
     return (range(start, min(start + size, piece.stop)) for start in range(piece.start, piece.stop, size))
 
 
 def _key_value_bytes(backbone: FrozenLM, capacity: int) -> int:
-    """Keys and values of so many tokens in all full-attention layers."""
+    """Return the size of the keys and values of that many tokens in all full-attention layers."""
     settings = backbone.model.config.get_text_config()
     dim = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
     heads = getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads

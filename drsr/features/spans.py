@@ -29,7 +29,7 @@ def block_spans(state: DecisionState) -> tuple[Spans, ...]:
 
 
 def prefix_hash(state: DecisionState) -> str:
-    """SHA-256 over the exact prefix: the full request's token ids and where the view cuts them."""
+    """Return the SHA-256 of the exact prefix: the full request's token ids and where the view cuts them."""
     hashed = hashlib.sha256(f"drsr prefix/1 {state.view.start} {state.view.lead}\n".encode())
     hashed.update(np.ascontiguousarray(state.rendering.token_ids, dtype="<i4").tobytes())
     return hashed.hexdigest()

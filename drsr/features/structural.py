@@ -1,7 +1,7 @@
 """Structural controls: 58 columns from the request's text and structure, without any language model.
 
-They are measured on the full request, of which the backbone may see only a suffix. Word overlaps count distinct words;
-each overlap is 0 where a side has no words. Cost is linear in the request's text.
+They are measured on the full request, although the backbone may see only a suffix of it. Word overlaps count distinct
+words; each overlap is 0 if a side has no words. Cost is linear in the request's text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Blocks(NamedTuple):
     """The words of all Blocks: one entry of `word` and `block` for every word that a Block has."""
 
     number: dict[tuple[int, int], int]
-    """Of a Block, by Step and component."""
+    """Number of a Block, by Step and component."""
     said: Counter[_Said]
     word: Numbers
     block: Numbers
@@ -53,7 +53,7 @@ class _Request:
     state: DecisionState
     passages: dict[PartRef, Passage]
     words: Occurrences
-    """Where each word stands; parts are numbered in the order of `passages`."""
+    """Occurrences of each word; parts are numbered in the order of `passages`."""
     part: dict[PartRef, int]
     blocks: _Blocks
     calls: tuple[tuple[PartRef, Call], ...]
@@ -77,13 +77,13 @@ class _Request:
 
     @cached_property
     def last_called(self) -> Numbers:
-        """For each word the last call's part that holds it; -1 for none."""
+        """Return, for each word, the last part of a call that holds it; -1 if there is none."""
         wanted = np.zeros(len(self.passages), dtype=np.bool_)
         wanted[[self.part[ref] for ref, _ in self.calls]] = True
         return self.words.last_among(wanted)
 
     def first_part(self, message: int) -> int:
-        """The number of the first part of a message, or of what follows it where it has none."""
+        """Return the number of the first part of a message, or of what follows the message if it has no parts."""
         return bisect_left(self._messages, message)
 
     @cached_property
@@ -97,7 +97,7 @@ class _Subject:
 
     candidate: Candidate
     passage: Passage
-    """All that it says."""
+    """The Block's whole text."""
     words: Numbers
     """Its distinct words by number, ascending."""
     inside: Numbers
@@ -112,7 +112,7 @@ class _Subject:
         return sum(len(span) for span in self.candidate.token_spans)
 
     def share(self, wanted: Mask) -> float:
-        """Of its distinct words, those that are wanted."""
+        """Return the share of its distinct words that are wanted."""
         return quotient(int(wanted.sum()), len(self.words))
 
 
@@ -307,7 +307,7 @@ def _tools(request: _Request, subject: _Subject) -> dict[str, float]:
 
 
 def _called(request: _Request, subject: _Subject, start: int) -> float:
-    """Of the distinct words that calls from some part on say, those that the Block has."""
+    """Return the share of the distinct words in calls from part `start` on that the Block contains."""
     said = request.last_called >= start
     return quotient(int(said[subject.words].sum()), int(said.sum()))
 

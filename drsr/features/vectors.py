@@ -44,7 +44,7 @@ class CandidateFeatures(NamedTuple):
     matrix: NDArray[np.float32]
     """One row per candidate, in their order; one column per name of the layout, in its order. All finite."""
     layout_hash: str
-    """Which columns these are."""
+    """Hash of the layout that names the columns."""
     prefix_hash: str
     """From exactly which tokens they were computed."""
 
@@ -57,10 +57,10 @@ def candidate_features(
     kind: Kind = Kind.FULL,
     memory_mb: int = DEFAULT_MEGABYTES,
 ) -> CandidateFeatures:
-    """Features from one forward over the view's tokens, in at most `memory_mb` above the model.
+    """Return the features from one forward over the view's tokens, in at most `memory_mb` above the model.
 
-    `continuation`, which must be empty and large enough, is where they are run; afterwards it stands at the pre-action
-    position and can be extended further.
+    They run in `continuation`, which must be empty and large enough; afterwards it is at the pre-action position and
+    can be extended further.
     """
     watch = FeatureWatch(backbone, state, [kind])
     token_ids = state.view.token_ids(state.rendering.token_ids)
@@ -81,7 +81,7 @@ class FeatureWatch:
     """Collects the features of one state while its view runs through a `Continuation`.
 
     The view may come in several extends, one after another from its first token; the last of them must end at the
-    pre-action position. What runs behind that position is not looked at.
+    pre-action position. What runs after that position is ignored.
     """
 
     attention_layers: frozenset[int]
@@ -125,7 +125,7 @@ class FeatureWatch:
         self._states.add(layer, start, states)
 
     def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
-        """Called by the continuation: the queries of some positions, and all keys up to the last of them."""
+        """Record the queries of some positions, and all keys up to the last of them. Called by the continuation."""
         stop = keys.shape[1]
         if stop > self._position + 1:
             return
@@ -187,8 +187,8 @@ class FeatureWatch:
         return np.concatenate(by_layer, axis=1)
 
     def _semantic(self) -> NDArray[np.float64]:
-        """By semantic layer the direction of the Block, of the pre-action state and of the mean over the whole view,
-        rounded to 16 bits: that leaves a cosine its first three decimals."""
+        """Return, by semantic layer, the direction of the Block, of the pre-action state and of the mean over the whole
+        view, rounded to 16 bits: that leaves a cosine its first three decimals."""
         states, whole = self._block_states(), _array(self._states.summary(self._whole).total)
         parts = []
         for layer in self.layout.semantic_layers:

@@ -2,7 +2,7 @@
 
 full       the paper's columns (`layout.py`): the reference, under any name that is not one of the others
 window     attention from the last 64 positions instead of the last one, a few columns per attention layer
-wide       full, then window: what a scorer reads that is to have both
+wide       full, then window: for scorers that need both
 semantic   directions of Blocks, of the pre-action state and of the whole context at the semantic layers, for
            analyses; no scorer reads it
 """
@@ -20,7 +20,7 @@ from drsr.features.geometry import Geometry, geometry_from
 from drsr.features.layout import FEATURES_VERSION, Column, Group, Layout, Unit, ViewLayout
 
 WINDOW_POSITIONS = 64
-"""Positions that the observation window holds, the pre-action one last; all of them in a shorter view."""
+"""Positions in the observation window, the pre-action one last; all of them in a shorter view."""
 WINDOW_STATISTICS: tuple[tuple[str, Unit], ...] = (
     ("mass", Unit.WEIGHT),
     ("density", Unit.WEIGHT_PER_TOKEN),
@@ -100,7 +100,7 @@ def scored_layout(kind: Kind, geometry: Geometry) -> Layout | ViewLayout:
 
 
 def kind_with(layout_hash: str, geometry: Geometry) -> Kind | None:
-    """Return which columns a policy reads that names this layout; None where this geometry has no such."""
+    """Return which columns a policy with this layout reads; None if this geometry has no such layout."""
     return next((kind for kind in SCORED if scored_layout(kind, geometry).hash == layout_hash), None)
 
 

@@ -1,7 +1,7 @@
 """Attention of the observation window: the last positions of the view, up to and with the pre-action one.
 
-Their queries are kept while they pass, in as many pieces as they come; once the last of them is there, so are all keys,
-and the rows of the attention matrix follow. The price is that of 64 rows in a few layers.
+Their queries are kept while they pass, in however many pieces; once the last one has arrived, so have all keys, and the
+rows of the attention matrix follow. The cost is that of 64 rows in a few layers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WindowQueries:
             self._pieces.append((start + from_row, queries[:, from_row:].clone()))
 
     def gathered(self) -> torch.Tensor | None:
-        """[heads, window, dim]; None where a position was not shown."""
+        """Return the queries as [heads, window, dim]; None if a position was not seen."""
         import torch
 
         due = self._first
@@ -69,7 +69,8 @@ def window_statistics(
 
 
 def window_weights(queries: torch.Tensor, keys: torch.Tensor, scale: float | None) -> torch.Tensor:
-    """[window, positions]: attention weights, mean over the heads, in float32; none to a later position."""
+    """Return attention weights as [window, positions], the mean over the heads, in float32; zero for every later
+    position."""
     import torch
 
     heads, window, dim = queries.shape

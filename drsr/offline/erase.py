@@ -106,7 +106,7 @@ def find_runs(
         query = query.where(Trajectory.task == task)
     found = list(connection.execute(query).scalars())
     if not found:
-        raise InputError("no run is meant by that", where=run or source or task, hint="drsr status lists the sources")
+        raise InputError("no run matches", where=run or source or task, hint="drsr status lists the sources")
     return found
 
 

@@ -93,7 +93,7 @@ def run_check(check: Check[Asked], subject: Asked, told: Told = lambda done, tot
         raise
     except DrsrError as error:
         where = f" ({error.where})" if error.where else ""
-        hint = error.hint or "mend it and audit again"
+        hint = error.hint or "fix this and audit again"
         verdicts, trace = failed(check, f"could not be checked: {error.what}{where}", hint), traceback.format_exc()
     except Exception as error:  # what was made to break a check must not break the audit
         hint = "find out what it stumbled over: drsr audit --debug shows the place"

@@ -23,36 +23,36 @@ class Decision:
     id: str
     """Unique, 16 hexadecimal digits: the name of this decision in a receipts file."""
     request: Any = field(repr=False)
-    """The request body to send, in the form it came in: `{"messages": [...], ...}`. Where nothing was removed, it
-    holds the caller's own objects; otherwise copies."""
+    """The request body to send, in the form received: `{"messages": [...], ...}`. If nothing was removed it holds the
+    caller's own objects, otherwise copies."""
     pruned: bool
-    """Whether something is missing from `request` that the caller handed in."""
+    """True if something that the caller passed in is missing from `request`."""
     reason: Reason | None
-    """Why nothing was removed; in a session that had removed something before, why nothing more was (`nothing_more`);
+    """Reason why nothing was removed or, in a session with earlier removals, why nothing more was (`nothing_more`);
     None when this decision removed something."""
     detail: str
-    """One sentence more about the reason, without a word of the request: of what cannot be read or breaks the protocol
-    it says where, of a failure the class and the place in drsr. `error` says more."""
+    """One more sentence about the reason, without any text of the request: the place in the request for what cannot be
+    read or breaks the protocol, the class and the place in drsr for a failure. `error` says more."""
     tokens_before: int | None
-    """Tokens of the request as it came, counted with the policy's backbone; None where it could not be read."""
+    """Tokens of the request as received, counted with the policy's backbone; None if it could not be read."""
     tokens_after: int | None
     """Tokens of what is to be sent."""
     policy: Policy = field(repr=False)
     outcome: Outcome | None = field(default=None, repr=False)
-    """Everything that was looked at; None where the request could not be read or a failure came."""
+    """Everything that was considered; None if the request could not be read or a failure occurred."""
     error: Exception | None = field(default=None, repr=False)
-    """What went wrong, for whoever debugs it. Its text may quote the request: do not log it."""
+    """The exception that caused a failure, for debugging. Its text may quote the request: do not log it."""
     original: Any = field(default=None, repr=False)
-    """The request body as it came."""
+    """The request body as received."""
     model: str | None = None
-    """The model that the request asks for, where it says so."""
+    """The model that the request asks for, if it names one."""
     session: Mapping[str, Any] | None = field(default=None, repr=False)
     """In a session: what it had removed before, and what it reckoned."""
     time: float = 0.0
     """When it was decided, in seconds since 1970."""
     total_milliseconds: float = 0.0
     recalled: Recalled | None = None
-    """What the model asked for again, where an adapter answered it."""
+    """Record of what the model asked for again, if an adapter answered it."""
 
     @property
     def messages(self) -> Any:
@@ -61,18 +61,18 @@ class Decision:
 
     @property
     def nothing_more(self) -> Reason | None:
-        """In a session: why nothing was removed besides what had been before. None elsewhere."""
+        """Return, in a session, why no more was removed than before; None outside one."""
         return self.reason if self.pruned else None
 
     @property
     def tokens_saved(self) -> int:
-        """0 where nothing was removed."""
+        """Tokens that the decision removed; 0 if nothing was removed."""
         return 0 if self.tokens_before is None or self.tokens_after is None else self.tokens_before - self.tokens_after
 
     @cached_property
     def distance(self) -> Distance | None:
-        """Distance of the request from what the policy was trained and calibrated on; `distance.outside` says whether
-        that is too far to expect the published rates. None where nothing was read, or the policy does not know."""
+        """Distance of the request from what the policy was trained and calibrated on; `distance.outside` is true if it
+        is too far to expect the published rates. None if nothing was read or the policy cannot tell."""
         features = None if self.outcome is None else self.outcome.evidence.features
         limits, found = self.policy.numbers.distribution, self.policy.distribution
         return (

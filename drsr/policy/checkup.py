@@ -29,9 +29,9 @@ from drsr.tables import table
 LENGTHS = (1_000, 5_000, 20_000)
 """Tokens of the requests that are decided about."""
 QUICK = 500.0
-"""Milliseconds that nobody notices before a model call."""
+"""Milliseconds that go unnoticed before a model call."""
 LONGEST = 60.0
-"""Seconds: where a decision takes longer, no longer request is tried."""
+"""Seconds: once a decision takes longer, no longer request is tried."""
 _WORDS = "the build of package {0} failed at line {0} because module {0} was not found in the list of sources"
 
 
@@ -41,9 +41,9 @@ class Finding(NamedTuple):
     name: str
     found: str
     problem: bool = False
-    """Whether nothing can be pruned because of it."""
+    """True if it keeps every request from being pruned."""
     mend: str = ""
-    """What to do about it."""
+    """Advice on how to mend it."""
 
 
 class Timing(NamedTuple):
@@ -52,7 +52,7 @@ class Timing(NamedTuple):
     tokens: int
     milliseconds: float
     reason: str | None
-    """Why nothing was removed; None where something was."""
+    """Reason why nothing was removed; None if something was."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class Checkup:
             rows = [(each.tokens, f"{each.milliseconds:,.0f} ms", each.reason or "pruned") for each in self.timings]
             lines += ["", table(("request tokens", "a decision takes", "outcome"), rows)]
         lines += ["", *(f"BROKEN: {each.name}: {each.found}" for each in self.findings if each.problem)]
-        lines += [f"  to mend it: {each.mend}" for each in self.findings if each.problem and each.mend]
+        lines += [f"  to fix it: {each.mend}" for each in self.findings if each.problem and each.mend]
         lines += self.advice
         return "\n".join([*lines, "pruning works here" if self.works else "pruning cannot work here"])
 
@@ -122,7 +122,8 @@ def examine(
 
 
 def slow_start(policy: Policy, deadline_seconds: float) -> list[str]:
-    """The short form, for a server that has just loaded its policy: what to change, in a sentence each; mostly none."""
+    """Return the short form for a server that has just loaded its policy: what to change, one sentence each; usually
+    nothing."""
     if policy.numbers.always_abstains:
         return []  # the server says so itself
     found = time_decision(policy, LENGTHS[0])
@@ -148,7 +149,7 @@ def time_decision(policy: Policy, tokens: int) -> Timing:
 
 
 def made_up_request(policy: Policy, tokens: int) -> tuple[dict[str, Any], int]:
-    """A run of an agent with about so many tokens in its twenty Steps, and how many they are."""
+    """Return a made-up agent run of about `tokens` tokens in twenty Steps, and its exact number of tokens."""
     tokenizer = policy.frozen.representation.tokenizer
     steps, words = 20, 1
     body = _run(steps, words)
@@ -205,7 +206,7 @@ def _threads(policy: Policy) -> Iterator[Finding]:
 
 
 def _free_memory() -> int | None:
-    """Megabytes, where the system says so."""
+    """Return the free memory in megabytes, if the system reports it."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             found = dict(line.split(":", 1) for line in lines)

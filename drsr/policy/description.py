@@ -1,4 +1,4 @@
-"""A policy described for a person at a terminal: numbers, backbone, calibration and origin."""
+"""A policy described for a reader at a terminal: numbers, backbone, calibration and origin."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _unlike(numbers: PolicyNumbers) -> str:
 
 
 def _lineage(files: PolicyFiles) -> list[dict[str, Any]]:
-    """The links, oldest first; none where the policy was published without."""
+    """Return the links, oldest first; empty if the policy was published without a lineage."""
     if LINEAGE_FILE not in files.others:
         return []
     try:

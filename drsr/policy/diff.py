@@ -18,7 +18,7 @@ class ChangedNumber(NamedTuple):
     name: str
     """The path of a key of `policy.json`: `calibration.unsafe_rate`."""
     old: Any
-    """None where there was none."""
+    """Former value; None if there was none."""
     new: Any
 
 
@@ -27,7 +27,7 @@ class GoldenChange(NamedTuple):
 
     name: str
     old: Expected | None
-    """None where the old policy was not asked."""
+    """What the old policy answered; None if it was not asked."""
     new: Expected | None
     score_difference: float
     """The largest of any score of the same set, in units of what a verification tolerates."""
@@ -47,13 +47,13 @@ class PolicyDifference(NamedTuple):
     """`full` or `light`."""
     new_kind: str
     same_identity: bool
-    """True: numbers and scorer are the same, so both decide alike."""
+    """True if numbers and scorer are the same, so both decide identically."""
     same_scorer: bool
     numbers: tuple[ChangedNumber, ...]
     golden: tuple[GoldenChange, ...]
 
     def to_text(self) -> str:
-        """Tables for a person."""
+        """Return the differences as tables to read."""
         same_kind = self.old_kind == self.new_kind
         kinds = f"both {self.new_kind}" if same_kind else f"{self.old_kind} -> {self.new_kind}"
         lines = [f"policy {self.old} -> {self.new} ({kinds})"]

@@ -49,12 +49,12 @@ class PolicyFiles(NamedTuple):
 
     @property
     def names(self) -> set[str]:
-        """Of all its files, the manifest included."""
+        """Names of all its files, the manifest included."""
         return {POLICY_FILE, SCORER_FILE, MANIFEST_FILE, *self.others}
 
 
 def policy_identity(numbers: PolicyNumbers, scorer: bytes) -> str:
-    """SHA-256 over everything that a decision depends on besides the code."""
+    """Return the SHA-256 of everything, apart from the code, that a decision depends on."""
     parts = [hashlib.sha256(part).hexdigest() for part in (numbers.to_bytes(), scorer)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -86,7 +86,7 @@ def read_policy(folder: Path) -> PolicyFiles:
 
 
 def _read_regular(path: Path) -> bytes:
-    """Read a file; OSError for one that is not a plain file, which might never end, or is larger than any policy's."""
+    """Read a file; raise OSError if it is not a plain file, which might never end, or is larger than any policy's."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
@@ -101,7 +101,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def read_contents(contents: Mapping[str, bytes], where: str) -> PolicyFiles:
-    """The same for files that are in memory, by name; `where` says where they come from."""
+    """Check files that are in memory, by name, in the same way; `where` says where they come from."""
 
     def read(name: str) -> bytes:
         if name not in contents:
@@ -142,7 +142,7 @@ def _read(read: _Reader, where: str) -> PolicyFiles:
 
 
 def _check_named(name: str, sha256: str, does: str, contents: Mapping[str, bytes], where: str) -> None:
-    """A policy uses the file that its numbers name by its hash, and no other."""
+    """Check that each file that the numbers name by its hash is the one in the folder."""
     place = f"{where}/{name}"
     if name not in contents:
         raise PolicyCorrupt(f"the policy {does} it, and it is missing", where=place, hint=_HINT)
@@ -152,7 +152,7 @@ def _check_named(name: str, sha256: str, does: str, contents: Mapping[str, bytes
 
 
 def _checked_contents(read: _Reader, where: str) -> dict[str, bytes]:
-    """Every file that the manifest lists, with the hash that it says."""
+    """Return every file that the manifest lists, checked against its hash."""
     contents = {}
     for name, listed in _manifest(read, where).items():
         place = f"{where}/{name}"

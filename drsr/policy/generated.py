@@ -1,8 +1,8 @@
-"""The files of a policy's package that are generated: its few lines of code, and what pip wants to know.
+"""The files of a policy's package that are generated: its few lines of code, and the metadata for pip.
 
 They follow from the policy's numbers and its card, so whoever reads a package writes them again and compares. A line
-that somebody added to one is an error before anything of it could run. Files of earlier versions are kept here as
-data: a package is compared with what the version that made it wrote.
+added to one of them is an error before any of it can run. Files of earlier versions are kept here as data: a package is
+compared with what the version that made it would write.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def refuse_changed(
 
 
 def generated_code(numbers: PolicyNumbers, package: str, where: str) -> list[bytes]:
-    """Return the code that a version of drsr wrote for a policy, by every version. PolicyCorrupt for numbers that no
-    package can be written for: a version with a line of code in it would be copied into the code."""
+    """Return the code that a version of drsr wrote for a policy, by version. Raise PolicyCorrupt for numbers that must
+    not go into a package: a version with a line of code in it would be copied into the code."""
     try:
         return [generated_files(numbers, package, b"", init).package[CODE_FILE] for init in _INITS]
     except InputError as error:

@@ -4,23 +4,28 @@
     print(verification.to_text())
 
 Decisions must be the same to the byte. Scores may differ a little, because processors and library versions round
-differently: an unsafe score by a part of itself (it is a probability behind a logistic function, so rounding before
-that moves it in proportion), a predicted harm by a fixed amount. A request is golden only where its decision would
+differently: an unsafe score by a share of itself (it is the output of a logistic function, so rounding before that
+function changes it in proportion), a predicted harm by a fixed amount. A request is golden only if its decision would
 survive such a difference in every score.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import platform
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from drsr.decide.selection import select
 from drsr.errors import InputError, PolicyCorrupt
+from drsr.files import KeptResults
 from drsr.tables import excerpt, table
+from drsr.version import __version__
 
 if TYPE_CHECKING:
     from drsr.policy.answer import Decision
@@ -34,10 +39,12 @@ UNSAFE_TOLERANCE = 0.01
 UNSAFE_FLOOR = 1e-6
 """... and by this."""
 HARM_TOLERANCE = 1e-3
-"""A predicted harm may differ by so many nats per token."""
+"""Nats per token by which a predicted harm may differ."""
 TOLERANCE = f"{UNSAFE_TOLERANCE:.0%} of an unsafe score, {HARM_TOLERANCE:g} nats per token of a predicted harm"
+_DECIDING = ("numpy", "torch", "transformers", "tokenizers")
+"""Packages whose versions a score may depend on."""
 _DIGITS = 6
-"""Scores are written down with so many: far below the tolerances, far above the noise of one machine."""
+"""Number of digits that scores are written with: far below the tolerances, far above the noise of one machine."""
 
 
 class ExpectedSet(NamedTuple):
@@ -48,7 +55,7 @@ class ExpectedSet(NamedTuple):
     direct_saving: int
     verdict: str
     unsafe_score: float | None
-    """None where nothing was scored."""
+    """Unsafe score of the set; None if nothing was scored."""
     predicted_harm: float | None
 
 
@@ -62,7 +69,7 @@ class Expected(NamedTuple):
     tokens_before: int | None
     tokens_after: int | None
     sent: str | None
-    """SHA-256 of the request to send; None of one that cannot be read."""
+    """SHA-256 of the request to send; None if the request cannot be read."""
     sets: tuple[ExpectedSet, ...]
 
     @property
@@ -90,7 +97,7 @@ class GoldenResult(NamedTuple):
     expected: Expected
     found: Expected
     problems: tuple[str, ...]
-    """What is not as expected; empty is good."""
+    """Differences from what was expected; empty if the request passed."""
     score_difference: float
     """The largest of any score, in units of what is tolerated: above 1 is a problem."""
 
@@ -106,7 +113,7 @@ class Verification(NamedTuple):
         return bool(self.results) and not any(result.problems for result in self.results)
 
     def to_text(self) -> str:
-        """A table for a person."""
+        """Return the results as a table to read."""
         rows = [
             (
                 result.name,
@@ -145,12 +152,12 @@ class Verification(NamedTuple):
 
 
 def decided(policy: Policy, name: str, request: Any) -> GoldenRequest:
-    """A request with what the policy makes of it now."""
+    """Return a request with what the policy decides about it now."""
     return GoldenRequest(name, request, expected_of(policy.prune(request=request, session=None)))
 
 
 def expected_of(decision: Decision) -> Expected:
-    """A decision as it is written down."""
+    """Return a decision in the form in which it is recorded."""
     receipt = decision.receipt
     return Expected(
         pruned=decision.pruned,
@@ -176,7 +183,7 @@ def survives(decision: Decision) -> bool:
     """Return whether the decision stays the same if every score moves by the tolerance, each in its own direction.
 
     Whatever the scores become, the feasible sets lie between those under all scores higher and under all lower: if both
-    ends choose one set, and no other feasible one saves as much, everything between chooses it.
+    ends choose one set, and no other feasible set saves as much, everything between chooses it.
     """
     if decision.outcome is None or decision.outcome.evidence.proposed is None:
         return True
@@ -195,33 +202,55 @@ def survives(decision: Decision) -> bool:
 
 
 def verify(
-    policy: Policy, golden: Sequence[GoldenRequest], report: Callable[[int, int], None] = lambda done, of: None
+    policy: Policy,
+    golden: Sequence[GoldenRequest],
+    report: Callable[[int, int], None] = lambda done, of: None,
+    kept: KeptResults | None = None,
 ) -> Verification:
-    """Decide every golden request again and compare. Raises what is wrong with the backbone.
+    """Decide every golden request again and compare. Raise whatever is wrong with the backbone.
 
-    `report` is told before each request how many are done, and of how many.
+    `report` is called before each request with the number done and the total. Requests in `kept` are not decided again.
     """
-    policy.prepare()
     results = list[GoldenResult]()
     for name, request, expected in golden:
         report(len(results), len(golden))
-        decision = policy.prune(request=request, session=None)
-        found = expected_of(decision)
+        key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+        decided_before = kept.get(key) if kept else None
+        if decided_before is None:
+            policy.prepare()
+            decision = policy.prune(request=request, session=None)
+            decided_before = [expected_of(decision).to_json(), decision.detail if decision.error is not None else None]
+            if kept:
+                kept.keep(key, decided_before)
+        found, detail = _from_json(decided_before[0]), decided_before[1]
         problems = compare(expected, found)
-        if problems and decision.error is not None:
-            problems = [*problems, decision.detail]
+        if problems and detail is not None:
+            problems = [*problems, detail]
         results.append(GoldenResult(name, expected, found, tuple(problems), score_difference(expected, found)))
     return Verification(policy.version, tuple(results))
 
 
+def kept_decisions(path: Path, policy: Policy, device: str | None) -> KeptResults:
+    """A file that keeps every decision of a verification, for this policy on this machine with these packages."""
+    from importlib.metadata import distributions
+
+    versions = sorted({f"{one.name.lower()} {one.version}" for one in distributions() if one.name.lower() in _DECIDING})
+    about = [policy.identity, device, __version__, versions, platform.platform(), platform.processor()]
+    return KeptResults(path, about, "decisions of a verification")
+
+
 def verify_files(
-    policy: Policy, files: PolicyFiles, where: str, report: Callable[[int, int], None] = lambda done, of: None
+    policy: Policy,
+    files: PolicyFiles,
+    where: str,
+    report: Callable[[int, int], None] = lambda done, of: None,
+    kept: KeptResults | None = None,
 ) -> Verification:
-    """Verify a policy by the golden requests among its own files; InputError where it has none."""
+    """Verify a policy by the golden requests among its own files; raise InputError if it has none."""
     golden = read_golden(files, where)
     if not golden:
         raise InputError("it was published without golden requests", where=where, hint="verify its wheel or package")
-    return verify(policy, golden, report)
+    return verify(policy, golden, report, kept)
 
 
 def compare(expected: Expected, found: Expected) -> list[str]:
@@ -240,7 +269,7 @@ def compare(expected: Expected, found: Expected) -> list[str]:
 
 
 def score_difference(expected: Expected, found: Expected) -> float:
-    """The largest of any score, in units of what is tolerated; infinite where one side has no number."""
+    """Return the largest difference of any score, in units of its tolerance; infinite if one side lacks a number."""
     largest = 0.0
     for one, other in zip(expected.sets, found.sets, strict=False):
         largest = max(largest, _times(one.unsafe_score, other.unsafe_score, UNSAFE_TOLERANCE, UNSAFE_FLOOR))
@@ -267,7 +296,7 @@ def golden_bytes(golden: Sequence[GoldenRequest]) -> bytes:
 
 
 def read_golden(files: PolicyFiles, where: str) -> tuple[GoldenRequest, ...]:
-    """The golden requests among a policy's files; none where the policy has no such file."""
+    """Return the golden requests among a policy's files; empty if the policy has no such file."""
     if GOLDEN_FILE not in files.others:
         return ()
     try:

@@ -57,12 +57,13 @@ class LightRepresentation:
         return light_features(state)
 
     def session(self) -> SessionSource:
-        """A run has nothing to remember: reading a request anew takes milliseconds."""
+        """Return the representation itself: a run has nothing to remember, because reading a request again takes
+        milliseconds."""
         return self
 
 
 def _read_tokenizer(tokenizer_file: bytes, name: str) -> ByteLevelTokenizer | HfTokenizer:
-    """Return a tokenizer that gives the ids of the language model of that name."""
+    """Return a tokenizer that gives the same ids as the language model of that name."""
     form = other_form(tokenizer_file)
     if not form:
         return ByteLevelTokenizer(tokenizer_file)

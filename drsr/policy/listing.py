@@ -1,6 +1,7 @@
-"""The policies at hand: those that are installed, and those that were released in a folder `policies/`.
+"""The available policies: those installed, and those released in a folder `policies/`.
 
-The folder is a package index: `policies/drsr-policy/drsr_policy-....whl`. Every policy is read and checked, none run.
+The folder is a package index: `policies/drsr-policy/drsr_policy-....whl`. Every policy is read and checked; none is
+run.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ RELEASED = "policies"
 
 
 class ListedPolicy(NamedTuple):
-    """One policy at hand."""
+    """One available policy."""
 
     project: str
-    """As pip calls it."""
+    """Name of its package, as pip spells it."""
     where: str
     """`installed`, or the path of its wheel."""
     files: PolicyFiles | None
-    """None where it could not be read."""
+    """Files of the policy; None if it could not be read."""
     problem: str = ""
-    """Why not."""
+    """Reason why it could not be read."""
 
     @property
     def row(self) -> tuple[str, ...]:
-        """For people: name, version, kind, how it decides, and where it is."""
+        """Return a table row: name, version, kind, how it decides, and where it is."""
         if self.files is None:
             return self.project, "?", "?", f"DAMAGED: {self.problem}", self.where
         numbers = self.files.numbers
@@ -57,7 +58,7 @@ class ListedPolicy(NamedTuple):
 
 
 def find_policies() -> list[ListedPolicy]:
-    """Return the installed policies, then the released ones by name."""
+    """Return the installed policies, then the released ones, sorted by name."""
     installed = [package for package in (PACKAGE, LIGHT_PACKAGE) if importlib.util.find_spec(package) is not None]
     found = [_listed(package, "installed", package) for package in installed]
     return found + [_listed(wheel.name.partition("-")[0], str(wheel), str(wheel)) for wheel in released_wheels()]

@@ -1,6 +1,6 @@
 """Load a policy: from its folder, from its wheel, or by the name of its installed package.
 
-The last two functions are behind a policy package's `drsr_policy.load()` and `drsr_policy.verify()`.
+The last two functions implement a policy package's `drsr_policy.load()` and `drsr_policy.verify()`.
 """
 
 from __future__ import annotations
@@ -33,22 +33,21 @@ def load_policy(
     receipts: Receipts | None = None,
     prices: Prices | PriceTable | None = None,
 ) -> Policy:
-    """Load a policy from its folder, its wheel, or by the name of its installed package; by default
-    `drsr_policy_light` where it is installed, else `drsr_policy`. With a device other than the processor, or a
-    `backbone`, it is the other way round.
+    """Load a policy from its folder, its wheel, or by the name of its installed package; by default `drsr_policy_light`
+    if it is installed, else `drsr_policy`. With a device other than the CPU, or a `backbone`, the order is reversed.
 
     Every file is checked against its hash, and the backbone against the policy. `backbone` is another name for the same
-    model (`path:/models/x`), or the model itself where it is loaded already; by default the one that the policy names.
-    Its weights are read when the first eligible request comes, or by `policy.prepare()`. Raises PolicyCorrupt,
-    PolicyMismatch, BackboneNotFetched (with the command that fetches it), MissingExtra, or SettingsError where there is
-    no such device or dtype. Nothing that belongs to the policy is executed.
+    model (`path:/models/x`), or the model itself if it is already loaded; by default the one that the policy names. Its
+    weights are read when the first eligible request comes, or by `policy.prepare()`. Raises PolicyCorrupt,
+    PolicyMismatch, BackboneNotFetched (with the command that fetches it), MissingExtra, or SettingsError if there is no
+    such device or dtype. Nothing that belongs to the policy is executed.
 
-    A light policy needs no language model and no device; a `backbone` that it is given must count tokens as it does.
-    A decision of a full one takes at most `memory_mb` above the loaded model: by smaller forwards, else the request
-    goes through unchanged.
+    A light policy needs no language model and no device; a `backbone` passed to it must count tokens the same way.
+    A decision of a full policy takes at most `memory_mb` above the loaded model: by smaller forwards, otherwise the
+    request goes through unchanged.
 
-    `prices` are what sessions reckon with: those of every model, or a table by model; by default the table that the
-    setting `prices` names, else the list prices that come with drsr.
+    `prices` are the prices that sessions use: one set for every model, or a table by model; by default the table that
+    the setting `prices` names, else the list prices that ship with drsr.
     """
     full_first = backbone is not None or device not in (None, "cpu")
     files = read_found(None if location is None else os.fspath(location), full_first=full_first)
@@ -119,7 +118,8 @@ def load_installed(
 def verify_installed(
     init_file: str, *, backbone: str | Backbone | None = None, device: str | None = None, dtype: str | None = None
 ) -> Verification:
-    """Decide the policy's golden requests again. `verification.passed` says whether all came out as published."""
+    """Decide the policy's golden requests again. `verification.passed` is true if every result matches the published
+    one."""
     folder = Path(init_file).parent
     files = read_installed(folder)
     policy = policy_of(files, backbone=backbone, device=device, dtype=dtype)

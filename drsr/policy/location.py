@@ -1,12 +1,12 @@
-"""The location of a policy: a folder, a wheel, or an installed package. All are read and checked alike.
+"""The location of a policy: a folder, a wheel, or an installed package. All are read and checked the same way.
 
     read_found("policies/2026.11.16")                            a folder that `Policy.save` wrote
     read_found("drsr_policy-2026.11.16-py3-none-any.whl")        a wheel, read without unpacking or installing it
     read_found("drsr-policy")                                    the installed package, read without importing it
-    read_found(None)                                             the light one where it is installed, else the full one
+    read_found(None)                                             the light one if it is installed, else the full one
 
-A light policy has a package of its own, so that it can be installed beside the full one. Neither goes by the other's
-name: that would change what an agent decides with, unseen. Nothing that belongs to the policy is run, and the few lines
+A light policy has a package of its own, so that both can be installed together. Neither can take the other's name: that
+would silently change which policy an agent decides with. Nothing that belongs to the policy is run, and the few lines
 of code in its package must be those that drsr wrote (`generated.py`).
 """
 
@@ -24,9 +24,9 @@ from drsr.policy.signature import read_trusted_key, refuse_unsigned
 from drsr.policy.wheel_file import read_wheel, record_hash
 
 PACKAGE = "drsr_policy"
-"""What a full policy's package is called."""
+"""Package name of a full policy."""
 LIGHT_PACKAGE = "drsr_policy_light"
-"""What a light policy's package is called."""
+"""Package name of a light policy."""
 _HINT = "install the policy again: pip install --force-reinstall --no-deps {}"
 
 
@@ -81,7 +81,7 @@ def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles
 
 
 def read_signed(location: str | None, trusted_key: Path) -> PolicyFiles:
-    """Read and check the policy in a wheel, once the signature beside it is that of the trusted key.
+    """Read and check the policy in a wheel, once the signature next to it is verified with the trusted key.
 
     The bytes that were verified are the ones that are read.
     """
@@ -112,7 +112,7 @@ def read_installed(folder: Path) -> PolicyFiles:
 
 
 _TOLD_PIP = ("METADATA", "WHEEL", "entry_points.txt")
-"""What of the metadata came with the wheel; the installer wrote the rest."""
+"""Metadata files that came with the wheel; the installer wrote the rest."""
 
 
 def _refuse_changed(files: PolicyFiles, dist_info: dict[str, bytes], where: str) -> None:
@@ -121,7 +121,7 @@ def _refuse_changed(files: PolicyFiles, dist_info: dict[str, bytes], where: str)
 
 
 def _refuse_code_in(folder: Path, files: PolicyFiles) -> None:
-    """PolicyCorrupt if a folder holds code besides the generated lines, whether it is listed or not."""
+    """Raise PolicyCorrupt if a folder holds code other than the generated lines, listed or not."""
     there = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     refuse_code([str(path) for path in there if path.parts[0] != "__pycache__" and str(path) != CODE_FILE], str(folder))
     if (folder / CODE_FILE).is_file():
@@ -131,7 +131,7 @@ def _refuse_code_in(folder: Path, files: PolicyFiles) -> None:
 
 
 def _refuse_misnamed(numbers: PolicyNumbers, name: str, where: str) -> None:
-    """PolicyMismatch if a light policy goes by the name of a full one's package, or the other way round."""
+    """Raise PolicyMismatch if a light policy has the name of a full one's package, or the other way round."""
     if name in (PACKAGE, LIGHT_PACKAGE) and name != package_name(numbers):
         raise PolicyMismatch(
             f"holds a {numbers.kind} policy, whose package is called {package_name(numbers)}, under the name {name}",

@@ -7,8 +7,8 @@
     client.chat.completions.create(messages=decision.messages, ...)
     print(decision.explain())
 
-Pruning never breaks an agent: whatever goes wrong, the decision holds the original request and says why. What the
-caller handed in is never changed.
+Pruning never breaks an agent: whatever goes wrong, the decision holds the original request and says why. The caller's
+objects are never changed.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ if TYPE_CHECKING:
 
 Format = Literal["auto", "openai", "anthropic"]
 Receipts = Callable[[Decision], None]
-"""Told of every decision: a `ReceiptFile`, or a function of the consumer's own."""
+"""Receives every decision: a `ReceiptFile`, or a function of the consumer."""
 
 _log = logging.getLogger("drsr")
 
 
 class Policy:
-    """A frozen policy. Safe to use from several threads. It remembers the runs that it was asked about, so that what
-    was removed from one stays removed; a request that is `prune`d with `session=None` is decided on its own."""
+    """A frozen policy. Safe to use from several threads. It remembers the runs that it has seen, so that what was
+    removed from one stays removed; a request that is `prune`d with `session=None` is decided on its own."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Policy:
 
     @cached_property
     def identity(self) -> str:
-        """SHA-256 over numbers and scorer: two policies with one identity decide alike."""
+        """SHA-256 over numbers and scorer: two policies with the same identity decide identically."""
         scorer = self.frozen.scorer
         data = scorer_bytes(scorer) if isinstance(scorer, FrozenScorer) else f"{type(scorer).__name__}".encode()
         return policy_identity(self.numbers, data)
@@ -154,18 +154,18 @@ class Policy:
     ) -> Decision:
         """Decide about one request: either `messages` (with `tools`, and `system` for Anthropic), or a whole `request`.
 
-        `format` says which protocol it is where its content does not, `model` whose prices count. `protect(block,
-        request)` pins every Block for which it says True; `never_tools` pins the exchanges with tools whose names match
-        one of these patterns (`read_*`), `only_tools` those with all others. A request that cannot be read or pruned
-        comes back as it is, with the reason.
+        `format` names the protocol if the content does not reveal it, `model` the model whose prices apply.
+        `protect(block, request)` pins every Block for which it returns True; `never_tools` pins the exchanges with
+        tools whose names match one of these patterns (`read_*`), `only_tools` those with all others. A request that
+        cannot be read or pruned comes back unchanged, with the reason.
 
         A request that repeats the messages of an earlier one and adds some belongs to the same run: what was removed
-        stays removed, and more goes only where that pays under the prices. `session` names the run instead; None
+        stays removed, and more is removed only if that pays at the prices. `session` names the run instead; None
         decides about the request on its own, as in the paper, without `minimums` unless they are given.
 
-        `deadline_ms` is how long reading may be waited for. A request that takes longer comes back as it is, its reason
-        `deadline_exceeded`; reading goes on in the background, and the next request of that run continues from there.
-        Features are then equal to those without a deadline up to rounding, as in a session.
+        `deadline_ms` limits how long to wait for reading. A request that takes longer comes back unchanged, with the
+        reason `deadline_exceeded`; reading goes on in the background, and the next request of that run continues from
+        there. Features are then equal to those without a deadline up to rounding, as in a session.
 
         `recall` adds the tool `recall_history` to the request, which your program answers with `decision.recall`.
         """
@@ -196,27 +196,27 @@ class Policy:
 
     @cached_property
     def runs(self) -> Sessions:
-        """The runs that `prune` was asked about. A first request counts as new: nothing of it is cached yet."""
+        """The runs that `prune` has seen. A first request counts as new: none of it is cached yet."""
         from drsr.sessions.many_runs import Sessions
 
         return Sessions(self, joined_runs_are_cached=False)
 
     def source_until(self, deadline: float | None) -> FeatureSource | None:
-        """The source of features that is waited for until a deadline; None where there is nothing to wait for: no
-        deadline, or a light policy, which reads in milliseconds and has nothing to go on with."""
+        """Return the source of features to wait for until a deadline; None if there is no deadline, or for a light
+        policy, which reads in milliseconds and has no state to continue from."""
         return None if deadline is None or self.numbers.light is not None else self.reader.by(deadline)
 
     def read_ahead(
         self, *, request: Any, format: Format = "auto", model: str | None = None, protect: Protect | None = None
     ) -> bool:
-        """Read a request in the background, so that the next decision of its run finds it read. False where there is
-        nothing to read: it is not eligible, the policy is light, or too much is in flight. Never raises."""
+        """Read a request in the background, so that the next decision of its run finds it read. Return False if there
+        is nothing to read: the request is not eligible, the policy is light, or too much is in flight. Never raises."""
         return self.reads_ahead(request, format, lambda read: (read, read_history(read, protect)))
 
     def reads_ahead(
         self, body: Any, format: Format, taken: Callable[[Request], tuple[Request, History] | None]
     ) -> bool:
-        """Read ahead what `taken` says would be decided on. For sessions."""
+        """Read ahead the request that `taken` says would be decided on. For sessions."""
         numbers = self.numbers
         if numbers.light is not None or numbers.always_abstains:
             return False
@@ -240,16 +240,18 @@ class Policy:
         return BackgroundReader(self.frozen.representation.session)
 
     def session(self, prices: Prices | PriceTable | None = None, expected_calls: int | None = None) -> PruningSession:
-        """A run whose requests grow at their end: what was removed stays removed, and more is removed only where that
-        is worth re-writing the provider's cached prefix. `expected_calls` is how long such a run usually is."""
+        """Open a session for a run whose requests grow at their end: what was removed stays removed, and more is
+        removed only if that is worth rewriting the provider's cached prefix. `expected_calls` is the usual length of
+        such a run."""
         from drsr.sessions.pruning_session import PruningSession
 
         return PruningSession(self, self.prices if prices is None else prices, expected_calls)
 
     def prepare(self, *, choose_threads: bool = False) -> None:
-        """Load the backbone now instead of with the first eligible request. Raises what is wrong with it.
+        """Load the backbone now instead of with the first eligible request, and raise whatever is wrong with it.
 
-        `choose_threads` measures how many threads read quickest here, and sets torch to it for the whole process.
+        `choose_threads` measures which number of threads reads fastest here, and sets torch to it for the whole
+        process.
         """
         representation = self.frozen.representation
         if isinstance(representation, LazyRepresentation) and not self.numbers.always_abstains:
@@ -269,7 +271,7 @@ class Policy:
         return self.numbers.to_json()
 
     def save(self, folder: str | os.PathLike[str], others: Mapping[str, bytes] | None = None) -> None:
-        """Write a new folder that `load_policy` reads. `others` are further files to be hashed along, by name."""
+        """Write a new folder that `load_policy` reads. `others` are further files, by name, to be hashed as well."""
         if not isinstance(self.frozen.scorer, FrozenScorer):
             raise InputError(
                 f"a {type(self.frozen.scorer).__name__} has no weights to save",
@@ -375,7 +377,7 @@ _PLACE = re.compile(r"(message|item) \d+")
 
 
 def _unreadable(error: RequestError) -> str:
-    """Return the place where the request cannot be read, not the cause: a wrong role, id or field may be any text."""
+    """Return the place where the request cannot be read, not its content: a wrong role, id or field may be any text."""
     place = error.where if error.where is not None and _PLACE.fullmatch(error.where) else "the request"
     return f"{place} cannot be read; the decision's error says why"
 

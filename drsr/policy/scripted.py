@@ -1,11 +1,11 @@
-"""A whole policy without a language model: a double for tests of whatever calls a policy, and for trying things out.
+"""A whole policy without a language model: a double for tests of code that calls a policy, and for trying things out.
 
     policy = scripted_policy()                          # deletes the largest set within the removal cap
-    policy = scripted_policy(risk_threshold=None)       # abstains always
+    policy = scripted_policy(risk_threshold=None)       # always abstains
     policy.save(folder)                                 # a folder like any other: drsr prune --policy folder
 
 It prunes requests of any length, and needs numpy and safetensors alone. Its version starts with `scripted`, its
-backbone is called `scripted`, and no decision of it means anything about a real model.
+backbone is called `scripted`, and its decisions mean nothing about a real model.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Signatures of a policy's wheel: who published it, shown before anything of the wheel is read.
+"""Signatures of a policy's wheel: proof of who published it, before anything of the wheel is read.
 
     drsr_policy-2026.11.16-py3-none-any.whl
-    drsr_policy-2026.11.16-py3-none-any.whl.sig      beside it, so that the wheel's own bytes can be made again
+    drsr_policy-2026.11.16-py3-none-any.whl.sig      a file next to it, so that the wheel's own bytes can be rebuilt
 
-Hashes show that a policy is as it was published; a signature shows by whom. Ed25519 over the wheel's SHA-256: the same
-key and the same wheel give the same file. Whom to trust is decided by the consumer, who has the public key from
-somewhere else than the wheel. Keys are PEM files, as `openssl genpkey -algorithm ed25519` writes them.
+Hashes show that a policy is as it was published; a signature shows who published it. Ed25519 over the wheel's SHA-256:
+the same key and the same wheel give the same file. The consumer decides whom to trust, and gets the public key from
+somewhere other than the wheel. Keys are PEM files, as `openssl genpkey -algorithm ed25519` writes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PUBLIC = "ask whoever publishes the policy for trusted.pem, the public half of 
 
 
 def signature_of(wheel: Path) -> Path:
-    """Return where a wheel's signature lies."""
+    """Return the path of a wheel's signature."""
     return wheel.with_name(wheel.name + SUFFIX)
 
 
@@ -120,7 +120,8 @@ def refuse_unsigned(wheel: bytes, place: Path, key: Ed25519PublicKey) -> None:
 
 
 def _message(wheel: bytes) -> bytes:
-    """The signed bytes. The format is among them, so that a signature made for something else is none."""
+    """Return the signed bytes. They include the format, so that a signature made for something else is not valid
+    here."""
     return f"{FORMAT}\n{hashlib.sha256(wheel).hexdigest()}\n".encode()
 
 

@@ -43,7 +43,7 @@ class WheelName(NamedTuple):
 
 
 def check_version(version: str) -> None:
-    """InputError unless it is a version that pip leaves as it is: `2026.11.16`, `1.0rc1`; not `2026.01.05`."""
+    """Raise InputError unless it is a version that pip leaves unchanged: `2026.11.16`, `1.0rc1`; not `2026.01.05`."""
     if not _VERSION.fullmatch(version):
         raise InputError(
             f"{version!r} is not a version in its normal form",

@@ -52,7 +52,9 @@ class Activity:
         self.gone = self._counter(
             "drsr_client_disconnects_total", "Clients that hung up before their answer was complete."
         )
-        self.websockets = self._counter("drsr_websockets_total", "WebSockets, in which nothing is pruned.")
+        self.websockets = self._counter(
+            "drsr_websockets_total", "WebSockets passed on. Requests in those of the Responses API are counted besides."
+        )
         self.broken = self._counter("drsr_upstream_broken_total", "Answers that the upstream broke off.")
         self.tokens = self._counter("drsr_tokens_total", "Tokens of the requests that could be read, as they came.")
         self.saved = self._counter("drsr_tokens_saved_total", "Tokens that were not sent.")

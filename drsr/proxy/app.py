@@ -18,13 +18,13 @@ from drsr.proxy.admission import Admission, Budget
 from drsr.proxy.decider import Decider
 from drsr.proxy.http.forwarding import Forwarding, Parts
 from drsr.proxy.http.sites import Sites
-from drsr.proxy.http.tunnel import Tunnels
 from drsr.proxy.http.upstream import Upstream
 from drsr.proxy.kill_switch import KillSwitch
 from drsr.proxy.page import page_routes
 from drsr.proxy.pruning import Pruning
 from drsr.proxy.receipt_writer import ReceiptWriter
 from drsr.proxy.settings import ProxySettings
+from drsr.proxy.websockets.tunnel import Tunnels
 from drsr.sessions.conversations import Conversations
 from drsr.version import __version__
 
@@ -44,6 +44,7 @@ class ProxyApp:
             connect_timeout=settings.connect_timeout,
             timeout=settings.upstream_timeout,
             count=self.activity.websockets.inc,
+            parts=self._running,
         )
         self.kill_switch = KillSwitch(settings.kill_file)
         self.parts: Parts | None = None
@@ -64,8 +65,11 @@ class ProxyApp:
         if own and refusal is None:
             await self._own(scope, receive, send)
         else:
-            assert self.parts is not None, "the server has not started"
-            await Forwarding(self.parts, refusal)(scope, receive, send)
+            await Forwarding(self._running(), refusal)(scope, receive, send)
+
+    def _running(self) -> Parts:
+        assert self.parts is not None, "the server has not started"
+        return self.parts
 
     @property
     def mode(self) -> str:
@@ -147,12 +151,11 @@ class ProxyApp:
 
     def _now(self) -> dict[str, int]:
         """Return how many requests and decisions are running and waiting."""
-        assert self.parts is not None, "the server has not started"
-        admission, decider = self.parts.admission, self.parts.decider
+        admission, decider = self._running().admission, self._running().decider
         return {
             "in_flight": admission.inside,
             "waiting": admission.waiting,
-            "held_bytes": self.parts.budget.taken,
+            "held_bytes": self._running().budget.taken,
             "deciding": decider.running,
             "undecided": decider.waiting,
             "sessions": len(decider.conversations) if decider.conversations is not None else 0,

@@ -58,13 +58,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--only-tools",
         action="append",
         metavar="PATTERN",
-        help="of tool calls, remove only those of such tools: read_*",
+        help="remove only calls of tools that match: read_*",
     )
-    add("--never-tools", action="append", metavar="PATTERN", help="never remove calls of such tools")
+    add("--never-tools", action="append", metavar="PATTERN", help="never remove calls of tools that match")
     add("--shadow", action="store_true", help="decide and record, change nothing")
     add("--keys", type=Path, metavar="FILE", help="SHA-256 of API keys, each with on, off or shadow")
     add("--receipts", type=Path, metavar="FILE", help="append a receipt of every decision")
-    add("--keep-text", action="store_true", help="with the requests themselves in the receipts")
+    add("--keep-text", action="store_true", help="store the requests in the receipts, too")
     add(
         "--kill-file",
         type=Path,
@@ -75,11 +75,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--deadline-ms", type=float, default=5_000, metavar="MS", help="longest time for a decision (%(default)s)")
     add("--workers", type=int, default=1, metavar="N", help="decisions made at once (%(default)s)")
     add("--max-body-mb", type=float, default=32, metavar="MB", help="largest request to prune (%(default)s)")
-    add("--memory-mb", type=float, default=512, metavar="MB", help="for all requests on their way (%(default)s)")
+    add("--memory-mb", type=float, default=512, metavar="MB", help="memory for requests in flight (%(default)s)")
     add("--max-connections", type=int, default=1024, metavar="N", help="open connections of clients (%(default)s)")
     add("--allow-host", action="append", default=[], metavar="NAME", help="another name under which clients reach it")
-    add("--max-concurrent", type=int, default=256, metavar="N", help="requests on their way at once (%(default)s)")
-    add("--queue-seconds", type=float, default=10, metavar="S", help="how long further ones wait (%(default)s)")
+    add("--max-concurrent", type=int, default=256, metavar="N", help="requests in flight at once (%(default)s)")
+    add(
+        "--queue-seconds", type=float, default=10, metavar="S", help="longest wait for a place among them (%(default)s)"
+    )
     add(
         "--upstream-timeout", type=float, default=600, metavar="S", help="longest silence of the upstream (%(default)s)"
     )
@@ -87,7 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--sessions",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="keep what was removed removed, so that prompt caches stay of use (default: yes)",
+        help="keep removed Blocks removed, so that prompt caches stay useful (default: yes)",
     )
     add(
         "--recall", action="store_true", help="offer a tool that gives back what was removed (not where answers stream)"

@@ -94,7 +94,7 @@ class Decider:
         recall: bool = False,
     ) -> None:
         """`receipts` builds the record of a decision where one is wanted; `late` is told, from a worker's thread, of
-        every decision that was finished behind its deadline; `recall` keeps what recalls are answered from."""
+        every decision that was finished past its deadline; `recall` keeps what recalls are answered from."""
         self._policy = policy
         self._recall = recall
         self.deadline = deadline

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from drsr.adapters.recall_rounds import CHAT, IDEMPOTENCY_KEYS, MESSAGES, RESPONSES, JsonWire, Rounds
+from drsr.adapters.recall_rounds import Rounds
+from drsr.adapters.recall_wires import CHAT, IDEMPOTENCY_KEYS, MESSAGES, RESPONSES, JsonWire
 from drsr.decide.decision import Reason
 from drsr.proxy.bill import PricesOf, bill
 from drsr.proxy.decider import Decided, Decider, NoRoom
@@ -91,10 +92,16 @@ class Pruning:
         return ProxyReason.ENCODED_BODY if is_encoded(incoming.headers) else None
 
     async def treat(
-        self, incoming: Incoming, exchange: Exchange, body: bytes, take: Callable[[int], bool]
+        self,
+        incoming: Incoming,
+        exchange: Exchange,
+        body: bytes,
+        take: Callable[[int], bool],
+        *,
+        recalls: bool = True,
     ) -> Treated | Refusal:
         """Ask the policy. What is not JSON is refused; what the policy cannot read is the upstream's to judge; what is
-        too large, or for what `take` has no room, is not even parsed."""
+        too large, or for what `take` has no room, is not even parsed. `recalls` says whether they can be answered."""
         values = values_in(body)
         if values > MOST_VALUES or not take(values * VALUE_BYTES):
             exchange.reason = ProxyReason.TOO_LARGE if values > MOST_VALUES else ProxyReason.BUSY
@@ -116,7 +123,7 @@ class Pruning:
             return Treated(body)
         model = parsed.get("model")
         exchange.model = model if isinstance(model, str) else None
-        wire = self._wire(incoming) if self._recall and not exchange.shadow else None
+        wire = self._wire(incoming) if self._recall and recalls and not exchange.shadow else None
         with_tool = None if wire is None else wire.offered(parsed)
         offered = None if with_tool is None else dict(with_tool)
         deciding = self._decider.decide(offered or parsed, incoming.endpoint, credentials(incoming.headers))

@@ -1,14 +1,14 @@
-"""Recall: a tool by which the model can ask for history that was removed. Off unless a program asks for it.
+"""Recall: a tool by which the model can ask for history that was removed. Off unless a program turns it on.
 
-    decision = policy.prune(messages, tools=tools, recall=True)     # decision.request["tools"] has one tool more
+    decision = policy.prune(messages, tools=tools, recall=True)     # decision.request["tools"] has one more tool
     ...
     if call.function.name == RECALL:                                # among the program's own tools
         result = decision.recall(json.loads(call.function.arguments).get("id"))
 
-Or an adapter or the proxy answers, where it is told `recall=True`: see `drsr/adapters/recall_rounds.py`.
+Or an adapter or the proxy answers, if it has `recall=True`: see `drsr/adapters/recall_rounds.py`.
 
-The tool is in every request of a run, pruned or not, and always the same: tools stand in front of everything that a
-provider caches. So it cannot name what was removed; the model asks for the list first.
+The tool is in every request of a run, pruned or not, and always the same: tools come before everything that a provider
+caches. So it cannot name what was removed; the model asks for the list first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recalled(NamedTuple):
     """The Blocks that a model got back before its answer."""
 
     calls: int
-    """Answers of the model that only asked for more, and were paid for; 0 where the tool itself was refused."""
+    """Number of answers of the model that only asked for more, and were paid for; 0 if the tool itself was refused."""
     blocks: tuple[str, ...]
     """The removed Blocks that it asked for."""
 
@@ -53,7 +53,8 @@ def recall_tool(protocol: Protocol) -> dict[str, Any]:
 
 
 def with_recall(body: Any, protocol: Protocol | None) -> Any:
-    """The request with the tool, where it has none yet; what cannot be read comes back as it is."""
+    """Return the request with the tool added if it does not have it yet; a request that cannot be read comes back
+    unchanged."""
     try:
         tool = recall_tool(read_request(body, protocol=protocol).protocol)
     except RequestError:
@@ -64,7 +65,7 @@ def with_recall(body: Any, protocol: Protocol | None) -> Any:
 
 
 def recalled(outcome: Outcome | None, name: str | None) -> str:
-    """Return what the tool answers: the removed part of that name, or the list of all."""
+    """Return the tool's answer: the removed part of that name, or the list of all."""
     removed = outcome.removed if outcome is not None else ()
     if outcome is None or not removed:
         return "Nothing was removed."

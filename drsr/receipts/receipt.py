@@ -1,6 +1,6 @@
-"""A decision's receipt: what was considered, what was removed and why, as one JSON record.
+"""A decision's receipt: what was considered and removed, and why, as one JSON record.
 
-It holds hashes, sizes, scores and places, and no text of the request unless that is asked for.
+It holds hashes, sizes, scores and positions, and no text of the request unless that is requested.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _NOTHING: dict[str, Any] = {
     "invariants": {},
     "milliseconds": {},
 }
-"""Of a request that was not looked at."""
+"""Record of a request that was not looked at."""
 
 
 def _looked_at(outcome: Outcome) -> dict[str, Any]:
@@ -187,7 +187,7 @@ _WHY = {
 
 
 def explain(record: dict[str, Any]) -> str:
-    """A receipt for a person to read."""
+    """Return a receipt as text to read."""
     policy, tokens = record["policy"], record["tokens"]
     lines = [
         f"decision {record['id']} of {record['time']}, policy {policy['version']} with {policy['backbone']}",
@@ -220,7 +220,7 @@ def explain(record: dict[str, Any]) -> str:
 
 
 def _far(distance: dict[str, Any] | None) -> list[str]:
-    """Say so where a request lies outside what the policy was calibrated on."""
+    """Say so if a request lies outside what the policy was calibrated on."""
     if distance is None or not distance["outside"]:
         return []
     return [
@@ -230,7 +230,7 @@ def _far(distance: dict[str, Any] | None) -> list[str]:
 
 
 def _recalled(found: dict[str, Any] | None) -> list[str]:
-    """Say so where the model asked for what was removed; older receipts know nothing of it."""
+    """Say so if the model asked for what was removed; older receipts do not record this."""
     if found is None:
         return []
     if not found["calls"]:
@@ -240,7 +240,7 @@ def _recalled(found: dict[str, Any] | None) -> list[str]:
 
 
 def diff(record: dict[str, Any]) -> list[str]:
-    """Return what a decision removed: the lines of a unified diff where the text was kept, else the Blocks."""
+    """Return what a decision removed: the lines of a unified diff if the text was kept, else the Blocks."""
     if not record["pruned"]:
         return [f"decision {record['id']} changed nothing: {record['reason']}"]
     if "text" not in record:
@@ -251,7 +251,7 @@ def diff(record: dict[str, Any]) -> list[str]:
 
 
 def restore(record: dict[str, Any]) -> Any:
-    """The request as it was before the decision. ReceiptError where the receipt does not hold it."""
+    """Return the request as it was before the decision. Raise ReceiptError if the receipt does not hold it."""
     if "text" not in record:
         raise ReceiptError(
             "its receipt holds no text, so the request cannot be restored from it",
@@ -269,8 +269,8 @@ def _hash_of(body: Any, record: dict[str, Any]) -> str:
 
 
 def _lines(body: Any) -> list[str]:
-    """JSON line by line, without the commas between them: losing a neighbour is no change of a line. What could move a
-    terminal's cursor is shown as `?`."""
+    """Return JSON line by line, without the commas between lines, so that losing a neighbour does not change a line.
+    Characters that could move a terminal's cursor are shown as `?`."""
     lines = json.dumps(body, indent=1, ensure_ascii=False).split("\n")
     return ["".join(c if c.isprintable() else "?" for c in line.removesuffix(",")) for line in lines]
 

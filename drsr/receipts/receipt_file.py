@@ -26,7 +26,7 @@ except ImportError:  # not on Windows; there, one process per file
 
 
 class ReceiptFile:
-    """Appends the receipt of every decision it is told of."""
+    """Append the receipt of every decision passed to it."""
 
     def __init__(self, path: str | os.PathLike[str], *, keep_text: bool = False) -> None:
         """`keep_text` writes the request before and after into each receipt: what `drsr restore` needs, and a copy of
@@ -35,7 +35,7 @@ class ReceiptFile:
         self.keep_text = keep_text
 
     def check_writable(self) -> None:
-        """ReceiptError where the file can be neither appended to nor made. Leaves an empty file behind."""
+        """Raise ReceiptError if the file can be neither appended to nor created. Leaves an empty file."""
         try:
             os.close(_opened(self.path, private=self.keep_text))
         except OSError as error:
@@ -90,7 +90,7 @@ def _opened(path: Path, *, private: bool) -> int:
 
 
 def read_receipts(path: Path) -> Iterator[dict[str, Any]]:
-    """Every record, oldest first. ReceiptError names the first line that is none."""
+    """Return every record, oldest first. Raise ReceiptError naming the first line that is not a record."""
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):

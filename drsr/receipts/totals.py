@@ -1,9 +1,9 @@
 """Totals of receipts: decisions, tokens and money with and without pruning, by reason, model or day.
 
-A request counts as sent unless the proxy says that its upstream refused it: what failed saved nothing. Money is told
-where the model's price was known when it was decided. Where the upstream's own usage is on record, what was paid is
-reckoned from that, as on the proxy's page; else it is what the session expected its input to cost. A decision whose
-removed parts the model asked for again saved nothing, and cost what that took.
+A request counts as sent unless the proxy says that its upstream refused it: a failed request saved nothing. Money is
+reported if the model's price was known at the time of the decision. If the upstream's own usage is on record, the
+amount paid is computed from that, as on the proxy's page; else it is the session's expected input cost. A decision
+whose removed parts the model asked for again saved nothing, and is charged with the extra cost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INELIGIBLE = frozenset(
         *("bypass", "kill_switch", "encoded_body", "too_large", "history_upstream"),
     }
 )
-"""Reasons of requests that could not have been pruned, whatever a policy thinks of them: its own and the proxy's."""
+"""Reasons of requests that no policy could have pruned: the policy's own reasons and the proxy's."""
 
 PRUNED = "pruned"
 BY: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -38,13 +38,13 @@ class Total:
 
     decisions: int = 0
     eligible: int = 0
-    """Of which something could have been removed."""
+    """Decisions about requests from which something could have been removed."""
     pruned: int = 0
     """From which something was missing when they were sent."""
     failed: int = 0
     """Refused by the upstream: in no sum below."""
     tokens_without: int = 0
-    """As they came, where they were counted."""
+    """Tokens of the requests as received, if they were counted."""
     tokens_sent: int = 0
     priced: int = 0
     """Those whose money is known."""
@@ -95,7 +95,7 @@ HEADERS = (
     *("money without", "paid", "less"),
 )
 COLUMNS = ("group", *(field.name for field in fields(Total)), "tokens_saved")
-"""Of the CSV form."""
+"""Columns of the CSV form."""
 
 
 def add_up(records: Iterable[dict[str, Any]], by: str | None = None) -> dict[str, Total]:
@@ -108,7 +108,7 @@ def add_up(records: Iterable[dict[str, Any]], by: str | None = None) -> dict[str
 
 
 def newest(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The last record of every decision: one that was recalled from is written twice."""
+    """Return the last record of every decision: a decision with a recall is written twice."""
     return {record["id"]: record for record in records}.values()
 
 
@@ -152,7 +152,7 @@ def _why(record: dict[str, Any]) -> str:
 
 
 def _money(record: dict[str, Any], applied: bool) -> tuple[float, float] | None:
-    """Return what was paid, and what would have been paid without pruning; None if no price is known."""
+    """Return the amount paid, and the amount without pruning; None if no price is known."""
     billed = (record.get("proxy") or {}).get("bill")
     if billed:
         return billed["paid"], billed["without_pruning"]

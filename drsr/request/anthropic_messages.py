@@ -1,4 +1,4 @@
-"""Anthropic messages: user and assistant turns made of content blocks; the system prompt stands outside the list."""
+"""Anthropic messages: user and assistant turns made of content blocks; the system prompt is kept outside the list."""
 
 from __future__ import annotations
 

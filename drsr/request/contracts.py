@@ -29,7 +29,7 @@ class Tokenizer(Protocol):
 
     @property
     def lead(self) -> TokenIds:
-        """The ids that begin every context (a beginning-of-sequence token), often none."""
+        """Return the ids that begin every context (a beginning-of-sequence token); often there are none."""
 
     def encode_frame(self, text: str) -> TokenIds:
         """Ids of a frame; special tokens are recognised."""
@@ -80,7 +80,7 @@ class SetScorer(Protocol):
 
     @property
     def layout_hash(self) -> str:
-        """Of the feature layout whose columns it reads."""
+        """Hash of the feature layout whose columns the scorer reads."""
 
     def score(
         self,

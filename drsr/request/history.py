@@ -2,7 +2,7 @@
 
     C_t = prefix + Step 1 + ... + Step t-1;   Step = assistant_state + tool_exchange + tool_exchange + ...
 
-Messages of the user (or system) behind the prefix belong to no Step and are never deleted.
+User (or system) messages after the prefix belong to no Step and are never deleted.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ class Block:
     step: int
     """Index of its Step."""
     component: int
-    """Its place in the Step: 0 is the assistant_state (also where the Step has none), 1.. the calls in order."""
+    """Position in the Step: 0 is the assistant_state (reserved even if the Step has none), 1.. are the calls in
+    order."""
     kind: BlockKind
     parts: tuple[PartRef, ...]
-    """What is deleted with it."""
+    """Parts of messages that are deleted with the Block."""
     opaque: bool
     """True when it holds anything but text; such a Block is never deleted."""
     pinned: bool = False
-    """True when the consumer's `protect` predicate said so, or said so of the reasoning that led to it; such a Block is
+    """True if the consumer's `protect` predicate pinned it, or pinned the reasoning that led to it; such a Block is
     never deleted."""
 
     @property
@@ -58,7 +59,7 @@ class Step:
     message: int
     """Index of the assistant message."""
     last_message: int
-    """Index of the last message that holds one of its results; the assistant message itself where it has none."""
+    """Index of the last message that holds one of its results; the assistant message itself if there are none."""
     blocks: tuple[Block, ...]
     complete: bool
     """False when a call is unanswered; such a Step is never touched."""
@@ -77,7 +78,7 @@ class History:
     """The first messages, which are never touched: instructions, demonstrations and the task."""
     steps: tuple[Step, ...]
     substance: tuple[int, ...]
-    """For each message how many of its parts say something besides reasoning; one that loses all of them vanishes."""
+    """Number of parts of each message that carry more than reasoning; a message that loses all of them vanishes."""
 
     @property
     def recent(self) -> tuple[Step, ...]:
@@ -95,14 +96,14 @@ class Rewrite(NamedTuple):
 
     request: Request
     kept: tuple[int, ...]
-    """For each message of `request` its index in the original."""
+    """Index in the original of each message of `request`."""
 
 
 class Removal(NamedTuple):
     """The messages and parts that a joint deletion removes, before anything is rewritten."""
 
     vanished: frozenset[int]
-    """The messages of which nothing is left."""
+    """Messages that vanish because nothing is left of them."""
     parts: dict[int, set[int]]
     """The parts it removes from messages that stay, by message."""
 

@@ -1,4 +1,4 @@
-"""Untrusted JSON values, copied and checked in one pass, so that nothing behind this door meets a surprise."""
+"""Untrusted JSON values, copied and checked in one pass, so that later code meets no surprises."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ MAX_REQUEST_CHARACTERS = 8 * 1024 * 1024
 some 190 bytes of memory per character."""
 
 MAX_OPAQUE_CHARACTERS = 64 * 1024 * 1024
-"""What images, files and sound may take besides, as base64: it is carried along and never tokenized."""
+"""Additional limit for images, files and sound as base64, which are carried along and never tokenized."""
 
 VALUE_CHARACTERS = 8
-"""What every value counts besides its text: millions of empty ones take as much time and memory as a long text."""
+"""Characters charged for every value in addition to its text: millions of empty values cost as much time and memory as
+a long text."""
 
 MAX_DEPTH = 200
 """Deeper nesting than any tool schema has; keeps our own recursion far from the interpreter's limit."""
@@ -45,7 +46,7 @@ class CheckedCopy:
 
     def __init__(self) -> None:
         self.characters = 0
-        """All but the texts of opaque content."""
+        """Characters of everything except the texts of opaque content."""
         self.opaque_characters = 0
 
     def message(self, message: dict[str, Any], where: str) -> dict[str, Any]:
@@ -166,5 +167,5 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 
 
 def canonical_json(value: Any) -> str:
-    """Sorted keys, no needless spaces inside words, non-ASCII as it is: one text for one value."""
+    """Return the one text for a value: sorted keys, no needless spaces, non-ASCII unescaped."""
     return _CANONICAL.encode(value)

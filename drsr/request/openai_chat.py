@@ -1,7 +1,7 @@
 """OpenAI chat messages: system, developer, user, assistant, tool, and the legacy function role.
 
 A legacy `function_call` has no id. Its result, a message of role `function`, names the function, so the pair is held
-together by `function:<name>`; a real id that begins so is told apart by a prefix.
+together by `function:<name>`; a real id that begins the same way gets a prefix to keep the two apart.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _reasoning(wire: Json, where: str) -> list[Part]:
 
 
 def _assistant_extras(wire: Json, where: str) -> list[Part]:
-    """Fields of an assistant message that say something besides content: a refusal is text, the rest is opaque."""
+    """Return the fields of an assistant message that carry more than content: a refusal is text, the rest is opaque."""
     parts: list[Part] = []
     refusal = wire.get("refusal")
     if refusal is not None:
@@ -154,7 +154,7 @@ def _tool_call(call: Any, place: Place, where: str) -> Call:
 
 
 def _call_id(wire_id: str) -> str:
-    """The id as it is, unless it looks like one that we make up for a legacy call."""
+    """Return the id unchanged, unless it looks like one that we make up for a legacy call."""
     return f"id:{wire_id}" if wire_id.startswith(("function:", "id:")) else wire_id
 
 
@@ -169,7 +169,8 @@ def _named(body: Any, field: str, what: str, where: str) -> tuple[str, Any]:
 
 
 def parsed_arguments(arguments: str) -> Any:
-    """The object that the string spells, or the string itself where it spells none that can be written out again."""
+    """Return the object that the string spells, or the string itself if it does not spell an object that can be written
+    back."""
     try:
         value = json.loads(arguments)
         if not isinstance(value, dict):

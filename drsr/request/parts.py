@@ -13,10 +13,10 @@ Json = Mapping[str, Any]
 """One object of a parsed JSON document. Never changed once read."""
 
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who speaks, the same word for every protocol: OpenAI's `developer` is a system, `function` a tool."""
+"""The speaker, in the same words for every protocol: OpenAI's `developer` is a system, `function` a tool."""
 
 Place = tuple[str | int, ...]
-"""Where a part stands inside its wire message: `("content", 2)`, `("tool_calls", 0)`."""
+"""Position of a part inside its wire message: `("content", 2)`, `("tool_calls", 0)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Call:
     """One tool call."""
 
     id: str
-    """What a result refers to. For a legacy `function_call`, which has none, `wire/openai_chat.py` makes one."""
+    """Id that a result refers to. For a legacy `function_call`, which has none, `openai_chat.py` makes one up."""
     name: str
     arguments: Any
-    """A JSON value; a string that is no JSON object is kept as the string it is."""
+    """A JSON value; a string that is not a JSON object stays a string."""
     place: Place
 
 
@@ -83,18 +83,19 @@ class Message:
     role: Role
     parts: tuple[Part, ...]
     wire: Json
-    """The message as it came. Writing back an untouched message is the identity."""
+    """The message as received. Writing back an untouched message returns it unchanged."""
     demonstration: bool = False
     """True for an example of another task that was put before the real one."""
     text_action: bool = False
-    """True for an action in plain text, which goes whole: with its thought, and with the observation behind it."""
+    """True for an action in plain text, which is deleted as a whole: with its thought, and with the observation after
+    it."""
     # Looked up once: every rewrite that a decision considers is validated, and shares most of its messages.
     calls: tuple[tuple[int, str], ...] = field(init=False, repr=False, compare=False)
-    """Which of its parts are calls, and their ids."""
+    """Indices of its parts that are calls, with their ids."""
     results: tuple[tuple[int, str], ...] = field(init=False, repr=False, compare=False)
-    """Which of its parts are results, and the ids of the calls that they answer."""
+    """Indices of its parts that are results, with the ids of the calls they answer."""
     is_empty: bool = field(init=False, repr=False, compare=False)
-    """True when nothing in it says anything: no call, no result, no non-empty text."""
+    """True if the message has no content: no call, no result, no non-empty text."""
 
     def __post_init__(self) -> None:
         calls, results, is_empty = [], [], True

@@ -22,7 +22,7 @@ _Rule = Callable[[Block, Request], bool]
 
 
 def parse_protection(rules: Sequence[str]) -> Protect | None:
-    """A predicate that pins what any of the rules says; None without rules."""
+    """Return a predicate that pins what any of the rules names; None if there are no rules."""
     if not rules:
         return None
     parsed = [_parse(rule) for rule in rules]
@@ -32,8 +32,8 @@ def parse_protection(rules: Sequence[str]) -> Protect | None:
 def with_tool_rules(
     protect: Protect | None, only_tools: Sequence[str] | None, never_tools: Sequence[str] | None
 ) -> Protect | None:
-    """The predicate, which also pins exchanges with tools that match a pattern of `never_tools`, or none of
-    `only_tools`. SettingsError where a rule names no tool."""
+    """Return the predicate, extended to pin exchanges with tools that match a pattern of `never_tools`, or no pattern
+    of `only_tools`. Raise SettingsError if a rule does not name a tool."""
     if only_tools is None and never_tools is None:
         return protect
     only, never = _patterns(only_tools, "only_tools"), _patterns(never_tools, "never_tools")

@@ -19,9 +19,9 @@ class ViolationKind(StrEnum):
     RESULT_WITHOUT_CALL = "result_without_call"
     """A result whose id no preceding open call has."""
     CALL_WITHOUT_RESULT = "call_without_result"
-    """A call that nobody answers, in any Step but the last."""
+    """A call without a result, in any Step but the last."""
     RESULT_OUT_OF_PLACE = "result_out_of_place"
-    """A result that does not directly follow its call's message (Anthropic: or stands behind other blocks)."""
+    """A result that does not directly follow its call's message (Anthropic: or comes after other blocks)."""
     EMPTY_ASSISTANT_MESSAGE = "empty_assistant_message"
     """An assistant message without text, reasoning or call."""
     FIRST_MESSAGE_NOT_USER = "first_message_not_user"
@@ -33,7 +33,7 @@ class Violation(NamedTuple):
     message: int
     """Index of the message that breaks the rule."""
     detail: str
-    """What breaks it: the call's id, mostly."""
+    """The offending item, usually the call's id."""
 
     @property
     def place(self) -> str:
@@ -48,7 +48,7 @@ class Pairing(NamedTuple):
     """The calls of a request, each with the result that answers it."""
 
     result_of: dict[PartRef, PartRef]
-    """From a call to its result."""
+    """Result of each call."""
     unanswered: list[PartRef]
     """Calls without a result, in order."""
     orphans: list[PartRef]
@@ -101,14 +101,14 @@ class _PlainPass(NamedTuple):
     unanswered: list[Violation]
     """Calls without a result, but for those that wait at the end."""
     caller: int
-    """The last assistant message; -1 where there is none."""
+    """Index of the last assistant message; -1 if there is none."""
     waiting: set[str]
-    """Ids of its calls that nobody has answered."""
+    """Ids of its calls that are not answered yet."""
 
 
 def _plain_pass(messages: Sequence[Message]) -> _PlainPass | None:
-    """One short pass over messages in which every result directly follows its call's message, and all that can be
-    broken is a call that nobody answers; None where anything else is found.
+    """Make one short pass over messages in which every result directly follows its call's message and the only possible
+    violation is an unanswered call; return None if anything else is found.
 
     Most requests are like that. No result can then belong to an earlier call: it answers a call of the last assistant
     message, which is the nearest that has its id.
@@ -135,7 +135,7 @@ def _plain_pass(messages: Sequence[Message]) -> _PlainPass | None:
 
 
 def _plain_violations(request: Request) -> list[Violation] | None:
-    """The violations of a plain request; None where it is not one."""
+    """Return the violations of a plain request; None if the request is not plain."""
     found = _plain_pass(request.messages)
     if found is None or (request.protocol == "anthropic" and request.messages and request.messages[0].role != "user"):
         return None
@@ -180,14 +180,14 @@ def new_violations(rewrite: Request, kept: Sequence[int], original: Sequence[Vio
 
 
 def _comparable(violation: Violation, original_index: int) -> tuple[ViolationKind, int, str]:
-    """Return a violation without its index where that is arbitrary: who speaks first concerns the whole request."""
+    """Return a violation without its index if the index is arbitrary: who speaks first concerns the whole request."""
     if violation.kind is ViolationKind.FIRST_MESSAGE_NOT_USER:
         return (violation.kind, 0, "")
     return (violation.kind, original_index, violation.detail)
 
 
 def _results_in_place(request: Request) -> dict[PartRef, int]:
-    """For every result that stands where results may stand: the index of the assistant message it directly follows."""
+    """Map every result in a valid position to the index of the assistant message that it directly follows."""
     follows: dict[PartRef, int] = {}
     caller: int | None = None  # the assistant message that only results have followed so far
     for index, message in enumerate(request.messages):

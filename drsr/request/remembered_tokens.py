@@ -1,4 +1,4 @@
-"""A tokenizer that encodes each text once: a rewrite says nothing that its original does not say."""
+"""A tokenizer that encodes each text once: a rewrite contains no text that its original does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from drsr.request.contracts import TokenIds, Tokenizer
 
 
 class RememberedTokens:
-    """For one decision or one run: it remembers all it has encoded, and gives what the tokenizer itself gives."""
+    """A tokenizer for one decision or one run: it remembers everything it has encoded, and returns exactly what the
+    wrapped tokenizer returns."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

@@ -33,8 +33,8 @@ class Removals:
         return tuple(new_violations(rewritten.request, rewritten.kept, self._found))
 
     def _adds_nothing(self, removed: Removal) -> bool:
-        """True where that is certain. In a plain request every result directly follows its call's message, so what is
-        valid between two assistant messages does not depend on the rest of the request."""
+        """Return True if the removal certainly adds no violation. In a plain request every result directly follows its
+        call's message, so what is valid between two assistant messages does not depend on the rest of the request."""
         if not self._is_plain:
             return False
         touched = {bisect_right(self._assistants, index) - 1 for index in (*removed.vanished, *removed.parts)}

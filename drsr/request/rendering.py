@@ -46,9 +46,9 @@ class Rendering:
     token_ids: TokenIds
     """The whole context; its last token, the end of the generation prompt, is the pre-action position."""
     message_spans: tuple[range, ...]
-    """For each message of the request the tokens it is made of, its frames included."""
+    """Tokens of each message of the request, its frames included."""
     part_spans: dict[PartRef, range]
-    """For each part that has tokens of its own: those tokens, its tags included."""
+    """Tokens of each part that has some of its own, its tags included."""
     prompt_length: int
     """Tokens of the generation prompt."""
 
@@ -65,7 +65,8 @@ class Rendering:
         return _merged([self.part_spans[ref] for ref in block.parts if ref in self.part_spans])
 
     def removed_spans(self, removed: Removal) -> tuple[range, ...]:
-        """The tokens that a joint deletion takes away: its parts, and whole messages where nothing is left of them."""
+        """Return the tokens that a joint deletion takes away: its parts, and whole messages if nothing is left of
+        them."""
         refs = (PartRef(index, part) for index, parts in removed.parts.items() for part in parts)
         vanished = [self.message_spans[index] for index in removed.vanished]
         return _merged(vanished + [self.part_spans[ref] for ref in refs if ref in self.part_spans])
@@ -121,7 +122,7 @@ class _Pieces:
         self._contents: list[str] = []
         self._owners: list[str | int] = []
         self.owner: str | int = ""
-        """What the contents that come next belong to, for complaints: a message by its index."""
+        """Owner of the contents that come next, for error messages: a message by its index."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -136,7 +137,7 @@ class _Pieces:
             self._owners.append(self.owner)
 
     def tokenize(self) -> tuple[TokenIds, list[int]]:
-        """All token ids, and the position where each piece starts (and, last, where the whole ends)."""
+        """Return all token ids, and the position where each piece starts and, last, where the whole ends."""
         try:
             encoded = iter(self._tokenizer.encode_contents(self._contents))
         except AlignmentError as error:
@@ -195,7 +196,7 @@ def _length_alone(message: Message, tokenizer: Tokenizer) -> int:
 
 
 def render_output(message: Message, tokenizer: Tokenizer) -> TokenIds:
-    """The tokens of one assistant message behind the generation prompt: what it says, and the end of its turn."""
+    """Return the tokens of one assistant message after the generation prompt: its content and the end of its turn."""
     pieces = _Pieces(tokenizer)
     pieces.owner = "the output"
     lead = len(tokenizer.lead)
@@ -206,8 +207,8 @@ def render_output(message: Message, tokenizer: Tokenizer) -> TokenIds:
 
 
 def _add_message(pieces: _Pieces, message: Message, index: int, part_pieces: dict[PartRef, range]) -> None:
-    """Every result has a frame of its own, in front; all other parts share one. So no frame depends on which results
-    stand beside, or between, the other parts."""
+    """Add the pieces of one message. Every result has a frame of its own, in front; all other parts share one, so no
+    frame depends on the results next to or between the other parts."""
     results = {number for number, _ in message.results}
     for number in sorted(results):
         _add_part(pieces, message.parts[number], PartRef(index, number), part_pieces)

@@ -34,11 +34,11 @@ class Request:
     protocol: Protocol
     messages: tuple[Message, ...]
     system: Message | None
-    """Anthropic's `system` field; OpenAI's system messages stand among the messages."""
+    """Anthropic's `system` field; OpenAI's system messages are among the messages."""
     tools: list[Any]
     """The tool definitions as they came, OpenAI's legacy `functions` among them."""
     fields: dict[str, Any] | None
-    """The request body as it came; None when a bare list of messages was handed in."""
+    """The request body as received; None if a bare list of messages was passed in."""
 
     def to_wire(self) -> Any:
         """The request body (or the bare list) in the protocol's own form; the caller may change it."""
@@ -52,7 +52,7 @@ class Request:
         return replace(self, messages=tuple(messages))
 
     def without_parts(self, index: int, removed: set[int]) -> Message:
-        """Message `index` without some of its parts. Something must be left of it."""
+        """Return the request with message `index` stripped of some of its parts. At least one part must remain."""
         wire = _WIRE[self.protocol]
         message: Message = wire.read_message(wire.without_parts(self.messages[index], removed), f"message {index}")
         return message
@@ -117,7 +117,7 @@ def _definitions(fields: dict[str, Any], place: str) -> list[Any]:
 
 
 def read_output(body: Any, protocol: Protocol, *, where: str) -> Message:
-    """Read one assistant message that stands alone, in the protocol of the request it answers."""
+    """Read a single assistant message, in the protocol of the request that it answers."""
     if not isinstance(body, dict):
         raise RequestError(f"a {type(body).__name__}, not an assistant message", where=where)
     message: Message = _WIRE[protocol].read_message(CheckedCopy().message(body, where), where)

@@ -1,7 +1,7 @@
 """Agents that act in plain text: ReAct, fenced commands, tagged calls.
 
-An assistant's text holds a thought and an action, and the next message of the user is the environment's observation.
-Where the form of both is unmistakable they are one exchange, which goes or stays whole. Nothing is rewritten: the
+An assistant's text holds a thought and an action, and the next message of the user is the environment's observation. If
+the form of both is unmistakable they are one exchange, which is deleted or kept as a whole. Nothing is rewritten: the
 messages keep their wire form. Ingest reads recorded runs with the same parsers.
 """
 
@@ -61,17 +61,17 @@ class _Element(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """One way of acting in text that cannot be mistaken for a person's chat."""
+    """One way of acting in text that cannot be mistaken for a human chat."""
 
     parse: Callable[[str], TextAction | None]
     observes: Callable[[str], Any]
-    """Says of a text whether it is an observation in this form."""
+    """Returns whether a text is an observation in this form."""
 
 
 def fenced(text: str) -> TextAction | None:
-    """Exactly one fenced shell block, or where none says that it is one, exactly one that says nothing.
+    """Find exactly one fenced block marked as shell or, if no block is marked, exactly one block without a language.
 
-    Agents quote output and code beside the command, in blocks that are not commands.
+    Agents also quote output and code, in blocks that are not commands.
     """
     found = list(_SHELL_FENCE.finditer(text))
     if not found:
@@ -161,8 +161,8 @@ _FORMS = (
 
 
 def with_text_actions(request: Request) -> Request:
-    """Return the request with actions and observations told as calls and results, or as it is where it makes tool calls
-    or acts in no such form. Only for decisions: recorded runs are told so when they are ingested."""
+    """Return the request with actions and observations expressed as calls and results, or unchanged if it makes tool
+    calls or does not act in such a form. Only for decisions: recorded runs are converted when they are ingested."""
     messages = request.messages
     if any(message.calls or message.results for message in messages):
         return request
@@ -181,7 +181,8 @@ def with_text_actions(request: Request) -> Request:
 
 
 def _text(message: Message) -> str | None:
-    """All text of a message; None where an assistant's holds more than text and reasoning, or it is an example."""
+    """Return all text of a message; None if it is an example or an assistant message that holds more than text and
+    reasoning."""
     others = [part for part in message.parts if not isinstance(part, Text)]
     if message.demonstration or (message.role == "assistant" and not all(isinstance(o, Reasoning) for o in others)):
         return None
@@ -204,9 +205,9 @@ def _exchange(message: Message, reply: Message, action: TextAction, observed: st
 
 
 def elements(tags: tuple[re.Pattern[str], re.Pattern[str]], text: str) -> Iterator[_Element]:
-    """Everything between an opening tag and the next closing one, in time linear in the text.
+    """Yield everything between an opening tag and the next closing one, in time linear in the text.
 
-    One pattern for both tags would search from each opening tag to the end where no closing one follows.
+    One pattern for both tags would search from each opening tag to the end if no closing one follows.
     """
     opening, closing = tags
     start = opening.search(text)
@@ -228,7 +229,7 @@ def _parameters(body: str) -> dict[str, str]:
 
 
 def _arguments(value: Any) -> Any:
-    """Arguments as an object; what is none is put under `input`."""
+    """Return arguments as an object; anything else is put under `input`."""
     if isinstance(value, str):
         value = _json_object(value) or {"input": value}
     return value if isinstance(value, dict) or value is None else {"input": value}

@@ -1,10 +1,10 @@
-"""Tokens that a representation model reads, noted where it reads them.
+"""Tokens that a representation model reads, recorded where it reads them.
 
     with noting() as read:
         ...                     # whatever runs in here, however deep
     read                        # the token ids of every forward, in order
 
-A language model notes them in its embedding; where it is handed embeddings, it notes tokens that no request has. So a
+A language model records them in its embedding; where it is handed embeddings, it records tokens that no request has. So a
 decision can be checked by what was read for it, and not by what its code says it read.
 """
 
@@ -46,7 +46,8 @@ def note(token_ids: TokenIds) -> None:
 def why_not_the_end_of(view: TokenIds, read: Sequence[TokenIds]) -> str | None:
     """Return what is wrong with what was read for a decision about a view, or None.
 
-    A model reads the view once, from its start or from where an earlier decision of the run had come to, to its end.
+    A model reads the view once, from its start or from the point that an earlier decision of the run had reached, to
+    its end.
     """
     tokens = np.concatenate([np.empty(0, dtype=np.int32), *read])
     if not len(tokens):

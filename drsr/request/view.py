@@ -1,7 +1,7 @@
 """The representation view: the part of a request that the backbone reads (paper, appendix B.1).
 
-The whole request where it fits under the cap, else its longest suffix of whole messages that still holds Recent2.
-Savings, caps and validity are never measured on the view, always on the full request.
+The whole request if it fits under the cap, else its longest suffix of whole messages that still holds Recent2. Savings,
+caps and validity are never measured on the view, always on the full request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Caps(NamedTuple):
 
 
 def caps_for(window: int) -> Caps:
-    """The paper's caps, or for a smaller window a quarter of it for the output and the rest for the context."""
+    """Return the paper's caps or, for a smaller window, a quarter of it for the output and the rest for the context."""
     target = min(TARGET_CAP, window // 4)
     return Caps(min(CONTEXT_CAP, window - target), target)
 
@@ -42,7 +42,8 @@ class View(NamedTuple):
     start: int
     """Position of its first token in the full rendering."""
     lead: int
-    """How many tokens of the full rendering's beginning (a beginning-of-sequence token) stay in front of it."""
+    """Number of tokens at the beginning of the full rendering (a beginning-of-sequence token) that stay in front of the
+    view."""
 
     def token_ids(self, full: TokenIds) -> TokenIds:
         """The tokens that the backbone reads, from those of the full request. As all candidates lie inside the view,
@@ -53,7 +54,7 @@ class View(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A place where a view may begin."""
+    """A possible start of a view."""
 
     message: int
     token: int
@@ -69,14 +70,15 @@ def possible_starts(history: History, rendering: Rendering) -> list[Start]:
 
 
 def find_view(history: History, rendering: Rendering, lead: int, context_cap: int) -> View | None:
-    """The longest view under the cap, or None where not even Recent2 fits."""
+    """Return the longest view under the cap, or None if not even Recent2 fits."""
     recent = history.recent
     latest = recent[0].message if recent else len(history.request.messages)
     return longest_view(possible_starts(history, rendering), len(rendering), latest, lead, context_cap)
 
 
 def longest_view(starts: Sequence[Start], length: int, latest: int, lead: int, context_cap: int) -> View | None:
-    """The first start that leaves at most `context_cap` of `length` tokens and is not behind message `latest`."""
+    """Return the first start that leaves at most `context_cap` of `length` tokens and does not come after message
+    `latest`."""
     if length <= context_cap:
         return View(0, 0, lead)
     first = bisect_left(starts, lead + length - context_cap, key=lambda start: start.token)

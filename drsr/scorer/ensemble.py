@@ -14,7 +14,7 @@ from drsr.scorer.network import forward
 from drsr.scorer.set_representation import ALL_PARTS, Parts, budget_terms
 
 _CONSTANT = 1e-6
-"""A column whose deviation is below this part of its mean never varied: what is left of it is rounding."""
+"""Share of a column's mean below which its deviation counts as zero: what is left is rounding."""
 
 
 class Normaliser(NamedTuple):
@@ -53,9 +53,9 @@ class Ensemble(FrozenScorer):
     normaliser: Normaliser
     harm_scale: HarmScale
     parameters: Mapping[str, NDArray[np.float32]]
-    """Weights by name; their first axis is the member's, in the order of the seeds."""
+    """Weights by name; their first axis is the member, in the order of the seeds."""
     parts: Parts = ALL_PARTS
-    """Which parts of the representation it was trained with."""
+    """Parts of the representation that it was trained with."""
 
     @property
     def columns(self) -> int:

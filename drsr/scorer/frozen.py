@@ -28,7 +28,7 @@ class FrozenScorer(ABC):
     """The members of one training run. Implements `drsr.request.contracts.SetScorer`."""
 
     layout_hash: str
-    """Of the feature layout it was trained on: its columns mean nothing under another."""
+    """Hash of the feature layout it was trained on: its columns mean nothing under another."""
     seeds: tuple[int, ...]
     """One per member."""
 

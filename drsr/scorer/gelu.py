@@ -1,4 +1,4 @@
-"""GELU with the exact error function, for numpy, which has none.
+"""GELU with the exact error function, for numpy, which lacks one.
 
 Training uses torch's kernel of the same function (its gradient comes with it, and it is one pass over the memory);
 deciding must not import torch. Both are the erf form: `tests/scorer/test_gelu.py` holds them to float32 rounding.

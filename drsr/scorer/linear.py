@@ -17,11 +17,11 @@ class LinearScorer(FrozenScorer):
     """Logistic regression for the unsafe score, ridge regression for the harm."""
 
     layout_columns: int
-    """Columns of the layout, of which it uses some."""
+    """Number of columns in the layout; the scorer uses some of them."""
     used: NDArray[np.int32]
     """The columns that are described, in order."""
     mean: NDArray[np.float64]
-    """Of each number of the description, over the training sets."""
+    """Mean of each number of the description, over the training sets."""
     inverse_scale: NDArray[np.float64]
     """1 / standard deviation; 0 for a number that never varied."""
     weights: NDArray[np.float64]
@@ -29,7 +29,7 @@ class LinearScorer(FrozenScorer):
     intercept: NDArray[np.float64]
     """(members, heads)."""
     retained_context: bool = True
-    """Whether it was trained with what stays."""
+    """True if it was trained with the description of what remains."""
 
     @property
     def columns(self) -> int:
@@ -49,7 +49,7 @@ class LinearScorer(FrozenScorer):
 
 
 def problem_of(scorer: LinearScorer) -> str | None:
-    """Return what is wrong with a scorer that was read from a file, or None."""
+    """Return what is wrong with a scorer read from a file, or None."""
     if len(scorer.used) == 0 or scorer.used.min() < 0 or scorer.used.max() >= scorer.layout_columns:
         return "it uses columns that the layout does not have"
     numbers, members = width(len(scorer.used)), len(scorer.seeds)

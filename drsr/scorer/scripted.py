@@ -1,4 +1,4 @@
-"""A deterministic double of a scorer. It ships, reads any features, and its scores are a hash of what it is asked.
+"""A deterministic double of a scorer. It ships with drsr, reads any features, and its scores are a hash of its input.
 
 For fuzzing and for other people's tests: every deletion set gets scores that look random and are the same on every
 machine. They mean nothing.
@@ -19,7 +19,7 @@ class ScriptedScorer:
     """The double of a scorer. Implements `drsr.request.contracts.SetScorer`."""
 
     def __init__(self, layout_hash: str, seed: int = 0, *, steps: int = 0) -> None:
-        """`steps` above 0 rounds scores to so many values, so that ties occur."""
+        """`steps` above 0 rounds scores to that many values, so that ties occur."""
         self.layout_hash = layout_hash
         self.seed = seed
         self.steps = steps

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from drsr.scorer.set_representation import cardinalities
 
 SUMMARIES = ("sum", "largest", "smallest", "rest")
-"""By which each column enters, in this order: all columns' sums first."""
+"""Summaries in which each column takes part, in this order: all columns' sums first."""
 ABOUT = ("deleted", "candidates", "log_saving", "share_of_savings")
-"""The numbers about the set itself, behind the summaries."""
+"""The numbers about the set itself, after the summaries."""
 
 
 def width(columns: int) -> int:
-    """Numbers in a description of so many columns."""
+    """Return the length of a description of that many columns."""
     return len(SUMMARIES) * columns + len(ABOUT)
 
 

@@ -1,9 +1,9 @@
 """The set representation r(A) of every deletion set of a state (paper, Eq. setrep_exact): 7 x 64 + 3 = 451 numbers.
 
 All non-empty subsets of n candidates are represented together, the set with bit mask m in row m - 1. That makes the
-computation small: the summary of what A leaves is the summary of what its complement deletes, so each subset is
-pooled once, from a subset with one member less. And a set always stands in the same row of a computation of the same
-shape, so its score is the same to the last bit whichever other sets were asked for.
+computation small: the summary of what A leaves is the summary of what its complement deletes, so each subset is pooled
+once, from a subset with one member less. And a set is always in the same row of a computation of the same shape, so its
+score is the same to the last bit whichever other sets were requested.
 
 Arrays are numpy's when deciding and torch's when training: `xp` is the module, and only functions that exist in both
 under one name with one meaning are called.
@@ -41,7 +41,7 @@ ALL_PARTS = Parts()
 
 
 def cardinalities(candidates: int) -> NDArray[np.int64]:
-    """|A| of every non-empty subset of so many candidates, by row."""
+    """Return |A| of every non-empty subset of that many candidates, by row."""
     return np.array([mask.bit_count() for mask in range(1, 1 << candidates)], dtype=np.int64)
 
 
@@ -94,5 +94,5 @@ def _pooled(embeddings: Array, xp: ModuleType) -> tuple[Array, Array, Array]:
 
 
 def _of_complements(pooled: Array, xp: ModuleType) -> Array:
-    """The same summary of what each set leaves: masks in falling order, and zero where nothing is left."""
+    """Return the same summary of what each set leaves: masks in descending order, and zero if nothing is left."""
     return xp.concatenate([xp.flip(pooled[..., :-1, :], (-2,)), xp.zeros_like(pooled[..., :1, :])], axis=-2)

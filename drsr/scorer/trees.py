@@ -30,7 +30,7 @@ class Forest(NamedTuple):
     right: NDArray[np.int32]
     """The nodes below; of a leaf the leaf itself."""
     value: NDArray[np.float64]
-    """What a leaf adds; 0 elsewhere."""
+    """Value that a leaf adds; 0 elsewhere."""
     roots: NDArray[np.int32]
     """(members, heads, trees): where each tree begins."""
     baseline: NDArray[np.float64]
@@ -55,12 +55,12 @@ class TreeScorer(FrozenScorer):
     """Boosted trees on descriptions of sets."""
 
     layout_columns: int
-    """Columns of the layout, of which it uses some."""
+    """Number of columns in the layout; the scorer uses some of them."""
     used: NDArray[np.int32]
     """The columns that are described, in order."""
     forest: Forest
     retained_context: bool = True
-    """Whether it was trained with what stays."""
+    """True if it was trained with the description of what remains."""
 
     @property
     def columns(self) -> int:
@@ -80,7 +80,7 @@ class TreeScorer(FrozenScorer):
 
 
 def problem_of(scorer: TreeScorer) -> str | None:
-    """Return what is wrong with a forest that was read from a file, or None: a walk through it must end in a leaf."""
+    """Return what is wrong with a forest read from a file, or None: a walk through it must end in a leaf."""
     forest, nodes = scorer.forest, len(scorer.forest.column)
     if not all(len(part) == nodes for part in forest[:5]) or nodes == 0:
         return "its trees' arrays differ in length, or are empty"

@@ -29,9 +29,9 @@ from drsr.scorer.trees import Forest, TreeScorer
 
 FILE_NAME = "scorer.safetensors"
 FORMAT = "drsr-scorer/1"
-"""Of the paper's networks. Changes whenever an older reader would misread the file."""
+"""Format of the paper's networks. Changes whenever an older reader would misread the file."""
 KINDS_FORMAT = "drsr-scorer/2"
-"""Of every other kind, which the metadata names: a reader that knows networks alone refuses it."""
+"""Format of every other kind, which the metadata names: a reader that knows only networks refuses it."""
 _METADATA = "drsr"
 _MOST_MEMBERS = 100
 _Tensors = dict[str, NDArray[Any]]
@@ -78,7 +78,7 @@ def _head(kind: str, scorer: TreeScorer | LinearScorer) -> dict[str, Any]:
 
 
 def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> FrozenScorer:
-    """The scorer in a file's content; ScorerCorrupt or LayoutMismatch says what is wrong with it."""
+    """Read the scorer in a file's content; raise ScorerCorrupt or LayoutMismatch if something is wrong with it."""
     try:
         tensors = safetensors_numpy.load(data)
         metadata = _metadata(data)

@@ -19,10 +19,10 @@ from typing import Any
 from drsr.sessions.pruning_session import PruningSession
 
 REMEMBERED = 2_000
-"""Conversations that are remembered at once, unless told otherwise: many more than run at the same time. Each takes
-four bytes per token of its last request and a few kilobytes; the backbone's state is kept elsewhere, in a store of
-fixed size that all share. Forgetting one that goes on costs money: what was removed from it comes back, and its cached
-prefix is lost."""
+"""Default number of conversations remembered at once: many more than run at the same time. Each takes four bytes per
+token of its last request and a few kilobytes; the backbone's state is kept elsewhere, in a store of fixed size that all
+share. Forgetting a conversation that continues costs money: what was removed from it comes back, and its cached prefix
+is lost."""
 
 ENDS_KEPT = 32
 """Requests of a conversation that are recognised as the beginning of a branch."""
@@ -38,7 +38,7 @@ class Conversation:
 
     def __init__(self, session: PruningSession, gate: asyncio.Lock) -> None:
         self.session = session
-        """As of the last decision that was sent. Decisions are made on a copy of it, see `branch`."""
+        """Session as of the last decision that was sent. Decisions are made on a copy of it, see `branch`."""
         self.gate = gate
         """Held while a decision is made: the copies share the backbone's state."""
         self.ends: deque[bytes] = deque()
@@ -64,7 +64,7 @@ class Conversations:
     def __init__(
         self, begin: Callable[[], PruningSession], limit: int = REMEMBERED, forgot: Callable[[], None] = lambda: None
     ) -> None:
-        """`forgot` is told of every one that had to go to make room."""
+        """`forgot` is called with every conversation that is forgotten to make room."""
         self._begin = begin
         self._limit = limit
         self._forgot = forgot
@@ -123,9 +123,9 @@ class Conversations:
 
 
 def trail_of(body: dict[str, Any], protocol: str, credentials: Sequence[tuple[bytes, bytes]]) -> Trail:
-    """The trail of a request; empty where it has no messages, or none that could be pruned.
+    """Return the trail of a request; empty if it has no messages, or none that could be pruned.
 
-    It begins with what a provider's cache is bound to: caller, model, system prompt and tools.
+    It begins with everything that a provider's cache depends on: caller, model, system prompt and tools.
     """
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:

@@ -37,18 +37,18 @@ class Sessions:
         limit: int = REMEMBERED,
         joined_runs_are_cached: bool = True,
     ) -> None:
-        """`prices` are those of every model, or a table by model; by default the policy's table.
+        """`prices` are one set for every model, or a table by model; by default the policy's table.
 
-        `limit` is how many runs are remembered. Take more than go on at the same time: a run that is forgotten in
-        its middle loses what was removed from it, and with that its place in the provider's cache.
-        `joined_runs_are_cached` says whether a run whose first request here has a history was sent before by somebody.
+        `limit` is the number of runs remembered. Choose more than run at the same time: a run forgotten midway gets
+        back what was removed from it, and so loses its place in the provider's cache. `joined_runs_are_cached` says
+        whether a run whose first request here already has a history was sent to the provider before.
         """
         check_expected_calls(expected_calls)  # now, and not with the first request
         if not isinstance(limit, int) or limit < 1:
             raise SettingsError(f"the number of runs that are remembered must be at least 1, not {limit!r}")
         self.policy = policy
         self.forgotten = 0
-        """How many runs had to go to make room; where this grows steadily, raise `limit`."""
+        """Number of runs forgotten to make room; if this grows steadily, raise `limit`."""
 
         def begin() -> PruningSession:
             session = policy.session(prices, expected_calls)

@@ -34,24 +34,24 @@ class PriceTable:
     """The prices of a million tokens, by model."""
 
     models: Mapping[str, Prices]
-    """By plain name, as `plain_name` gives it."""
+    """Prices by plain model name, as `plain_name` returns it."""
     any_model: Prices | None = None
     """The prices of every model that is not named."""
     currency: str = "USD"
     taken: str = ""
     """The day that the prices were taken."""
     source: str = ""
-    """Where from."""
+    """Origin of the prices."""
 
     def of(self, model: str | None) -> Prices | None:
-        """Return the prices of a model; None where they are not known."""
+        """Return the prices of a model; None if they are unknown."""
         if model is None:
             return self.any_model
         return self.models.get(model) or self.models.get(plain_name(model)) or self.any_model
 
     @classmethod
     def chosen(cls) -> PriceTable:
-        """The table that the settings name, else the bundled one. SettingsError where it cannot be used."""
+        """Return the table that the settings name, else the bundled one. Raise SettingsError if it cannot be used."""
         given = load_settings().prices
         return cls.parse(given) if given else bundled_prices()
 
@@ -103,7 +103,7 @@ def bundled_prices() -> PriceTable:
 
 
 def model_of(body: Any) -> str | None:
-    """Return the model that a request asks for, if it says one."""
+    """Return the model that a request asks for, if it names one."""
     model = body.get("model") if isinstance(body, Mapping) else None
     return model if isinstance(model, str) and model else None
 

@@ -1,7 +1,7 @@
-"""Prices of a provider that caches prefixes, and when a deletion is worth writing its cache again.
+"""Prices of a provider that caches prefixes, and when a deletion is worth rewriting its cache.
 
 A provider that has seen the beginning of a request reads it from its cache at a fraction of the price. Deleting
-something old changes everything behind it, which must then be written to the cache again:
+something old changes everything after it, which must then be written to the cache again:
 
     keep      cached * cached_input + (tokens - cached) * cache_write
     delete    first_changed * cached_input + (tokens - saving - first_changed) * cache_write    (once)
@@ -20,9 +20,9 @@ from drsr.errors import SettingsError
 
 MILLION = 1_000_000
 CALLS_PER_CALL_TO_COME = 4
-"""Unless told how long a run is, one more call is expected for every four that it has had. Rather too few: a run that
-is shorter than expected pays for deletions that no later call pays back, one that is longer only saves a little less
-(measured in docs/benchmarks.md)."""
+"""Unless the length of a run is given, one more call is expected for every four so far. This errs low on purpose: a run
+shorter than expected pays for deletions that no later call pays back, a longer one only saves a little less (measured
+in docs/benchmarks.md)."""
 
 
 def calls_to_come(had: int, expected: int | None) -> int:
@@ -34,9 +34,9 @@ class Weighed(NamedTuple):
     """The costs and savings of a deletion, in money."""
 
     extra_now: float
-    """What this call costs more for it; negative where it is cheaper at once."""
+    """Extra cost of this call; negative if it becomes cheaper at once."""
     saved_later: float
-    """What all later calls together are expected to cost less."""
+    """Expected saving over all later calls together."""
 
     @property
     def worth(self) -> float:
@@ -56,12 +56,12 @@ class Prices:
     cached_input: float
     """Input that is read from the cache."""
     cache_write: float
-    """Input that is written to the cache; the same as `input` where a provider asks nothing extra for it."""
+    """Price of input that is written to the cache; the same as `input` if a provider charges nothing extra for it."""
     output: float
     cache_minimum: int = 0
     """Requests with fewer tokens are not cached at all, and prefixes shorter than this are not read from the cache."""
     cache_lifetime: float | None = None
-    """Seconds after which an unused prefix is forgotten; None: it outlives every pause."""
+    """Seconds after which an unused prefix is forgotten; None if it outlives every pause."""
 
     def __post_init__(self) -> None:
         for name in ("input", "cached_input", "cache_write", "output", "cache_minimum", "cache_lifetime"):
@@ -86,11 +86,11 @@ class Prices:
         return cls(given[0], given[1], given[2], given[3])
 
     def input_cost(self, tokens: int, cached: int) -> float:
-        """Return the cost of a request of `tokens` tokens of which the provider has the first `cached` in its cache."""
+        """Return the cost of a request of `tokens` tokens, the first `cached` of which are in the provider's cache."""
         return self._input_millionths(tokens, cached) / MILLION
 
     def without_cache(self) -> Prices:
-        """The same where a request asks for no caching: nothing is read from a cache, and nothing is written to it."""
+        """Return the cost of a request that does not ask for caching: nothing is read from a cache or written to it."""
         return replace(self, cached_input=self.input, cache_write=self.input)
 
     def output_cost(self, tokens: int) -> float:
@@ -110,9 +110,9 @@ class Prices:
     def weigh(self, *, tokens: int, cached: int, first_changed: int, saving: int, remaining_calls: int) -> Weighed:
         """Weigh one deletion.
 
-        `tokens` is the length of the request without it, of which the first `cached` tokens are in the provider's
-        cache; the deletion takes away `saving` tokens, the first of them at position `first_changed`. After this call
-        `remaining_calls` more are expected, each of which carries the whole request again.
+        `tokens` is the length of the request without the deletion; the first `cached` of these tokens are in the
+        provider's cache; the deletion takes away `saving` tokens, the first of them at position `first_changed`. After
+        this call `remaining_calls` more are expected, and each carries the whole request again.
         """
         left = tokens - saving
         keep = self._input_millionths(tokens, cached)
@@ -127,5 +127,5 @@ class Prices:
 
 
 RELATIVE = Prices(1, 0.1, 1.25, 5)
-"""What weighs a deletion where nobody said what the model costs: the ratios of the providers whose cache is dearest to
-write again. No money is told from it."""
+"""Prices that weigh a deletion if the model's own are unknown: the ratios of the providers whose cache is most
+expensive to rewrite. They never turn into amounts of money."""

@@ -5,11 +5,11 @@
         decision = session.prune(messages, tools=tools)      # the whole history, every time
 
 What was removed stays removed, so that the beginning of what is sent stays the same from call to call. More is removed
-only where that is expected to save more over the rest of the run than re-writing the cached prefix costs. The policy
+only if that is expected to save more over the rest of the run than rewriting the cached prefix costs. The policy
 decides about the request as it would be sent; the removal cap holds for the run's whole history.
 
-What tokens cost is read from a table by the request's model (`drsr/sessions/price_table.py`). Where the model is not in
-it a deletion is weighed by the usual ratios of providers, and no money is told.
+Token prices come from a table by the request's model (`drsr/sessions/price_table.py`). If the model is not in it, a
+deletion is weighed by the usual ratios of providers and no amount of money is reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class _Removed(NamedTuple):
-    """A Block that was removed earlier in the run, as it is found again in a later request."""
+    """A Block that was removed earlier in the run, in the form needed to find it in a later request."""
 
     step: int
     component: int
@@ -61,7 +61,7 @@ class _Base(NamedTuple):
     rendering: Rendering
     """All three of the full request."""
     removed: tuple[Block, ...]
-    """What stays removed."""
+    """Blocks that stay removed."""
     rewrite: Rewrite
     """The request without it."""
     token_ids: TokenIds
@@ -71,7 +71,7 @@ class _Base(NamedTuple):
 
 
 def check_expected_calls(given: Any) -> None:
-    """SettingsError unless it is a number of calls, or None: not known."""
+    """Raise SettingsError unless it is a number of calls, or None for unknown."""
     if given is None:
         return
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
@@ -95,9 +95,9 @@ class PruningSession:
         self.policy = policy
         self.table = prices if isinstance(prices, PriceTable) else PriceTable({}, prices)
         self.prices = self.table.any_model or RELATIVE
-        """Of the model that was asked last."""
+        """Prices of the model that was asked last."""
         self.priced = self.table.any_model is not None
-        """Whether these are that model's own prices, so that money can be told."""
+        """True if these are that model's own prices, so that amounts of money can be reported."""
         self.expected_calls = expected_calls
         self.calls = 0
         """Requests that were decided about."""
@@ -108,8 +108,8 @@ class PruningSession:
         probably forgotten and may be again, and what is removed now would come back with its next request: no later
         call is counted on before it has come back once."""
         self.joins_cached = True
-        """Whether a run that is joined in its middle counts as sent before, by somebody; else nothing of it is taken to
-        be in the provider's cache."""
+        """True if a run that is joined midway counts as sent before; otherwise none of it is assumed to be in the
+        provider's cache."""
         self._had = 0
         """Calls that the run has had by its latest request: its Steps. A branch may begin long before the last call."""
         self._clock = clock
@@ -132,10 +132,11 @@ class PruningSession:
         deadline_ms: float | None = None,
         minimums: Minimums | None = None,
     ) -> Decision:
-        """Like `Policy.prune`, for the run's next request. Hand in the whole history: what was removed is found again.
+        """Decide about the run's next request, like `Policy.prune`. Pass in the whole history: what was removed is
+        found again.
 
-        `pruned` says whether anything is missing, `nothing_more` why no more was removed now. Behind the deadline
-        nothing more is removed; what was removed before stays so.
+        `pruned` says whether anything is missing, `nothing_more` why no more was removed now. After the deadline
+        nothing more is removed; what was removed before stays removed.
         """
         from drsr.policy.policy import deadline_after, request_body
 
@@ -211,13 +212,13 @@ class PruningSession:
         return outcome, about
 
     def went_whole(self) -> None:
-        """Note that a request was sent as it came. What comes next finds that in the cache, unless something was
-        missing before: then what was sent earlier is what it finds."""
+        """Note that a request was sent unchanged. The next request finds it in the cache, unless something was missing
+        from earlier ones: then the next request finds what was sent earlier."""
         if not self._removed:
             self._sent, self.joins_cached = self._sent[:0], True
 
     def _base(self, request: Request, protect: Protect | None, tokenizer: Tokenizer) -> _Base | None:
-        """The request without what stays removed; None where it cannot be taken apart."""
+        """Return the request without what stays removed; None if it cannot be taken apart."""
         found = violations(request)
         if invalid_protocol(found) is not None:
             return None
@@ -250,10 +251,10 @@ class PruningSession:
         return tuple(found)
 
     def _cached(self, base: _Base) -> int:
-        """Return how much of a request the provider should have in its cache.
+        """Return the number of tokens of a request that the provider should have in its cache.
 
-        A run that is joined in its middle (this process was started anew, or had forgotten it) was sent before by
-        somebody: all in front of its last answer counts as cached.
+        A run that is joined midway (because this process restarted or had forgotten it) has been sent before:
+        everything before its last answer counts as cached.
         """
         if not len(self._sent):
             steps = base.history.steps if self.joins_cached else ()
@@ -287,7 +288,7 @@ class PruningSession:
         return Admitted(None if now.worth_it else Standing.NOT_WORTH_REWRITING, now.worth)
 
     def _in_original(self, base: _Base, outcome: Outcome, names: Mapping[str, Block]) -> Outcome:
-        """The outcome told of the full request instead of the base, and checked on it once more."""
+        """Return the outcome in terms of the full request instead of the base, checked on it once more."""
         removed = (*base.removed, *(names[block.name] for block in outcome.removed))
         returned = delete(base.history, removed) if outcome.removed else base.rewrite
         evidence = replace(
@@ -326,7 +327,7 @@ class PruningSession:
         self._sent_at = self._clock()
 
     def _cost(self, base: _Base, cached: int, outcome: Outcome) -> dict[str, float]:
-        """Return what the input of this call is expected to cost as it is sent, and as it would without any pruning."""
+        """Return the expected input cost of this call as it is sent, and the cost it would have without any pruning."""
         sent = self._sent_now(base, outcome)
         return {
             "sent": self.prices.input_cost(len(sent), min(cached, common_prefix(base.token_ids, sent))),
@@ -369,7 +370,7 @@ def _has_mark(value: Any) -> bool:
 
 
 def _fingerprint(request: Request, block: Block) -> str:
-    """SHA-256 over what a Block says."""
+    """Return the SHA-256 of a Block's content."""
     parts = (request.messages[ref.message].parts[ref.part] for ref in block.parts)
     return hashlib.sha256(repr([replace(part, place=()) for part in parts]).encode()).hexdigest()
 

@@ -97,7 +97,7 @@ class FeatureReading:
         try:
             table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
         except (pyarrow.ArrowException, OSError) as error:
-            raise ArtifactCorrupt(f"is no Parquet file: {error}", where=f"feature file {blob}") from None
+            raise ArtifactCorrupt(f"is not a Parquet file: {error}", where=f"feature file {blob}") from None
         found, expected = columns_of(table, self._names), [*KEYS, *self._names]
         about = {
             "other_columns": 0 if found == expected else max(1, len(set(found) ^ set(expected))),

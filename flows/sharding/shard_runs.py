@@ -143,7 +143,7 @@ def run_shards(
         raise ShardFailed(
             failed[0].why,
             where=f"{failed[0].name}, {len(failed)} of {len(watched)} shards",
-            hint="what the others did is recorded; mend it and run again",
+            hint="what the others did is recorded; fix this and run again",
         )
     return lost
 

@@ -21,6 +21,8 @@ FRAMEWORKS = {
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
     "openai_agents": ("agents", "openai-agents"),
     "litellm": ("litellm", "litellm"),
+    "openhands": ("openhands", "openhands"),
+    "inspect_ai": ("inspect_ai", "inspect"),
 }
 """Adapter -> the framework's package and the extra."""
 
@@ -29,6 +31,7 @@ import sys
 import drsr.adapters
 loaded = {name.split(".")[0] for name in sys.modules}
 frameworks = {"openai", "anthropic", "langchain", "langchain_core", "pydantic_ai", "agents", "litellm", "anyio"}
+frameworks |= {"openhands", "inspect_ai"}
 print(sorted(loaded & frameworks))
 """
 

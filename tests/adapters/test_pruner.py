@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.adapters import Pruner, Sessions, bypass
-from drsr.adapters.forms import Form, Removed
+from drsr.adapters.forms import Body, Form, Removed, WireForm, anthropic_body, as_json, materialised, openai_body
 from drsr.adapters.items_form import ItemsForm
-from drsr.adapters.wire_form import Body, WireForm, anthropic_body, as_json, materialised, openai_body
 from drsr.decide.decision import Reason
 from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy

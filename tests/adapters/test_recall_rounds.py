@@ -19,19 +19,10 @@ from openai import AsyncOpenAI, BadRequestError, InternalServerError, OpenAI
 
 from drsr.adapters import anthropic as anthropic_sdk
 from drsr.adapters import bypass, langchain, litellm, openai_agents, openai_chat, pydantic_ai
+from drsr.adapters.forms import openai_body
 from drsr.adapters.pruner import Pruner
-from drsr.adapters.recall_rounds import (
-    CHAT,
-    MESSAGES,
-    NOT_RUN,
-    RESPONSES,
-    ROUNDS,
-    JsonWire,
-    Rounds,
-    asked,
-    whole_usage,
-)
-from drsr.adapters.wire_form import openai_body
+from drsr.adapters.recall_rounds import NOT_RUN, ROUNDS, Rounds, asked
+from drsr.adapters.recall_wires import CHAT, MESSAGES, RESPONSES, JsonWire, whole_usage
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
 from drsr.policy.answer import Decision

@@ -74,7 +74,7 @@ def test_a_download_that_was_broken_off(snapshot: Path) -> None:
 
 
 def test_a_fetch_that_fails_says_why(snapshot: Path) -> None:
-    with pytest.raises(BackboneError, match="(?s)the hub did not give hf:acme/other: .*hint: path:"):
+    with pytest.raises(BackboneError, match="(?s)could not download hf:acme/other from the hub: .*hint: path:"):
         fetch("hf:acme/other")
 
 

@@ -78,7 +78,7 @@ def test_without_a_hub_the_error_says_what_to_do(own_cache: Path, monkeypatch: p
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(BackboneError, match=r"(?s)the hub did not give qwen2.*--from FILE-OR-FOLDER"):
+    with pytest.raises(BackboneError, match=r"(?s)could not download qwen2.*--from FILE-OR-FOLDER"):
         fetch("qwen2.5-coder-1.5b")
     assert nothing_is_left(own_cache)
 

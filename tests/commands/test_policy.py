@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drsr.cli import main
 from drsr.policy.location import install_line
+from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from tests.policy_wheels import CARD, golden_of, package_of, versioned, wheel_of
 
@@ -73,6 +75,40 @@ def test_verify_says_how_far_it_is(
     code, out, err = printed(capsys, "verify", wheel, "--json")
     assert (code, json.loads(out)["passed"]) == (0, True)
     assert err == "".join(f"drsr: {done} of 4 golden requests are decided\n" for done in range(4))
+
+
+def test_an_interrupted_verification_goes_on(
+    capsys: pytest.CaptureFixture[str], wheel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, decide, decided = tmp_path / "verified.jsonl", Policy.prune, list[Any]()
+
+    def interrupted(self: Policy, **named: Any) -> Any:
+        if len(decided) == 2:
+            decided.append("interrupted")
+            raise KeyboardInterrupt
+        decided.append(named)
+        return decide(self, **named)
+
+    _, whole, _ = printed(capsys, "verify", wheel)
+    monkeypatch.setattr(Policy, "prune", interrupted)
+    code, out, err = printed(capsys, "verify", wheel, "--resume", str(kept))
+    assert (code, out) == (130, "")
+    assert f"what was decided is kept in {kept}; the same command goes on" in err
+    with kept.open("a") as file:
+        file.write('["cut off in the mid')
+    assert printed(capsys, "verify", wheel, "--resume", str(kept))[:2] == (0, whole)
+    assert len(decided) == 5  # two, the interruption, and the two that were missing
+    other = str(wheel_of(versioned("1.0", seed=7), tmp_path))
+    before = len(decided)
+    assert printed(capsys, "verify", other, "--resume", str(kept))[0] == 0
+    assert len(decided) == before + 4  # another policy's decisions are its own
+    kept.write_text("something else\n")
+    code, _, err = printed(capsys, "verify", wheel, "--resume", str(kept))
+    assert code == 2
+    assert "verified.jsonl:1: is not a line with decisions of a verification" in err
+    code, _, err = printed(capsys, "verify", wheel, "--resume", str(tmp_path / "nowhere" / "verified.jsonl"))
+    assert code == 2
+    assert "decisions of a verification cannot be kept there: " in err
 
 
 def test_verify_of_a_policy_that_decides_otherwise(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

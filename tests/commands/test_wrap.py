@@ -86,14 +86,28 @@ def test_requests_that_failed_are_said(
         assert "; 2 were answered with an error, and saved nothing" in said
 
 
-def test_websockets_are_said_since_nothing_in_them_is_pruned(tmp_path: Path) -> None:
+def test_why_nothing_was_pruned_is_said(tmp_path: Path) -> None:
+    app = ProxyApp(
+        scripted_policy(), ProxySettings(UpstreamUrl.parse("http://127.0.0.1:1"), kill_file=tmp_path / "off")
+    )
+    for reason, number in (("not_worth_rewriting", 3), ("over_risk_threshold", 1), ("below_minimum", 5)):
+        app.activity.decisions.labels("chat_completions", reason).inc(number)
+    assert "mostly because of" not in said([app], as_json=False)
+    app.activity.eligible.inc(4)
+    assert "0 of 4 that could be were pruned; 0 of 0 tokens were not sent; the others mostly because of " in said(
+        [app], as_json=False
+    )
+    assert "because of not_worth_rewriting" in said([app], as_json=False)
+
+
+def test_websockets_are_said_since_most_are_not_read(tmp_path: Path) -> None:
     """A program that speaks nothing else would seem to have sent nothing."""
     app = ProxyApp(
         scripted_policy(), ProxySettings(UpstreamUrl.parse("http://127.0.0.1:1"), kill_file=tmp_path / "off")
     )
     assert "WebSocket" not in said([app], as_json=False)
     app.activity.websockets.inc(2)
-    assert "; WebSocket connections passed unpruned: 2" in said([app], as_json=False)
+    assert "; 2 WebSockets, of which only requests of the Responses API are read" in said([app], as_json=False)
     assert json.loads(said([app], as_json=True))["websockets"] == 2
 
 

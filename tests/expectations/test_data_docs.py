@@ -143,7 +143,7 @@ def test_a_rule_that_was_lost_is_shown(tmp_path: Path) -> None:
 def test_a_file_in_the_folder_that_is_no_page_of_ours(tmp_path: Path, findings: list[Finding], content: str) -> None:
     (tmp_path / "policy.json").write_text(content)
     mine = [finding for finding in findings if finding.dataset == "labels"]
-    with pytest.raises(SettingsError, match=r"policy\.json: is no page of Data Docs"):
+    with pytest.raises(SettingsError, match=r"policy\.json: is not a page of Data Docs"):
         write_docs(tmp_path, mine, "here", WHEN)
     assert [path.name for path in tmp_path.iterdir()] == ["policy.json"]
 

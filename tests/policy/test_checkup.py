@@ -70,8 +70,8 @@ def test_a_cache_folder_that_cannot_be_written(
     assert main(["doctor", "--lengths", "1000"]) == 1
     said = capsys.readouterr().out
     assert "BROKEN: cache folder: " in said
-    assert "  to mend it: set DRSR_CACHE to a folder that you may write to" in said
-    assert "  to mend it: drsr backbone fetch NAME" in said
+    assert "  to fix it: set DRSR_CACHE to a folder that you may write to" in said
+    assert "  to fix it: drsr backbone fetch NAME" in said
 
 
 def test_a_full_policy_is_told_the_threads_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_what_is_broken_is_said_with_how_to_mend_it(
     assert main(["doctor", "--policy", str(folder), "--lengths", "1000"]) == 1
     said = capsys.readouterr().out
     assert "BROKEN: " in said
-    assert "to mend it: " in said
+    assert "to fix it: " in said
     assert said.endswith("pruning cannot work here\n")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drsr.adapters import Pruner
-from drsr.adapters.wire_form import Body, openai_body
+from drsr.adapters.forms import Body, openai_body
 from drsr.errors import SettingsError
 from drsr.offline.bench.price_report import PrefixCache
 from drsr.policy.answer import Decision

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drsr.adapters import Pruner, Sessions
-from drsr.adapters.wire_form import Body, openai_body
+from drsr.adapters.forms import Body, openai_body
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
 from drsr.offline.bench.price_report import PrefixCache

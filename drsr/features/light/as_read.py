@@ -1,9 +1,9 @@
 """A state as its reader reads it: the view, as if it were the whole request.
 
-Labels are measured by a language model that reads the view (a suffix of whole messages, where the request is longer
-than the context cap), so what lies before it neither held nor repeated anything for that reader. Online the reader is
-the model that the request is sent to: it reads everything, and so the view of a light decision is the whole request.
-Light columns are therefore always those of what is read. On a whole view this is the identity.
+Labels are measured by a language model that reads the view (a suffix of whole messages if the request is longer than
+the context cap), so what comes before it neither held nor repeated anything for that reader. Online the reader is the
+model that the request is sent to: it reads everything, and so the view of a light decision is the whole request. Light
+columns are therefore always computed from what is read. If the view is the whole request, nothing changes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def _steps_behind(history: History, first: int) -> list[Step]:
 
 
 def _behind(history: History, first: int) -> History:
-    """Steps keep their Blocks, numbered anew: what `protect` pinned stays pinned."""
+    """Return the history from message `first` on. Steps keep their Blocks, renumbered: what `protect` pinned stays
+    pinned."""
     request = history.request.with_messages(history.request.messages[first:])
     steps = []
     for index, step in enumerate(_steps_behind(history, first)):

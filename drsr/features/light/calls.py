@@ -51,7 +51,8 @@ _VERBS: dict[Doing, frozenset[str]] = {
 
 
 def doing_of(call: Call) -> Doing:
-    """By the words of the tool's name; of one that runs something also by the first word of what it runs."""
+    """Return what a call does, judging by the words of the tool's name and, for a tool that runs something, by the
+    first word of what it runs."""
     doing = _by_name(call.name)
     if Doing.RUN in doing:
         command = next(_values(call.arguments), "")
@@ -85,7 +86,7 @@ def object_of(call: Call) -> str:
 
 
 def _values(arguments: Any) -> Iterator[str]:
-    """The values in the order of their keys, as they are rendered, and without the keys, which are the same in every
+    """Return the values in the order of their keys, as they are rendered, without the keys, which are the same in every
     call of a tool."""
     waiting = [arguments]
     while waiting:

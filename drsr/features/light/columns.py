@@ -102,7 +102,7 @@ TEXT: tuple[TextColumn, ...] = (
     TextColumn("result_words", Unit.LOG_COUNT, "words of the result"),
     TextColumn("repeated_lines", Unit.SHARE, "lines of B that it has said before"),
 )
-"""What each one is computed from is written beside its computation, in the room's other files."""
+"""The text columns; what each one is computed from is written next to its computation, in the room's other files."""
 
 
 @cache

@@ -15,7 +15,7 @@ from drsr.request.history import Block
 
 
 class Held:
-    """Items of one kind (words, paths or shingles), and where in the request each stands."""
+    """Items of one kind (words, paths or shingles), and their positions in the request."""
 
     def __init__(self, index: RequestIndex, occurrences: Occurrences) -> None:
         self._index = index
@@ -23,7 +23,7 @@ class Held:
 
     @cached_property
     def last_said(self) -> Numbers:
-        """For each item the last part of the agent's that says it; -1 for none."""
+        """Return, for each item, the agent's last part that contains it; -1 if there is none."""
         return self.occurrences.last_among(self._index.agent)
 
     @cached_property
@@ -53,7 +53,7 @@ class Holdings:
 
     @cached_property
     def last_calls(self) -> Mask:
-        """For each word whether a call of the last Step that calls something says it."""
+        """Return, for each word, whether a call of the last Step with calls contains it."""
         calls = self.index.calls
         last = calls[-1].step if calls else -1
         return self.words.occurrences.mask([call.call for call in calls if call.step == last])
@@ -93,11 +93,11 @@ class _Entities:
     """The agent used it in a later Step."""
     used_recently: Mask
     source: Mask
-    """Of those used, the Block alone says it besides the agent."""
+    """True for each used item that no part but the Block, and the agent, contains."""
     introduced: Mask
     """It is said first in the Block."""
     last_said: Numbers
-    """The last part of the agent's that says it."""
+    """The agent's last part that contains the item."""
 
     def __len__(self) -> int:
         return len(self.unique)
@@ -135,7 +135,8 @@ def _is_among(numbers: Numbers, few: list[int]) -> Mask:
 
 
 def _sources_inside(index: RequestIndex, occurrences: Occurrences, parts: list[int], own: Numbers) -> Numbers:
-    """For each of a Block's items how many of its parts hold it that the agent did not write: its result, or none."""
+    """Count, for each of a Block's items, its parts that contain the item and were not written by the agent: its
+    result, or none."""
     results = [part for part in parts if not index.agent[part]]
     if not results:
         return np.zeros(len(own), dtype=np.int64)
@@ -173,7 +174,7 @@ def _entities(holdings: Holdings, block: Block) -> dict[str, float]:
 
 
 def _last_use_age(index: RequestIndex, block: Block, taken: list[Numbers]) -> float:
-    """Steps behind the one in which the agent last said something that the Block introduced."""
+    """Return the log of the number of Steps since the agent last mentioned something that the Block introduced."""
     steps = index.state.history.steps
     last = max((int(said.max()) for said in taken if len(said)), default=-1)
     if last < 0:

@@ -24,11 +24,11 @@ from drsr.request.history import Block, BlockKind
 from drsr.request.parts import Call, PartRef, Result
 
 _BITS = 21
-"""Of a word's number in a shingle: shingles are exact up to two million distinct words."""
+"""Bits of a word's number in a shingle: shingles are exact up to two million distinct words."""
 _ERROR_AMONG = 40
-"""A result reports an error when one of so many first words speaks of it."""
+"""Number of first words of a result that are searched for a sign of an error."""
 _ERROR_WORDS = 8
-"""So many words from there on, without numbers and identifiers, say which error."""
+"""Number of words from there on, without numbers and identifiers, that identify the error."""
 
 
 class CallFacts(NamedTuple):
@@ -45,9 +45,9 @@ class CallFacts(NamedTuple):
     call: int
     """Number of its part."""
     result: int | None
-    """Number of its result's part; None where it has none."""
+    """Number of its result's part; None if it has no result."""
     error: tuple[int, ...] | None
-    """The words that say which error its result reports; None where it reports none."""
+    """The words that identify the error its result reports; None if it reports none."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class RequestIndex:
     """For each part the index of its message."""
     blocks: tuple[Block, ...]
     block_of_part: Numbers
-    """For each part the number of its Block; -1 where it has none."""
+    """Number of the Block of each part; -1 if it belongs to none."""
     agent: Mask
-    """For each part whether the agent wrote it: it stands in the assistant message of a Step and is not a result."""
+    """True for each part that the agent wrote: it is in the assistant message of a Step and is not a result."""
     is_identifier: Mask
     """For each word."""
     is_number: Mask
@@ -99,7 +99,7 @@ class RequestIndex:
 
     @cached_property
     def last_user(self) -> list[int]:
-        """The parts of the last message that the user wrote; none where there is none."""
+        """Return the parts of the user's last message; empty if there is none."""
         messages = self.state.history.request.messages
         found = next((index for index in range(len(messages) - 1, -1, -1) if is_prompt(messages[index])), None)
         return [] if found is None else self.parts_in(found)
@@ -127,7 +127,7 @@ class RequestIndex:
         return [part for part in parts if self.agent[part]]
 
     def first_part(self, message: int) -> int:
-        """The number of the first part of a message, or of what follows it where it has none."""
+        """Return the number of the first part of a message, or of what follows the message if it has no parts."""
         return int(np.searchsorted(self.message, message))
 
 
@@ -186,8 +186,8 @@ def _paths(passages: Iterable[Passage]) -> Occurrences:
 
 
 def _kinds(vocabulary: Iterable[str]) -> tuple[Mask, Mask]:
-    """For each word whether it is a number of two digits or more, and whether it is an identifier: a longer word that
-    has a digit or an underscore besides."""
+    """Return, for each word, whether it is a number of at least two digits, and whether it is an identifier: a longer
+    word with a digit or an underscore."""
     numbers, identifiers = [], []
     for word in vocabulary:
         plain = word.isalpha()
@@ -238,7 +238,8 @@ class _Errors:
         self._places: list[int] = np.flatnonzero(speaks_of_error[words.items]).tolist()
 
     def reported_by(self, part: int) -> tuple[int, ...] | None:
-        """The words that say which error a part reports among its first words; None where it reports none."""
+        """Return the words that identify the error that a part reports among its first words; None if it reports
+        none."""
         start, end = self._bounds[part : part + 2]
         number = bisect_left(self._places, start)
         if number == len(self._places) or self._places[number] >= min(start + _ERROR_AMONG, end):

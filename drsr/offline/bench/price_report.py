@@ -7,15 +7,14 @@ that it has seen in the run.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
-from drsr.errors import AlignmentError, InputError, RequestError
+from drsr.errors import AlignmentError, RequestError
+from drsr.files import KeptResults
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from drsr.policy.answer import Decision
 from drsr.policy.policy import Policy
@@ -76,42 +75,9 @@ class PrefixCache:
         return cached
 
 
-class KeptBills:
-    """A file with a line for every run that was reckoned: who is interrupted goes on there.
-
-    A line belongs to a run's content, a policy, prices and a number of calls; those of another report are left alone.
-    """
-
-    def __init__(self, path: Path, policy: Policy, prices: Prices, expected_calls: int | None) -> None:
-        """InputError where the file is something else, or cannot be read."""
-        self.path = path
-        about = json.dumps([policy.identity, prices.to_json(), expected_calls], sort_keys=True)
-        self._about = hashlib.sha256(about.encode()).hexdigest()
-        self._bills: dict[str, RunBill] = {}
-        try:
-            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"bills cannot be kept there: {error}", where=str(path)) from None
-        for number, line in enumerate(lines, 1):
-            if not line.endswith("\n"):  # cut off in the middle: that run is reckoned again
-                path.write_text("".join(lines[:-1]))
-                break
-            try:
-                key, name, bills = json.loads(line)
-                self._bills[key] = RunBill(name, {mode: Bill(**bills[mode]) for mode in MODES})
-            except (ValueError, TypeError, KeyError):
-                raise InputError("is not a line of a price report", where=f"{path}:{number}") from None
-
-    def get(self, run: Trajectory) -> RunBill | None:
-        return self._bills.get(self._key(run))
-
-    def keep(self, run: Trajectory, bill: RunBill) -> None:
-        line = [self._key(run), bill.name, {mode: asdict(found) for mode, found in bill.bills.items()}]
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _key(self, run: Trajectory) -> str:
-        return f"{self._about}/{run.content_hash}"
+def kept_bills(path: Path, policy: Policy, prices: Prices, expected_calls: int | None) -> KeptResults:
+    """A file that keeps the bill of every run. InputError where it is something else, or cannot be read."""
+    return KeptResults(path, [policy.identity, prices.to_json(), expected_calls], "bills of a price report")
 
 
 def price_runs(
@@ -119,19 +85,24 @@ def price_runs(
     policy: Policy,
     prices: Prices,
     expected_calls: int | None,
-    kept: KeptBills | None = None,
+    kept: KeptResults | None = None,
 ) -> Iterator[RunBill | Quarantined]:
     """The bills of every run, or why it cannot be reckoned; what is `kept` is not reckoned again."""
     for run in runs:
-        found = kept.get(run) if kept else None
+        found = kept.get(run.content_hash) if kept else None
         try:
-            bill = found or price_run(run, policy, prices, expected_calls)
+            bill = _read_bill(found) if found else price_run(run, policy, prices, expected_calls)
         except (RequestError, AlignmentError) as error:
             yield Quarantined(run.external_id, "unreadable", str(error))
             continue
         if kept and found is None:
-            kept.keep(run, bill)
+            kept.keep(run.content_hash, [bill.name, {mode: asdict(one) for mode, one in bill.bills.items()}])
         yield bill
+
+
+def _read_bill(kept: Any) -> RunBill:
+    name, bills = kept
+    return RunBill(name, {mode: Bill(**bills[mode]) for mode in MODES})
 
 
 def price_run(run: Trajectory, policy: Policy, prices: Prices, expected_calls: int | None) -> RunBill:

@@ -129,7 +129,7 @@ def parse_url(catalog_url: str) -> URL:
         return url.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
         raise SettingsError(
-            f"a catalog cannot live in {backend!r}", hint="use sqlite:///PATH or postgresql://USER@HOST/NAME"
+            f"catalogs cannot be stored in {backend!r}", hint="use sqlite:///PATH or postgresql://USER@HOST/NAME"
         )
     if url.database in (None, "", ":memory:"):
         raise SettingsError("a catalog in memory would be lost at once", hint="use sqlite:///PATH")

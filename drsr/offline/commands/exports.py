@@ -30,7 +30,12 @@ def add_commands(commands: Commands) -> None:
         "are now. dvc.yaml names the same folders. Example: drsr export exports/ --stage label featurize",
     )
     export.add_argument(
-        "--stage", nargs="+", choices=NAMES, metavar="NAME", default=MEASURED, help=f"of {', '.join(NAMES)}"
+        "--stage",
+        nargs="+",
+        choices=NAMES,
+        metavar="NAME",
+        default=MEASURED,
+        help=f"stages to export, of {', '.join(NAMES)} (default: {' '.join(MEASURED)})",
     )
     export.add_argument(
         "--replace",

@@ -22,7 +22,11 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("question", metavar="SQL")
     parser.add_argument(
-        "--exports", type=Path, default=Path("exports"), metavar="FOLDER", help="of drsr export (default: exports)"
+        "--exports",
+        type=Path,
+        default=Path("exports"),
+        metavar="FOLDER",
+        help="folder that drsr export wrote (default: exports)",
     )
 
 

@@ -41,8 +41,8 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--skip-training-below",
         metavar="N",
-        help="end after featurize unless N states were labelled since the latest scorer was trained, or so many "
-        "percent of those it has seen (2%%); says what waits",
+        help="stop after featurize unless at least N states, or N%% of those that the latest scorer was trained "
+        "on, have been labelled since; says what waits",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drsr.command_line import Commands, add_command
 
@@ -155,12 +155,8 @@ def _text(status: Status, backbone: str) -> str:
         for run in status.runs
     ]
     if runs:
-        lines += ["", table(("run", "subject", "started", "finished"), runs)]
+        lines += ["", table(("stage", "subject", "started", "finished"), runs)]
     return "\n".join(lines)
-
-
-def _unfinished(run: dict[str, Any]) -> str:
-    return "killed" if run["killed"] else "not finished"
 
 
 def _labels(found: LabelStatus) -> list[str]:

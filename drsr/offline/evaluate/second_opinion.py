@@ -53,7 +53,9 @@ def opinion_of(values: Any, where: str) -> SecondOpinion:
     """Check a second opinion that was read from JSON."""
     fields = SecondOpinion._fields
     if not isinstance(values, dict) or values.get("format") != FORMAT or set(values) != {"format", *fields}:
-        raise InputError(f"is no second opinion of the form {FORMAT}", where=where, hint="benchmarks/second_opinion.py")
+        raise InputError(
+            f"is not a second opinion of the form {FORMAT}", where=where, hint="benchmarks/second_opinion.py"
+        )
     found = SecondOpinion(**{name: values[name] for name in fields})
     counts = [getattr(found, name) for name in _COUNTS]
     shares = [getattr(found, name) for name in _SHARES]

@@ -90,7 +90,7 @@ def read_file(artifacts: ArtifactStore, view: RegisteredView, blob: str) -> Feat
     try:
         table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
     except (pyarrow.ArrowException, OSError) as error:
-        raise ArtifactCorrupt(f"is no Parquet file: {error}", where=where, hint=_REPAIR) from None
+        raise ArtifactCorrupt(f"is not a Parquet file: {error}", where=where, hint=_REPAIR) from None
     written = table.schema.metadata or {}
     require_layout(view, written.get(b"layout_hash", b"without a name").decode())
     if written != _described(view):

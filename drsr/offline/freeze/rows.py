@@ -64,9 +64,9 @@ def load_states(
     here = {state.decision: content_key(state.state.history.request.to_wire()) for state in states}
     if here != {decision: there for decision, (_, _, there) in rows.items()}:
         raise CatalogError(
-            f"trajectory {item.number} freezes to other states than the catalog has",
+            f"trajectory {item.number} now freezes to states other than those in the catalog",
             where=catalog.location,
-            hint="the rule changed without its version; put RULE_VERSION up and run drsr freeze",
+            hint="the rule changed without its version: raise RULE_VERSION and run drsr freeze",
         )
     return [StateRow(*rows[state.decision][:2], state) for state in states]
 

@@ -323,5 +323,7 @@ class Subject:
         except orjson.JSONDecodeError:
             keys = None
         if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-            raise ArtifactCorrupt(f"artifact {self.lineage.states} is no list of states", where=self.artifacts.location)
+            raise ArtifactCorrupt(
+                f"artifact {self.lineage.states} is not a list of states", where=self.artifacts.location
+            )
         return keys

@@ -75,7 +75,7 @@ def read_history(data: bytes, where: str) -> list[Evaluation]:
     try:
         return [_read(row) for row in orjson.loads(data)]
     except (orjson.JSONDecodeError, TypeError, KeyError, ValueError):
-        raise ArtifactCorrupt("is no list of evaluations", where=where) from None
+        raise ArtifactCorrupt("is not a list of evaluations", where=where) from None
 
 
 def broken_rule(history: Sequence[Evaluation], params: TrainParams) -> Iterator[str]:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from drsr.adapters.recall_rounds import chat_turn
+from drsr.adapters.recall_wires import chat_turn
 from drsr.request.request import Protocol
 
 LARGEST = 4 * 1024 * 1024

@@ -14,7 +14,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from drsr.proxy.http.incoming import stays_below
-from drsr.proxy.http.tunnel import PIECE, Client, Tunnels
+from drsr.proxy.websockets.tunnel import PIECE, Client, Tunnels
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -96,7 +96,7 @@ class Connection(H11Protocol):
         self._tunnelled.set_transport(self.transport)
         self._tunnelled.feed_data(self.conn.trailing_data[0])
         client = Client(self._tunnelled, self.transport, self.flow.drain)
-        task = self.loop.create_task(self._tunnels.carry(client, event.target, self.headers))
+        task = self.loop.create_task(self._tunnels.carry(client, event.target, dict(self.scope)))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 

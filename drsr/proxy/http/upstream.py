@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from drsr.adapters.recall_rounds import Rounds, whole_usage
+from drsr.adapters.recall_rounds import Rounds
+from drsr.adapters.recall_wires import whole_usage
 from drsr.proxy.http.answers import LARGEST, unpacked
 from drsr.proxy.http.headers import RawHeaders
 from drsr.proxy.http.json_body import as_bytes

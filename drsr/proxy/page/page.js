@@ -75,7 +75,7 @@ function outcome(each) {
 
 function money(state) {
   const { paid, without_pruning: without } = state.money;
-  const unpriced = state.unpriced ? `; ${count(state.unpriced)} answers without usage or known prices` : "";
+  const unpriced = state.unpriced ? `; ${count(state.unpriced)} ${state.unpriced === 1 ? "answer" : "answers"} without usage or known prices` : "";
   const tool = state.recall ? "; the tool for recalls is in both" : "";
   at("money").textContent = paid === undefined ? "–" : amount(without - paid, state.currency);
   at("money-note").textContent = paid === undefined

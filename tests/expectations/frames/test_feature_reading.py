@@ -134,5 +134,5 @@ def test_only_those_that_were_asked_for_are_sampled(artifacts: ArtifactStore) ->
 
 
 def test_what_is_no_feature_file(artifacts: ArtifactStore) -> None:
-    with pytest.raises(ArtifactCorrupt, match="is no Parquet file"):
+    with pytest.raises(ArtifactCorrupt, match="is not a Parquet file"):
         FeatureReading(NAMES).add(artifacts, artifacts.put(b"hello"), {"k1"}, sampled={"k1", "k2"})

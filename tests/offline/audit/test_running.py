@@ -51,7 +51,7 @@ def test_a_list_of_states_that_is_no_list(release: PublishedPipeline) -> None:
         key = release.pipeline.artifacts.put(stored)
         lineage = orjson.loads(read_found(str(release.wheel)).others[LINEAGE_FILE]) | {"states": key}
         forge(release, lineage=orjson.dumps(lineage))
-        assert f"artifact {key} is no list of states" in failures(audited(release, [splits.CHECK]))["splits hold"]
+        assert f"artifact {key} is not a list of states" in failures(audited(release, [splits.CHECK]))["splits hold"]
 
 
 def test_whatever_a_check_stumbles_over_is_a_failure_that_names_it(release: PublishedPipeline) -> None:

@@ -94,5 +94,5 @@ def test_evaluations_from_before_they_said_their_split() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"[{}]", b"[[]]", b"1"])
 def test_something_else(data: bytes) -> None:
-    with pytest.raises(ArtifactCorrupt, match="is no list of evaluations"):
+    with pytest.raises(ArtifactCorrupt, match="is not a list of evaluations"):
         read_history(data, "artifact 0")

@@ -101,7 +101,9 @@ def _read(data: bytes) -> dict[str, Any]:
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         sound = False
     if not sound:
-        raise InputError(f"is no promise of the format {FORMAT!r}", where="--promise", hint="drsr promise writes one")
+        raise InputError(
+            f"is not a promise of the format {FORMAT!r}", where="--promise", hint="drsr promise writes one"
+        )
     found: dict[str, Any] = document
     return found
 

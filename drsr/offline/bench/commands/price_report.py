@@ -48,7 +48,7 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--resume",
         type=Path,
         metavar="FILE",
-        help="keep every run's bill here as soon as it is reckoned, and reckon none again that is here already",
+        help="write each run's bill here as it is computed, and skip runs that are here already",
     )
     group.add_argument("--limit", type=int, metavar="N", help="only the first N runs")
     parser.set_defaults(run=lambda options: run(options) if options.price_report else prune(options))
@@ -56,7 +56,7 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from drsr.errors import InputError
-    from drsr.offline.bench.price_report import KeptBills, price_runs, totals
+    from drsr.offline.bench.price_report import kept_bills, price_runs, totals
     from drsr.offline.ingest.trajectories import Quarantined
     from drsr.offline.store.progress import progress
     from drsr.policy.loading import load_policy
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     policy = load_policy(options.policy, backbone=options.backbone, device=device, dtype=options.dtype)
     policy.prepare()
     bills: list[RunBill] = []
-    kept = KeptBills(options.resume, policy, prices, options.expected_calls) if options.resume else None
+    kept = kept_bills(options.resume, policy, prices, options.expected_calls) if options.resume else None
     runs = _runs(options.price_report, options.limit)
     try:
         with progress("price report", "runs") as report:

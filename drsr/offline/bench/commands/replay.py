@@ -152,7 +152,7 @@ def summariser_of(
         key = os.environ.get("DRSR_SUMMARISER_KEY")
         return EndpointSummariser(options.summariser, options.summariser_model, api_key=key)
     raise SettingsError(
-        f"nobody called {options.summariser!r} writes summaries", hint="scripted, embedded, or the URL of an endpoint"
+        f"unknown summariser {options.summariser!r}", hint="scripted, embedded, or the URL of an endpoint"
     )
 
 

@@ -135,7 +135,7 @@ def _part(chosen: str | None) -> slice:
         return slice(None)
     found = re.fullmatch(r"([1-9]\d{0,5})/([1-9]\d{0,5})", chosen, re.ASCII)
     if found is None or int(found[1]) > int(found[2]):
-        raise SettingsError(f"--part {chosen!r} is no part of a whole", hint="such as 2/8, the second of eight")
+        raise SettingsError(f"--part {chosen!r} is not part of a whole", hint="such as 2/8, the second of eight")
     return slice(int(found[1]) - 1, None, int(found[2]))
 
 
@@ -190,7 +190,7 @@ def _agent(options: argparse.Namespace, name: str, suite: Suite, tokenizer: Toke
         only_in_the_sandbox(name)
         return ContextDependentAgent(tokenizer)
     if not options.agent.startswith(("http://", "https://")):
-        raise SettingsError(f"nobody called {options.agent!r} acts", hint="scripted, or the URL of an endpoint")
+        raise SettingsError(f"unknown agent {options.agent!r}", hint="scripted, or the URL of an endpoint")
     if not options.agent_model:
         raise SettingsError("an endpoint needs the name of a model", hint="--agent-model NAME")
     if suite.executes_here and not options.run_commands:

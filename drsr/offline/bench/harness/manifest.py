@@ -74,7 +74,7 @@ class Claim(NamedTuple):
 def make_manifest(value: Any, known: Mapping[str, Claim], *, where: str) -> Manifest:
     """The manifest that a JSON value says. Raises ManifestError; `known` are names with a fixed meaning."""
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise ManifestError(f"is no list of tasks: `format` is not {FORMAT!r}", where=where)
+        raise ManifestError(f"is not a list of tasks: `format` is not {FORMAT!r}", where=where)
     if value.keys() != _FIELDS:
         wrong = sorted(value.keys() ^ _FIELDS)
         raise ManifestError(f"fields missing or unknown: {', '.join(wrong)}", where=where)

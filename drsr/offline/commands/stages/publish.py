@@ -42,7 +42,7 @@ def add_commands(commands: Commands) -> None:
         "--view",
         choices=("default", "light"),
         default="default",
-        help="which scorer's calibration: the one that reads with a language model (default), or the light one",
+        help="publish the full policy, which reads with a language model (default), or the light one",
     )
     parser.add_argument("--index", type=Path, metavar="FOLDER", help="the index (default: var/index)")
     parser.add_argument(

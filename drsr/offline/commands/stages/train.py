@@ -45,7 +45,7 @@ def add_commands(commands: Commands) -> None:
         nargs="+",
         type=int,
         metavar="TASKS",
-        help="instead of training: what scorers fitted on so many tasks of train and validation are worth, by folds",
+        help="instead of training: show by folds how good scorers fitted on these numbers of tasks are",
     )
     parser.add_argument(
         "--choose-kind",

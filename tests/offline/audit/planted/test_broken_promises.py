@@ -77,4 +77,4 @@ def test_something_else_than_a_promise(pipeline: Pipeline) -> None:
     for data in (b"", b"[]", b"{}", b'{"format": "drsr-promise/1", "params": 3, "rules": 4}'):
         verdict = judged(pipeline, data)
         assert not verdict.passed
-        assert "is no promise of the format" in verdict.detail
+        assert "is not a promise of the format" in verdict.detail

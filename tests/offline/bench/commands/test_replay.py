@@ -282,7 +282,7 @@ def test_a_summariser_out_of_reach_stops_the_replay_and_keeps_what_is_done(
         (("--output", "params.yaml"), "holds no replayed decisions"),
         (("--window", "0"), "--window must be at least 1"),
         (("--limit", "0"), "--limit must be at least 1"),
-        (("--summariser", "somebody"), "nobody called 'somebody' writes summaries"),
+        (("--summariser", "somebody"), "unknown summariser 'somebody'"),
         (("--window", "500", "--output", "var/evaluation/replay-test.jsonl"), "was made with"),
     ],
 )

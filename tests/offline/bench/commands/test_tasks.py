@@ -164,7 +164,7 @@ def test_tasks_that_were_learned_from_are_refused(drsr: Drsr, manifest: str, tmp
         (("--tasks", "two.json", "--methods", "magic"), "no method is called 'magic'"),
         (("--tasks", "two.json", "--methods", "lre"), "lre cannot run here: not trained"),
         (("--tasks", "two.json", "--methods", ","), "no method is called ''"),
-        (("--tasks", "two.json", "--agent", "somebody"), "nobody called 'somebody' acts"),
+        (("--tasks", "two.json", "--agent", "somebody"), "unknown agent 'somebody'"),
         (("--tasks", "two.json", "--agent", "http://127.0.0.1:1/v1"), "needs the name of a model"),
         (("--tasks", "two.json", "--agent", "http://127.0.0.1:1/v1", "--agent-model", "m"), "with your rights"),
         (("--tasks", "two.json", "--step-limit", "0"), "--step-limit must be at least 1"),
@@ -197,7 +197,7 @@ def test_two_machines_make_what_one_makes(drsr: Drsr, manifest: str) -> None:
 def test_a_part_is_a_part(drsr: Drsr, manifest: str, part: str) -> None:
     refused = drsr("evaluate", "--tasks", manifest, f"--part={part}")
     assert (refused.code, refused.out) == (2, "")
-    assert "is no part of a whole" in refused.err
+    assert "is not part of a whole" in refused.err
 
 
 def test_long_tasks_have_more_steps(drsr: Drsr, manifest: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_list_is_not_called_eval40_that_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"format": "drsr tasks/9"}, "is no list of tasks"),
+        ({"format": "drsr tasks/9"}, "is not a list of tasks"),
         ({"notes": "mine"}, "fields missing or unknown: notes"),
         ({"name": ""}, "`name` is ''"),
         ({"suite": 3}, "`suite` is 3"),
@@ -118,7 +118,7 @@ def test_a_bad_list_is_refused(change: dict[str, Any], complaint: str) -> None:
     ("name", "text", "complaint"),
     [
         ("mine.json", "{", "is not JSON"),
-        ("mine.json", "[]", "is no list of tasks"),
+        ("mine.json", "[]", "is not a list of tasks"),
         ("mine.csv", "task,domain\n", "nothing is known of a list called 'mine'"),
         ("full260.csv", "id,domain\na,code\n", "columns id, domain"),
         ("full260.csv", "task,domain\n", "names no task"),

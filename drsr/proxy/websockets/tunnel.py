@@ -1,4 +1,4 @@
-"""WebSockets, such as that of the Responses API: passed on byte for byte in both directions, and never pruned."""
+"""WebSockets, passed on byte for byte in both directions; the requests in those of the Responses API are pruned."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import httpx
+from starlette.types import Scope
 
+from drsr.proxy.http.forwarding import Parts
 from drsr.proxy.http.headers import RawHeaders, to_upstream
 from drsr.proxy.http.sites import Sites
 from drsr.proxy.settings import DEFAULT_PORTS, UpstreamUrl
+from drsr.proxy.websockets.responses import ResponsesSocket
 
 PIECE = 64 * 1024
 LARGEST_HEAD = 64 * 1024
@@ -29,10 +32,12 @@ class Client(NamedTuple):
     drain: Callable[[], Awaitable[None]]
     """Waits until the client has read enough of what it was sent."""
 
-    async def send_all(self, reader: asyncio.StreamReader) -> None:
+    async def send_all(self, reader: asyncio.StreamReader, responses: ResponsesSocket | None = None) -> None:
         """Pass on what the upstream says, to its end."""
         while piece := await reader.read(PIECE):
             self.transport.write(piece)
+            if responses is not None:
+                responses.downwards(piece)
             await self.drain()
 
 
@@ -46,10 +51,12 @@ class Tunnels:
         *,
         connect_timeout: float,
         timeout: float,
-        count: Callable[[], None] = lambda: None,
+        count: Callable[[], None],
+        parts: Callable[[], Parts],
     ) -> None:
-        """`count` is called for each WebSocket that the upstream opens."""
+        """`count` is called for each WebSocket that the upstream opens; `parts` are those of the running proxy."""
         self._count = count
+        self._parts = parts
         self._url = url
         self._sites = sites
         self._connect_timeout = connect_timeout
@@ -58,8 +65,12 @@ class Tunnels:
     def allows(self, headers: RawHeaders) -> bool:
         return self._sites.refusal(headers) is None
 
-    async def carry(self, client: Client, target: bytes, headers: RawHeaders) -> None:
+    async def carry(self, client: Client, target: bytes, scope: Scope) -> None:
         """Open a connection to the upstream, and pass everything on until either side closes its own. Never raises."""
+        headers = list(scope["headers"])
+        responses = ResponsesSocket(self._parts(), scope) if ResponsesSocket.is_one(scope["path"]) else None
+        if responses is not None:  # what is compressed cannot be read
+            headers = [(name, value) for name, value in headers if name != b"sec-websocket-extensions"]
         try:
             async with asyncio.timeout(self._connect_timeout):
                 reader, writer = await self._connect()
@@ -76,7 +87,7 @@ class Tunnels:
                 self._count()
             client.transport.write(head)
             if opened:
-                await _both_ways(client, reader, writer)
+                await _both_ways(client, reader, writer, responses)
             else:  # what follows is the upstream's refusal, and the client has nothing more to say to it
                 async with asyncio.timeout(LAST_SECONDS):
                     await client.send_all(reader)
@@ -85,6 +96,8 @@ class Tunnels:
         finally:
             writer.close()
             client.transport.close()
+            if responses is not None:
+                await responses.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         secure = httpx.create_ssl_context() if self._url.scheme == "https" else None
@@ -101,13 +114,19 @@ class Tunnels:
 _UNREACHABLE = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-async def _both_ways(client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _both_ways(
+    client: Client, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, responses: ResponsesSocket | None
+) -> None:
     async def upwards() -> None:
         while piece := await client.reader.read(PIECE):
-            writer.write(piece)
+            if responses is None:
+                writer.write(piece)
+            else:
+                async for frame in responses.upwards(piece):
+                    writer.write(frame)
             await writer.drain()
 
-    ways = [asyncio.create_task(upwards()), asyncio.create_task(client.send_all(reader))]
+    ways = [asyncio.create_task(upwards()), asyncio.create_task(client.send_all(reader, responses))]
     try:
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -10,8 +10,10 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import Server, ServerConnection, serve
 
+from drsr.proxy.http.exchange import Ending
+from drsr.proxy.reasons import ProxyReason
 from tests.proxy.conftest import StartProxy
-from tests.proxy.running import RunningProxy
+from tests.proxy.running import RunningProxy, eventually
 
 
 def answered(connection: ServerConnection) -> None:
@@ -51,7 +53,9 @@ def test_both_sides_are_heard(tunnelling: RunningProxy, speaking: Server) -> Non
         socket.send(b"x" * 900_000)
         assert json.loads(socket.recv())[-1] == 900_000
     assert tunnelling.app.activity.to_json()["websockets"] == 1
-    assert not tunnelling.app.activity.recent  # nothing was pruned
+    assert eventually(lambda: bool(tunnelling.app.activity.recent))
+    (asked,) = tunnelling.app.activity.recent
+    assert (asked.reason, asked.ending) == (ProxyReason.BYPASS, Ending.CLIENT_GONE)
 
 
 @pytest.mark.parametrize(
