@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func
 
 from drsr.backbone.catalogue import identity_of, load_config
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.memory import is_out_of_memory
+from drsr.backbone.memory import DEFAULT_MEGABYTES, is_out_of_memory
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import FeatureError, NotEnoughMemory
 from drsr.features.geometry import no_layers
@@ -92,6 +92,8 @@ class FeaturizeRun(NamedTuple):
     part: Selection
     limit: int | None
     """Stop after the trajectory with which this many states were reached."""
+    memory_mb: int = DEFAULT_MEGABYTES
+    """What reading may take above the loaded model."""
 
 
 def featurize_run(
@@ -161,7 +163,8 @@ def materialize(
     pending = pending_features(ITEM_COLUMNS, view.id, freezing, run.part)
 
     def work(item: TrajectoryItem, rows: list[StateRow]) -> Record:
-        states = featurize_states(backbone, without_features(catalog, view, rows), kind_of(view.name))
+        missing = without_features(catalog, view, rows)
+        states = featurize_states(backbone, missing, kind_of(view.name), memory_mb=run.memory_mb)
         prepared = prepare_features(artifacts, view, item.split, states)
         summary.count(states)
         return lambda connection: record_features(connection, view, prepared)
@@ -179,7 +182,11 @@ def materialize(
 
 
 def featurize_states(
-    backbone: FrozenLM | LightReader, rows: Sequence[StateRow], kind: Kind = Kind.FULL
+    backbone: FrozenLM | LightReader,
+    rows: Sequence[StateRow],
+    kind: Kind = Kind.FULL,
+    *,
+    memory_mb: int = DEFAULT_MEGABYTES,
 ) -> list[FeaturizedState]:
     """The features of some states of one trajectory, in order of their decisions."""
     if isinstance(backbone, LightReader):
@@ -187,7 +194,7 @@ def featurize_states(
     from drsr.features.session import Session  # needs torch, which counting what is missing does not
 
     lengths = [len(row.frozen.state.view.token_ids(row.frozen.state.rendering.token_ids)) for row in rows]
-    session = Session(backbone, capacity=max(lengths, default=0), kind=kind)
+    session = Session(backbone, capacity=max(lengths, default=0), kind=kind, memory_mb=memory_mb)
     return [_featurize(session, row) for row in rows]
 
 
