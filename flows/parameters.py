@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from drsr.offline.freeze.selection import Selection, Shard
-from drsr.offline.ingest.format_names import FORMATS
+from drsr.offline.ingest.format_names import known_formats
 from drsr.offline.publish.refreshes import ENOUGH_LABELS
 from drsr.redaction import redact
 
@@ -43,8 +43,8 @@ class Location(_Parameters):
     @field_validator("format")
     @classmethod
     def _is_known(cls, value: str | None) -> str | None:
-        if value is not None and value not in FORMATS:
-            raise ValueError(f"unknown format; one of {', '.join(FORMATS)}")
+        if value is not None and value not in known_formats():
+            raise ValueError(f"unknown format; one of {', '.join(known_formats())}")
         return value
 
     @field_validator("uri")

@@ -25,7 +25,7 @@ def choose_operating_point(view: str, labeler: str, certified: bool) -> dict[str
 
     params = load_params()
     with opened() as place, tempfile.TemporaryDirectory() as folder:
-        inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "calibrate")
+        inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "calibrate", params.train.source)
         calibrated = calibrate(place.catalog, place.artifacts, inputs, params, certified=certified)
         searched = plain_search(place.artifacts, inputs, calibrated, params.calibrate)
         files = write_files(Path(folder), searched, operating_point(calibrated.record), params.calibrate)

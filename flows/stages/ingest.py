@@ -13,6 +13,7 @@ from drsr.flows.parameters import Location
 from drsr.flows.places import opened
 from drsr.flows.stage_tasks import TIMEOUTS
 from drsr.offline import samples
+from drsr.offline.ingest.feeds.limits import load_mappings
 from drsr.offline.ingest.feeds.redaction import load_redaction
 from drsr.offline.ingest.stage import ingest as read_location
 
@@ -30,7 +31,7 @@ def ingest_location(location: Location, may_be_missing: bool = False) -> dict[st
                 place.artifacts,
                 location.uri,
                 source=location.source,
-                reader=location.format,
+                reader=location.format or load_mappings(),
                 day=None if location.day is None else location.day.isoformat(),
                 redact=None if location.redact is None else load_redaction(location.redact),
             )

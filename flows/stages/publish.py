@@ -22,6 +22,7 @@ HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 def publish_calibrated(index: str, calibration: str | None, certified: bool) -> dict[str, Any]:
     """Publish, or say why the released policy stays."""
     from drsr.offline.audit.release import gated_order
+    from drsr.offline.params import load_params
     from drsr.offline.publish.records import latest_releases
     from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE
@@ -29,7 +30,7 @@ def publish_calibrated(index: str, calibration: str | None, certified: bool) -> 
 
     with opened() as place:
         order = gated_order(index=Path(index), device=place.settings.device, more_checks=(NOT_WORSE,), kept=kept_here())
-        record = find_calibration(place.catalog, calibration, certified=certified)
+        record = find_calibration(place.catalog, calibration, certified=certified, source=load_params().train.source)
         try:
             published = publish(place.catalog, place.artifacts, record, order)
         except ReleaseRefused as refusal:

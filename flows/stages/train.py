@@ -20,12 +20,13 @@ def train_scorer(view: str, labeler: str, workers: int) -> dict[str, Any]:
     from drsr.settings import cache_folder
 
     with opened() as place:
-        inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "train")
+        params = load_params().train
+        inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "train", params.source)
         (trained,) = train(
             place.catalog,
             place.artifacts,
             inputs,
-            load_params().train,
+            params,
             checkpoints=cache_folder() / "training",
             workers=workers,
         )

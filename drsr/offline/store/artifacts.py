@@ -19,7 +19,7 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -49,10 +49,23 @@ class Artifact(NamedTuple):
 
     sha256: str
     data: bytes
+    is_compressed: bool = False
+    """Whether `data` is a Zstandard frame of the bytes that have the name."""
 
     @classmethod
     def of(cls, data: bytes) -> Self:
         return cls(hashlib.sha256(data).hexdigest(), data)
+
+    @classmethod
+    def in_pieces(cls, pieces: Callable[[], Iterable[bytes]]) -> Self:
+        """The artifact of bytes that are too many to be held at once: asked for twice, hashed and compressed."""
+        digest, size = hashlib.sha256(), 0
+        for piece in pieces():
+            digest.update(piece)
+            size += len(piece)
+        compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=size)  # a frame that says how long it is
+        frame = [compressor.compress(piece) for piece in pieces()]
+        return cls(digest.hexdigest(), b"".join([*frame, compressor.flush()]), is_compressed=True)
 
 
 class _Place(NamedTuple):
@@ -111,10 +124,11 @@ class ArtifactStore:
 
     def put_pack(self, artifacts: Iterable[Artifact]) -> dict[str, str]:
         """Store many small artifacts in one file; returns the key of each by its hash."""
-        contents = dict(artifacts)
+        contents = {artifact.sha256: artifact for artifact in artifacts}
         if not contents:
             return {}
-        frames = _compressed(list(contents.values()))
+        new = iter(_compressed([artifact.data for artifact in contents.values() if not artifact.is_compressed]))
+        frames = [artifact.data if artifact.is_compressed else next(new) for artifact in contents.values()]
         stored = b"".join(frames)
         pack = hashlib.sha256(stored).hexdigest()
         self._write(pack, stored)

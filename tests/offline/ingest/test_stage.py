@@ -204,7 +204,7 @@ def test_files_are_read_again_when_readers_change(
     assert ingest(catalog, artifacts, str(path), reader="openai_chat").unchanged_files == 0
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 0
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 1
-    monkeypatch.setattr(sources, "READERS", sources.READERS[1:])
+    monkeypatch.setattr(sources, "all_readers", lambda: sources.READERS[1:])
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 0
 
 

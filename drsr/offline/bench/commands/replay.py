@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="replay N trajectories only: the first of every task, then the second, and so on, domains by turns",
     )
-    parser.add_argument("--source", help="only trajectories of this source")
+    parser.add_argument("--source", help="only trajectories of this source, and what was trained on it")
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
 
 
