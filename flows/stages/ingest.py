@@ -12,12 +12,8 @@ from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Location
 from drsr.flows.places import opened
 from drsr.flows.stage_tasks import TIMEOUTS
-from drsr.offline import samples
 from drsr.offline.ingest.feeds.redaction import load_redaction
 from drsr.offline.ingest.stage import ingest as read_location
-
-SAMPLE = Location(uri=str(samples.CORPUS), source="sandbox")
-"""The bundled sample corpus, which the demo reads. A deployment names its own."""
 
 
 @task(name="ingest-location", task_run_name="ingest {location.uri}", **RETRIES)
