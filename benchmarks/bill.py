@@ -36,7 +36,7 @@ from drsr.offline import samples
 from drsr.offline.bench.price_report import PrefixCache
 from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Trajectory
-from drsr.policy.policy import load_policy
+from drsr.policy.loading import load_policy
 from drsr.request.contracts import Tokenizer
 from drsr.request.history import read_history
 from drsr.request.protocol import violations

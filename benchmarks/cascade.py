@@ -1,4 +1,4 @@
-"""What a cascade of a light and a full policy would give: `python -m benchmarks.cascade`, on a measured corpus.
+"""Measure what a cascade of a light and a full policy would give: `python -m benchmarks.cascade`, on a measured corpus.
 
     DRSR_CATALOG_URL=... python -m benchmarks.cascade --second-columns structural attention
 
@@ -96,7 +96,7 @@ def best_thresholds(
 
 
 class Outcomes(NamedTuple):
-    """What follows from choosing a row of the frame; the last entry, row -1, is abstention."""
+    """The consequences of choosing a row of the frame; the last entry, row -1, is abstention."""
 
     removed: NDArray[np.float64]
     """In whole units, so that equal choices tie."""
@@ -112,7 +112,7 @@ class Outcomes(NamedTuple):
         return cls(*(np.append(column, 0.0) for column in (removed, frame.unsafe, frame.harm, weight)))
 
     def admissible(self, rows: Ints, params: CalibrateParams) -> NDArray[np.bool_]:
-        """Which of some policies, each a row of choices by state, keep to the limits of calibration."""
+        """Tell which of some policies, each a row of choices by state, keep to the limits of calibration."""
         pruned, weight = (rows >= 0).sum(axis=1), self.weight[rows]
         some = np.maximum(pruned, 1)
         weighted = (self.unsafe[rows] * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), 1)

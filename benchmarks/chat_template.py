@@ -1,4 +1,4 @@
-"""What a chat template does to harm: `python -m benchmarks.chat_template --template FILE`.
+"""Measure what a chat template does to harm: `python -m benchmarks.chat_template --template FILE`.
 
 The same states and deletion sets of the sample corpus are measured under our rendering and under a chat template, one
 state per run, the shortest first. FILE is the template's Jinja text, such as the `tokenizer.chat_template` of a GGUF

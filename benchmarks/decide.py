@@ -35,7 +35,8 @@ from drsr.decide.candidates import DecisionState, freeze
 from drsr.decide.representation import FrozenRepresentation
 from drsr.decide.threads import use_quickest
 from drsr.features.vectors import FeatureWatch
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.request.contracts import Tokenizer
 from drsr.tables import table
 from tests.seeded_policies import tiny_policy

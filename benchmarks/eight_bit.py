@@ -130,7 +130,7 @@ def decided_twice(backbone: FrozenLM, stored: Sequence[Stored]) -> Iterator[Comp
 
 
 def shown(backbone: str, found: Sequence[Compared]) -> str:
-    """What came of it, in a few lines."""
+    """Return the result in a few lines."""
     tokens = sorted(one.tokens for one in found)
     pruned = sum(bool(one.offline) for one in found)
     sizes = Counter(len(one.offline) for one in found if one.offline)

@@ -94,7 +94,7 @@ def lengths_of(source: str, run: Trajectory, tokenizer: Tokenizer, cap: int) -> 
 
 
 def compared(source: str, wanted: int, history: History, rendering: Rendering, lead: int, cap: int) -> Longest | None:
-    """What both policies can propose for a request; None where not even the light one has candidates."""
+    """Return what both policies can propose for a request; None where not even the light one has candidates."""
     broken = violations(history.request)
     light = freeze_rendered(history, rendering, broken, lead, len(rendering))
     if isinstance(light, Ineligible):

@@ -137,7 +137,7 @@ def _ranked(
 
 
 def difference(rows: Sequence[Replayed], one: str, other: str, bootstrap: Bootstrap) -> Metric:
-    """How much more one method removes than another, decision by decision, on those that every method has measured."""
+    """Compare the removals of two methods, decision by decision, on those that every method has measured."""
     theirs = {row.state_key: row for row in rows if row.method == other}
     apart = [
         row._replace(method="difference", removed_tokens=row.removed_tokens - theirs[row.state_key].removed_tokens)

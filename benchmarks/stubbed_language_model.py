@@ -79,7 +79,7 @@ def stub_of_measure_states(
 def stub_of_measure_harm(
     backbone: Any, state: DecisionState, target: TokenIds, masks: Collection[int] | None = None
 ) -> Iterator[MeasuredHarm]:
-    """What is measured again comes out the same."""
+    """Give the same harm when a set is measured again."""
     return (harm for harm in _drawn_harms(state, target) if masks is None or harm.deletion_set.mask in masks)
 
 
@@ -123,7 +123,7 @@ class StubOfFeaturizeStates:
         return results
 
     def _drawn(self, seed: int, structural: NDArray[np.float64], known: Sequence[FloatMatrix]) -> FloatMatrix:
-        """What needs no language model is real: the expectations compare it with what was frozen."""
+        """Keep real what needs no language model: the expectations compare it with what was frozen."""
         draw = np.random.default_rng(seed)
         like = known[seed % len(known)]
         like = like[draw.integers(0, len(like), size=len(structural))]

@@ -23,7 +23,9 @@ from drsr.errors import (
     PolicyMismatch,
     RequestError,
 )
-from drsr.policy.policy import Decision, Policy, load_policy
+from drsr.policy.answer import Decision
+from drsr.policy.loading import load_policy
+from drsr.policy.policy import Policy
 from drsr.receipts.receipt_file import ReceiptFile
 from drsr.request.history import Block, BlockKind, History, Step, delete, read_history
 from drsr.request.protocol import Violation, ViolationKind, violations

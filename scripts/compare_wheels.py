@@ -16,8 +16,8 @@ from typing import Any
 from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.folder import PolicyFiles
 from drsr.policy.golden import read_golden, verify
+from drsr.policy.loading import policy_of
 from drsr.policy.location import read_found
-from drsr.policy.policy import policy_of
 
 
 def compared(made: Path, released: Path) -> str:

@@ -24,7 +24,9 @@ from drsr.offline.ingest.formats import read_runs
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.label.harm import HARM_TOLERANCE, contexts_of
 from drsr.offline.label.target_nll import direct_nll
-from drsr.policy.policy import Decision, Policy, load_policy
+from drsr.policy.answer import Decision
+from drsr.policy.loading import load_policy
+from drsr.policy.policy import Policy
 from drsr.request.contracts import Backbone
 from drsr.request.rendering import render_output
 from drsr.request.view import caps_for

@@ -11,7 +11,8 @@ import pytest
 
 from drsr.decide.decision import Reason
 from drsr.decide.invariants import check_all
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.request.protocol import violations
 from drsr.request.rendering import common_prefix, render

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.request.history import Block, Protect, removal
 from drsr.request.parts import Place
 from drsr.request.request import Request

@@ -13,7 +13,8 @@ from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form, pinning, removed_by
 from drsr.decide.decision import Reason
 from drsr.errors import NotCarriedOver, SettingsError
-from drsr.policy.policy import Decision, Policy, deadline_after
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy, deadline_after
 from drsr.receipts.recall import Recalled
 from drsr.request.history import Protect
 from drsr.request.protection import with_tool_rules

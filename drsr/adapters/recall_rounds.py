@@ -76,7 +76,7 @@ class Wire(Protocol[B, A]):
 
 
 class Rounds(Generic[B, A]):
-    """What is sent instead of one request of the program's: `body` first, then what `following` says."""
+    """The requests sent instead of one request of the program's: `body` first, then what `following` says."""
 
     def __init__(self, wire: Wire[B, A], original: B, body: B, outcome: Outcome | None) -> None:
         """`original` is the request as it came, `body` what the policy left of it, with the tool."""

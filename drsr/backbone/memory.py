@@ -49,7 +49,7 @@ def spread_over(device: str, size: int, free: Sequence[int]) -> str | None:
 
 
 def free_on_gpus() -> list[int]:
-    """What each GPU of this machine has free, in bytes."""
+    """Return the free bytes of each GPU of this machine."""
     import torch
 
     return [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]

@@ -171,7 +171,7 @@ def _decide(files: PolicyFiles, requests: list[GoldenRequest], options: argparse
 
 
 def _policy(files: PolicyFiles, options: argparse.Namespace) -> Policy:
-    from drsr.policy.policy import policy_of
+    from drsr.policy.loading import policy_of
 
     policy = policy_of(files, backbone=options.backbone, device=options.device, dtype=options.dtype)
     if sys.stderr.isatty() and policy.numbers.light is None:

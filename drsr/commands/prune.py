@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from drsr.command_line import Commands, add_command
 
 if TYPE_CHECKING:
-    from drsr.policy.policy import Decision
+    from drsr.policy.answer import Decision
     from drsr.receipts.receipt_file import ReceiptFile
 
 _EXAMPLES = """\
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.cli import read_document
     from drsr.decide.decision import Reason
     from drsr.errors import InputError, RequestError
-    from drsr.policy.policy import load_policy
+    from drsr.policy.loading import load_policy
     from drsr.receipts.receipt_file import ReceiptFile
     from drsr.request.json_values import parse_json
     from drsr.request.protection import parse_protection

@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from drsr.decide.background import NotInTime
 from drsr.decide.candidates import DecisionState, Ineligible, freeze_rendered, invalid_protocol
@@ -202,10 +203,7 @@ def _decide(
     # Lines 7 and 8, what needs no model: all non-empty sets of at most K candidates, measured on the full request.
     sets = deletion_sets(state, numbers.max_cardinality)
     admitted = admit(state, sets) if admit else [Admitted()] * len(sets)
-    refused = [found_set.refused for found_set in admitted]
-    for row, found_set in enumerate(sets):
-        if refused[row] is None and found_set.direct_saving < minimums.saving_tokens:
-            refused[row] = Standing.BELOW_MINIMUM
+    refused = _refused(admitted, sets, minimums)
     watch.lap("enumerate")
     if all(refused):
         return conclude(evidence, *_none_admitted(refused), sets, refused)
@@ -217,28 +215,15 @@ def _decide(
         return conclude(evidence, Reason.DEADLINE_EXCEEDED, str(late), sets, refused)
     finally:
         watch.lap("features")
-    if features.layout_hash != frozen.scorer.layout_hash:
-        raise LayoutMismatch(f"features of layout {features.layout_hash}, a scorer for {frozen.scorer.layout_hash}")
 
     # Line 7: score all sets in one batch.
-    scores = frozen.scorer.score(
-        features.matrix,
-        [candidate.direct_saving for candidate in state.candidates],
-        [found.mask for found in sets],
-        [found.direct_saving for found in sets],
-    )
+    scores = _scored(frozen.scorer, features, state, sets)
     watch.lap("score")
 
     # Line 8: the feasible sets. Line 12: the largest saving (in a session: of money), then the lower unsafe score, then
     # the lower harm.
-    proposed = ProposedSets(
-        cardinality=np.array([len(found.members) for found in sets], dtype=np.int64),
-        direct_saving=np.array([found.direct_saving for found in sets], dtype=np.int64),
-        protocol_safe=np.array([not (found.violations or why) for found, why in zip(sets, refused, strict=True)]),
-        unsafe_score=scores.unsafe_score(numbers.uncertainty_coefficient),
-        predicted_harm=scores.predicted_harm,
-        worth=np.array([found.worth for found in admitted]) if admit else None,
-    )
+    worth = np.array([one.worth for one in admitted]) if admit else None
+    proposed = _proposed(sets, refused, scores, worth, numbers.uncertainty_coefficient)
     selection = select(proposed, len(rendering), numbers.rule)
     reached = verdicts(proposed, len(rendering), numbers.rule, selection)
     said = [why or verdict for why, verdict in zip(refused, reached, strict=True)]
@@ -285,6 +270,46 @@ def _conclude(
 def _whole(request: Request) -> Rewrite:
     """The request itself as the result of deleting nothing."""
     return Rewrite(request, tuple(range(len(request.messages))))
+
+
+def _refused(admitted: Sequence[Admitted], sets: Sequence[DeletionSet], minimums: Minimums) -> list[Standing | None]:
+    """Return for each set why it may not be taken, whatever its scores will be: by the session, or as too small."""
+    too_small = [found.direct_saving < minimums.saving_tokens for found in sets]
+    return [
+        one.refused or (Standing.BELOW_MINIMUM if small else None)
+        for one, small in zip(admitted, too_small, strict=True)
+    ]
+
+
+def _scored(
+    scorer: SetScorer, features: CandidateFeatures, state: DecisionState, sets: Sequence[DeletionSet]
+) -> SetScores:
+    if features.layout_hash != scorer.layout_hash:
+        raise LayoutMismatch(f"features of layout {features.layout_hash}, a scorer for {scorer.layout_hash}")
+    return scorer.score(
+        features.matrix,
+        [candidate.direct_saving for candidate in state.candidates],
+        [found.mask for found in sets],
+        [found.direct_saving for found in sets],
+    )
+
+
+def _proposed(
+    sets: Sequence[DeletionSet],
+    refused: Sequence[Standing | None],
+    scores: SetScores,
+    worth: NDArray[np.float64] | None,
+    uncertainty_coefficient: float,
+) -> ProposedSets:
+    """Return the scored sets as the arrays that `select` reads."""
+    return ProposedSets(
+        cardinality=np.array([len(found.members) for found in sets], dtype=np.int64),
+        direct_saving=np.array([found.direct_saving for found in sets], dtype=np.int64),
+        protocol_safe=np.array([not (found.violations or why) for found, why in zip(sets, refused, strict=True)]),
+        unsafe_score=scores.unsafe_score(uncertainty_coefficient),
+        predicted_harm=scores.predicted_harm,
+        worth=worth,
+    )
 
 
 def _none_admitted(refused: Sequence[Standing | None]) -> tuple[Reason, str]:

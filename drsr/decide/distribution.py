@@ -29,7 +29,7 @@ SHOWN = 3
 
 
 class Distance(NamedTuple):
-    """How far a request lies from the training states."""
+    """The distance of a request from the training states."""
 
     value: float
     """Squared Mahalanobis distance per column, mean over the candidates: about 1 on the training states."""
@@ -101,7 +101,7 @@ def read_distribution(data: bytes, columns: int, where: str) -> TrainingDistribu
 
 @dataclass(frozen=True, slots=True)
 class DistributionNumbers:
-    """What a policy's numbers say of its distribution; the arrays are in a file beside them."""
+    """The entry for its distribution among a policy's numbers; the arrays are in a file beside them."""
 
     sha256: str
     """Of that file."""

@@ -37,7 +37,7 @@ class Passage:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How often it says each word."""
+        """Return how often it says each word."""
         return Counter(self.words)
 
     @cached_property

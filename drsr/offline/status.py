@@ -151,7 +151,7 @@ def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
 
 
 def _distinct(connection: Connection, column: Any) -> int:
-    """How many different values current trajectories have."""
+    """Count the different values that current trajectories have."""
     return connection.execute(select(func.count(column.distinct())).where(Trajectory.is_current())).scalar_one()
 
 

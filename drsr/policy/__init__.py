@@ -6,6 +6,8 @@
 Policies published before this room existed import `Policy` from here.
 """
 
-from drsr.policy.policy import Decision, Policy, load_policy
+from drsr.policy.answer import Decision
+from drsr.policy.loading import load_policy
+from drsr.policy.policy import Policy
 
 __all__ = ["Decision", "Policy", "load_policy"]

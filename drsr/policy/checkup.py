@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from drsr.decide.decision import Reason
 from drsr.decide.representation import FrozenRepresentation, LazyRepresentation
 from drsr.errors import BackboneNotFetched, DrsrError
+from drsr.policy.loading import load_policy
 from drsr.policy.location import LIGHT_PACKAGE, install_line, is_installed
-from drsr.policy.policy import Policy, load_policy
+from drsr.policy.policy import Policy
 from drsr.request.rendering import render
 from drsr.request.request import read_request
 from drsr.settings import cache_folder

@@ -23,8 +23,9 @@ from drsr.errors import InputError, PolicyCorrupt
 from drsr.tables import excerpt, table
 
 if TYPE_CHECKING:
+    from drsr.policy.answer import Decision
     from drsr.policy.folder import PolicyFiles
-    from drsr.policy.policy import Decision, Policy
+    from drsr.policy.policy import Policy
 
 GOLDEN_FILE = "golden.json"
 FORMAT = "drsr-golden/1"

@@ -19,26 +19,19 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from drsr.backbone.catalogue import SCRIPTED
 from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.decide.background import BackgroundReader
 from drsr.decide.candidates import DecisionState, freeze_rendered
 from drsr.decide.decision import Frozen, Outcome, Reason, decide
-from drsr.decide.distribution import DISTRIBUTION_FILE, Distance, TrainingDistribution, read_distribution
+from drsr.decide.distribution import DISTRIBUTION_FILE, TrainingDistribution
 from drsr.decide.minimums import NO_MINIMUMS, Minimums
 from drsr.decide.numbers import PolicyNumbers
-from drsr.decide.representation import (
-    FeatureSource,
-    LazyRepresentation,
-    Representation,
-    ScriptedRepresentation,
-    checked,
-)
+from drsr.decide.representation import FeatureSource, LazyRepresentation, Representation
 from drsr.errors import (
     BackboneError,
     FeatureError,
@@ -51,12 +44,11 @@ from drsr.errors import (
     ScorerError,
     SettingsError,
 )
-from drsr.policy.folder import PolicyFiles, policy_identity, write_policy
-from drsr.policy.light_representation import LightRepresentation, light_representation, refuse_other_tokens
-from drsr.policy.location import read_found
-from drsr.receipts.recall import Recalled, recalled, with_recall
-from drsr.receipts.receipt import build_receipt, explain
-from drsr.request.contracts import Backbone, SetScorer
+from drsr.policy.answer import Decision
+from drsr.policy.folder import policy_identity, write_policy
+from drsr.policy.light_representation import LightRepresentation
+from drsr.receipts.recall import with_recall
+from drsr.request.contracts import SetScorer
 from drsr.request.history import History, Protect, read_history
 from drsr.request.protection import with_tool_rules
 from drsr.request.protocol import violations
@@ -74,93 +66,10 @@ if TYPE_CHECKING:
     from drsr.sessions.pruning_session import PruningSession
 
 Format = Literal["auto", "openai", "anthropic"]
-Receipts = Callable[["Decision"], None]
+Receipts = Callable[[Decision], None]
 """Told of every decision: a `ReceiptFile`, or a function of the consumer's own."""
 
 _log = logging.getLogger("drsr")
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The request to send, and the reason for what was or was not removed."""
-
-    id: str
-    """Unique, 16 hexadecimal digits: the name of this decision in a receipts file."""
-    request: Any = field(repr=False)
-    """The request body to send, in the form it came in: `{"messages": [...], ...}`. Where nothing was removed, it
-    holds the caller's own objects; otherwise copies."""
-    pruned: bool
-    """Whether something is missing from `request` that the caller handed in."""
-    reason: Reason | None
-    """Why nothing was removed; in a session that had removed something before, why nothing more was (`nothing_more`);
-    None when this decision removed something."""
-    detail: str
-    """One sentence more about the reason, without a word of the request: of what cannot be read or breaks the protocol
-    it says where, of a failure the class and the place in drsr. `error` says more."""
-    tokens_before: int | None
-    """Tokens of the request as it came, counted with the policy's backbone; None where it could not be read."""
-    tokens_after: int | None
-    """Tokens of what is to be sent."""
-    policy: Policy = field(repr=False)
-    outcome: Outcome | None = field(default=None, repr=False)
-    """Everything that was looked at; None where the request could not be read or a failure came."""
-    error: Exception | None = field(default=None, repr=False)
-    """What went wrong, for whoever debugs it. Its text may quote the request: do not log it."""
-    original: Any = field(default=None, repr=False)
-    """The request body as it came."""
-    model: str | None = None
-    """The model that the request asks for, where it says so."""
-    session: Mapping[str, Any] | None = field(default=None, repr=False)
-    """In a session: what it had removed before, and what it reckoned."""
-    time: float = 0.0
-    """When it was decided, in seconds since 1970."""
-    total_milliseconds: float = 0.0
-    recalled: Recalled | None = None
-    """What the model asked for again, where an adapter answered it."""
-
-    @property
-    def messages(self) -> Any:
-        """The list of messages to send."""
-        return self.request.get("messages") if isinstance(self.request, dict) else self.request
-
-    @property
-    def nothing_more(self) -> Reason | None:
-        """In a session: why nothing was removed besides what had been before. None elsewhere."""
-        return self.reason if self.pruned else None
-
-    @property
-    def tokens_saved(self) -> int:
-        """0 where nothing was removed."""
-        return 0 if self.tokens_before is None or self.tokens_after is None else self.tokens_before - self.tokens_after
-
-    @cached_property
-    def distance(self) -> Distance | None:
-        """How far the request lies from what the policy was trained and calibrated on; `distance.outside` says whether
-        that is too far to expect the published rates. None where nothing was read, or the policy does not know."""
-        features = None if self.outcome is None else self.outcome.evidence.features
-        limits, found = self.policy.numbers.distribution, self.policy.distribution
-        return (
-            None
-            if features is None or found is None or limits is None
-            else found.distance(features.matrix, limits.limit)
-        )
-
-    def explain(self) -> str:
-        """A table of every set considered, with saving, unsafe score, predicted harm and why it was not chosen."""
-        return explain(self.receipt)
-
-    @cached_property
-    def receipt(self) -> dict[str, Any]:
-        """The decision as one JSON record, without any text of the request."""
-        return build_receipt(self)
-
-    def recall(self, id: str | None = None) -> str:
-        """Answer a call of the tool `recall_history`: the removed Block of that name, or the list of all."""
-        return recalled(self.outcome, id)
-
-    def receipt_with_text(self) -> dict[str, Any]:
-        """The same with the request before and after, from which `drsr restore` gives back what was removed."""
-        return {**self.receipt, "text": {"before": self.original, "after": self.request}}
 
 
 class Policy:
@@ -434,78 +343,6 @@ _WITHOUT_TEXT = (PolicyError, BackboneError, FeatureError, ScorerError, LayoutMi
 """Errors whose text we write ourselves, from names and numbers."""
 
 _Run = tuple[Outcome, Mapping[str, Any] | None]
-
-
-def load_policy(
-    location: str | os.PathLike[str] | None = None,
-    *,
-    backbone: str | Backbone | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    receipts: Receipts | None = None,
-    prices: Prices | PriceTable | None = None,
-) -> Policy:
-    """Load a policy from its folder, its wheel, or by the name of its installed package; by default
-    `drsr_policy_light` where it is installed, else `drsr_policy`. With a device other than the processor, or a
-    `backbone`, it is the other way round.
-
-    Every file is checked against its hash, and the backbone against the policy. `backbone` is another name for the same
-    model (`path:/models/x`), or the model itself where it is loaded already; by default the one that the policy names.
-    Its weights are read when the first eligible request comes, or by `policy.prepare()`. Raises PolicyCorrupt,
-    PolicyMismatch, BackboneNotFetched (with the command that fetches it), MissingExtra, or SettingsError where there is
-    no such device or dtype. Nothing that belongs to the policy is executed.
-
-    A light policy needs no language model and no device; a `backbone` that it is given must count tokens as it does.
-
-    `prices` are what sessions reckon with: those of every model, or a table by model; by default the table that the
-    setting `prices` names, else the list prices that come with drsr.
-    """
-    full_first = backbone is not None or device not in (None, "cpu")
-    files = read_found(None if location is None else os.fspath(location), full_first=full_first)
-    return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts, prices=prices)
-
-
-def policy_of(
-    files: PolicyFiles,
-    *,
-    backbone: str | Backbone | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    receipts: Receipts | None = None,
-    prices: Prices | PriceTable | None = None,
-) -> Policy:
-    """The policy of files that were read already."""
-    numbers = files.numbers
-    if numbers.light is not None:
-        representation: Representation = light_representation(files)
-        if backbone is not None:
-            refuse_other_tokens(representation, backbone)
-    else:
-        representation = _representation(numbers, backbone, device, dtype)
-    table = PriceTable({}, prices) if isinstance(prices, Prices) else prices or PriceTable.chosen()
-    distribution = None
-    if numbers.distribution is not None:
-        distribution = read_distribution(files.others[DISTRIBUTION_FILE], files.scorer.columns, DISTRIBUTION_FILE)
-    return Policy(numbers, files.scorer, representation, receipts=receipts, prices=table, distribution=distribution)
-
-
-def _representation(
-    numbers: PolicyNumbers, backbone: str | Backbone | None, device: str | None, dtype: str | None
-) -> Representation:
-    if backbone is not None and not isinstance(backbone, str):
-        if backbone.name == SCRIPTED:
-            return ScriptedRepresentation()
-        return checked(backbone, numbers.backbone.identity, numbers.layout_hash)
-    name = backbone or numbers.backbone.name
-    if name == SCRIPTED:
-        return ScriptedRepresentation()
-    return LazyRepresentation(
-        name,
-        numbers.backbone.identity,
-        numbers.layout_hash,
-        device=device or "cpu",
-        dtype=dtype or numbers.backbone.dtype,
-    )
 
 
 def _read(body: Any, format: Format) -> Request:

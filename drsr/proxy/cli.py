@@ -137,7 +137,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 def policy_of(arguments: argparse.Namespace) -> Policy:
     """The policy that the options name."""
-    from drsr.policy.policy import load_policy
+    from drsr.policy.loading import load_policy
     from drsr.settings import load_settings
 
     device = arguments.device or load_settings().device

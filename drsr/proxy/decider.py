@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from drsr.decide.decision import Outcome, Reason
 from drsr.errors import RequestError, RequestTooLarge
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.proxy.http.forms import Asked, asked_about
 from drsr.proxy.http.json_body import as_bytes
@@ -35,7 +36,7 @@ _log = logging.getLogger("drsr.proxy")
 
 
 class Recallable(NamedTuple):
-    """What recalls are answered from. It keeps the request alive."""
+    """The decision that recalls are answered from. It keeps the request alive."""
 
     body: Any
     """What to send, as it is before it becomes bytes."""

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.proxy.worker_pool import WorkerPool
 from drsr.receipts.receipt_file import ReceiptFile, append_line
 

@@ -34,7 +34,7 @@ _PARAMETERS = {"type": "object", "properties": {"id": {"type": "string", "descri
 
 
 class Recalled(NamedTuple):
-    """What a model got back before its answer."""
+    """The Blocks that a model got back before its answer."""
 
     calls: int
     """Answers of the model that only asked for more, and were paid for; 0 where the tool itself was refused."""

@@ -22,7 +22,7 @@ from drsr.version import __version__
 
 if TYPE_CHECKING:
     from drsr.decide.decision import Outcome
-    from drsr.policy.policy import Decision
+    from drsr.policy.answer import Decision
 
 FORMAT = "drsr-receipt/1"
 

@@ -17,7 +17,7 @@ from drsr.errors import ReceiptError
 from drsr.receipts.receipt import FORMAT
 
 if TYPE_CHECKING:
-    from drsr.policy.policy import Decision
+    from drsr.policy.answer import Decision
 
 try:
     import fcntl

@@ -21,7 +21,8 @@ from drsr.sessions.prices import Prices
 from drsr.sessions.pruning_session import PruningSession, check_expected_calls
 
 if TYPE_CHECKING:
-    from drsr.policy.policy import Decision, Format, Policy
+    from drsr.policy.answer import Decision
+    from drsr.policy.policy import Format, Policy
 
 
 class Sessions:

@@ -41,7 +41,8 @@ from drsr.sessions.price_table import PriceTable, model_of, plain_name
 from drsr.sessions.prices import RELATIVE, Prices, Weighed, calls_to_come
 
 if TYPE_CHECKING:
-    from drsr.policy.policy import Decision, Format, Policy
+    from drsr.policy.answer import Decision
+    from drsr.policy.policy import Format, Policy
 
 
 class _Removed(NamedTuple):

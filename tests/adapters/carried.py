@@ -11,7 +11,7 @@ from drsr.adapters.chat_view import joined
 from drsr.adapters.forms import Form
 from drsr.adapters.pruner import Pruner
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.request.protocol import violations
 from drsr.request.request import read_request

@@ -14,7 +14,7 @@ from anthropic.types import TextBlock, ToolUseBlock
 from drsr.adapters import bypass
 from drsr.adapters.anthropic import prune_with
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from tests.adapters.long_run import RUN, anthropic_tools, check_sent
 from tests.adapters.scripted_upstream import ScriptedUpstream

@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from drsr.adapters import bypass
 from drsr.adapters.langchain import MessagesForm, PruneHistory
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.sessions.prices import Prices
 from tests.adapters.carried import check_carried, spelled

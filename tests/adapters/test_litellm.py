@@ -15,7 +15,7 @@ from openai import AsyncOpenAI, OpenAI
 from drsr.adapters import bypass
 from drsr.adapters.litellm import PruningHook, prune_with
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from tests.adapters.items import check_items, run_items
 from tests.adapters.long_run import RUN, TOOLS, anthropic_tools, check_sent

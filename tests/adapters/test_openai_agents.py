@@ -19,7 +19,7 @@ from drsr.adapters.items_form import ItemsForm
 from drsr.adapters.openai_agents import PruneInput
 from drsr.adapters.pruner import Pruner
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.request.history import read_history, removal
 from drsr.request.request import read_request

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from drsr.adapters import bypass
 from drsr.adapters.openai_chat import prune_with
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.request.history import Block
 from drsr.request.request import Request

@@ -16,7 +16,7 @@ from drsr.adapters.forms import Form, Removed
 from drsr.adapters.items_form import ItemsForm
 from drsr.adapters.wire_form import Body, WireForm, anthropic_body, as_json, materialised, openai_body
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.receipts.receipt_file import ReceiptFile, read_receipts
 from drsr.request.protocol import violations

@@ -26,7 +26,7 @@ from pydantic_ai.models.test import TestModel
 from drsr.adapters import bypass
 from drsr.adapters.pydantic_ai import HistoryForm, PruneHistory
 from drsr.decide.decision import Reason
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.sessions.prices import Prices
 from tests.adapters.carried import check_carried, spelled

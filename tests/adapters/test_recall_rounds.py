@@ -34,7 +34,7 @@ from drsr.adapters.recall_rounds import (
 from drsr.adapters.wire_form import openai_body
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.receipts.recall import RECALL
 from drsr.receipts.receipt import explain

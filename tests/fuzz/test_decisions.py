@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from drsr.decide.decision import Reason
 from drsr.decide.representation import SCRIPTED_LAYOUT
 from drsr.errors import RequestError
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.request.history import Block, read_history
 from drsr.request.parts import Message, Result, says_something

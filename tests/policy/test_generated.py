@@ -10,7 +10,7 @@ import pytest
 
 from drsr.errors import PolicyCorrupt
 from drsr.policy.folder import MANIFEST_FILE, manifest_bytes
-from drsr.policy.installed import load_installed
+from drsr.policy.loading import load_installed
 from drsr.policy.location import read_found, read_installed
 from drsr.policy.wheel_file import WheelName, read_wheel, record_hash, wheel_bytes
 from tests.policy_wheels import versioned, wheel_of

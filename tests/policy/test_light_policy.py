@@ -29,8 +29,8 @@ from drsr.policy.diff import diff_policies
 from drsr.policy.folder import MANIFEST_FILE, POLICY_FILE, manifest_bytes
 from drsr.policy.golden import read_golden
 from drsr.policy.light_representation import LightRepresentation
+from drsr.policy.loading import policy_of
 from drsr.policy.location import LIGHT_PACKAGE, PACKAGE, read_found
-from drsr.policy.policy import policy_of
 from drsr.policy.scripted import scripted_policy
 from drsr.policy.wheel_file import WheelName, read_wheel, wheel_bytes
 from drsr.sessions.prices import Prices

@@ -20,8 +20,9 @@ from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.selection import AbstentionReason
 from drsr.errors import BackboneNotFetched, DrsrError, InputError, PolicyCorrupt, PolicyMismatch
 from drsr.offline import samples
+from drsr.policy.answer import Decision
 from drsr.policy.folder import MANIFEST_FILE, manifest_bytes, read_policy
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.request.history import Block
 from drsr.request.request import Request, read_request

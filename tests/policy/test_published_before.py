@@ -10,8 +10,8 @@ from pathlib import Path
 
 from drsr.offline import samples
 from drsr.policy.golden import read_golden, verify
+from drsr.policy.loading import policy_of
 from drsr.policy.location import read_found
-from drsr.policy.policy import policy_of
 
 WHEEL = Path(__file__).parent / "published" / "drsr_policy-2026.11.17-py3-none-any.whl"
 """Made by `make demo` at the last commit before the move, from the sample corpus."""

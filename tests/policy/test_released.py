@@ -13,8 +13,8 @@ from drsr.offline import samples
 from drsr.policy.generated import CARD_FILE
 from drsr.policy.golden import verify_files
 from drsr.policy.listing import RELEASED
+from drsr.policy.loading import load_policy, policy_of
 from drsr.policy.location import project_name, read_found
-from drsr.policy.policy import load_policy, policy_of
 
 POLICIES = Path(__file__).parents[2] / RELEASED
 WHEELS = sorted(POLICIES.glob("*/*.whl"))
@@ -42,7 +42,7 @@ for name in ("tokenizers", "huggingface_hub", "torch", "transformers"):
     sys.modules[name] = None  # importing it fails
 from drsr.policy.golden import verify_files
 from drsr.policy.location import read_found
-from drsr.policy.policy import load_policy
+from drsr.policy.loading import load_policy
 wheel, request = sys.argv[1:]
 decision = load_policy(wheel).prune(request=json.loads(open(request).read()), session=None)
 assert decision.error is None, decision.detail

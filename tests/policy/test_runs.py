@@ -11,7 +11,8 @@ from drsr.adapters import Pruner
 from drsr.adapters.wire_form import Body, openai_body
 from drsr.errors import SettingsError
 from drsr.offline.bench.price_report import PrefixCache
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.request.rendering import common_prefix, render
 from drsr.request.request import read_request

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drsr.errors import ReceiptError
 from drsr.offline import samples
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.policy.scripted import scripted_policy
 from drsr.receipts.receipt import diff, explain, request_hash, restore, shared_runs
 from drsr.receipts.receipt_file import ReceiptFile

@@ -12,7 +12,7 @@ import pytest
 from safetensors import numpy as safetensors_numpy
 
 from drsr.errors import ScorerCorrupt, ScorerError
-from drsr.policy.policy import load_policy
+from drsr.policy.loading import load_policy
 from drsr.policy.scripted import scripted_policy
 from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.linear import LinearScorer

@@ -14,7 +14,8 @@ from drsr.adapters.wire_form import Body, openai_body
 from drsr.decide.decision import Reason
 from drsr.errors import SettingsError
 from drsr.offline.bench.price_report import PrefixCache
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.request.rendering import render
 from drsr.request.request import read_request

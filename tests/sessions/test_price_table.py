@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drsr.errors import SettingsError
-from drsr.policy.policy import load_policy
+from drsr.policy.loading import load_policy
 from drsr.policy.scripted import scripted_policy
 from drsr.sessions.price_table import PriceTable, bundled_prices, model_of, plain_name
 from drsr.sessions.prices import Prices

@@ -18,7 +18,8 @@ from drsr.decide.invariants import Held, check_all
 from drsr.decide.representation import SCRIPTED_LAYOUT
 from drsr.errors import SettingsError
 from drsr.offline import samples
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
 from drsr.request.history import delete
 from drsr.request.rendering import common_prefix, render

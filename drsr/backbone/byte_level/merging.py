@@ -22,7 +22,7 @@ _PLACES = (1 << _PLACE_BITS) - 1
 
 
 class Merges(NamedTuple):
-    """What pairs of tokens become. Of a word's pairs, the one with the lowest rank is next."""
+    """The tokens that pairs of tokens become. Of a word's pairs, the one with the lowest rank is next."""
 
     ranks: dict[tuple[int, int], int]
     tokens: list[int]

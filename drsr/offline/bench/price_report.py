@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from drsr.decide.decision import Reason
 from drsr.errors import AlignmentError, InputError, RequestError
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
-from drsr.policy.policy import Decision, Policy
+from drsr.policy.answer import Decision
+from drsr.policy.policy import Policy
 from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.history import read_history
 from drsr.request.remembered_tokens import RememberedTokens

@@ -67,13 +67,13 @@ class Night(NamedTuple):
 
     @property
     def outcome(self) -> Mapping[str, Any] | None:
-        """What it published, or why not; None where no refresh came to its end."""
+        """Return what it published, or why not; None where no refresh came to its end."""
         ends = [run.counts["outcome"] for run in self.runs if run.is_end]
         return ends[-1] if ends else None
 
     @property
     def quarantined(self) -> dict[str, int]:
-        """What its ingest put into quarantine, by reason."""
+        """Return what its ingest put into quarantine, by reason."""
         found: dict[str, int] = {}
         for run in self.runs:
             for reason, count in (run.counts.get("quarantined") or {}).items() if run.stage == "ingest" else ():

@@ -38,7 +38,7 @@ class SourceNumbers(NamedTuple):
 
 
 class LabelNumbers(NamedTuple):
-    """What one labeler measured in the current runs of one source."""
+    """The labels that one labeler measured in the current runs of one source."""
 
     labeler: str
     source: str
@@ -62,7 +62,7 @@ class ReleaseNumbers(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What waits now."""
+    """The work that waits now."""
 
     waiting: Waiting | None
     """None where it cannot be counted."""

@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a kind is worth on tasks that it never saw, its threshold chosen on others."""
+    """The worth of a kind on tasks that it never saw, its threshold chosen on others."""
 
     name: str
     unsafe_auroc: float | None

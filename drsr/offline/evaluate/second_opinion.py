@@ -19,7 +19,7 @@ _COUNTS = ("states", "tasks", "sets", "pairs")
 
 
 class SecondOpinion(NamedTuple):
-    """How often two language models agree on states that both measured."""
+    """The agreement of two language models on states that both measured."""
 
     first: str
     """The language model of the labels."""

@@ -31,7 +31,7 @@ Event = dict[str, Any]
 
 @dataclass(slots=True)
 class Ending:
-    """How a stage ends that raises nothing."""
+    """The ways in which a stage ends that raises nothing."""
 
     failed: str | None = None
     """Why it failed, if it did."""

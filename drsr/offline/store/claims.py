@@ -64,7 +64,7 @@ def holder_lives(connection: Connection, stage: str, item: str, *, by_age: bool 
 
 
 class Holder(NamedTuple):
-    """Who has claimed an item."""
+    """The process that has claimed an item."""
 
     item: str
     worker: str

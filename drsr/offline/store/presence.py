@@ -1,4 +1,4 @@
-"""Which of many recorded locations are still there. Folders of a bucket are listed once, whatever is asked of them."""
+"""Find out which of many recorded locations are still there. Each folder of a bucket is listed once."""
 
 from __future__ import annotations
 

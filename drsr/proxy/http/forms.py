@@ -9,7 +9,7 @@ from drsr.adapters.forms import Pins, pinning, removed_by
 from drsr.adapters.items_form import ResponsesBody
 from drsr.adapters.pruner import same_messages
 from drsr.errors import NotCarriedOver
-from drsr.policy.policy import Decision
+from drsr.policy.answer import Decision
 from drsr.proxy.http.endpoints import Endpoint
 from drsr.request.history import Protect
 

@@ -31,8 +31,8 @@ from drsr.offline.publish.stage import find_calibration
 from drsr.offline.publish.subject import Candidate, Order, Subject
 from drsr.offline.publish.succession import judge_succession, not_worse, released_policy
 from drsr.policy.golden import read_golden, verify_files
+from drsr.policy.loading import load_policy
 from drsr.policy.location import read_found
-from drsr.policy.policy import load_policy
 from drsr.request.view import caps_for
 from drsr.settings import Settings
 from tests.offline.small_pipeline import Pipeline, publish_quickly, with_light

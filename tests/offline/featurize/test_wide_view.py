@@ -28,7 +28,7 @@ from drsr.offline.label.worker import WorkOrder, work
 from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import place_of, read_parts
-from drsr.policy.policy import load_policy
+from drsr.policy.loading import load_policy
 from drsr.request.request import read_request
 from drsr.request.view import caps_for
 from drsr.settings import load_settings

@@ -27,8 +27,8 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.stage import read_inputs
 from drsr.offline.verdicts import Check, Severity, failed, passed
 from drsr.policy.golden import read_golden, verify_files
+from drsr.policy.loading import load_policy, policy_of
 from drsr.policy.location import read_found
-from drsr.policy.policy import load_policy, policy_of
 from tests.offline.publish.test_simple_index import content
 from tests.offline.small_pipeline import Pipeline, copy_of, fit, publish_quickly, quick_params, run_stages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 from drsr.policy.golden import TOLERANCE, verify_files
-from drsr.policy.policy import policy_of
+from drsr.policy.loading import policy_of
 
 
 def check_golden(subject: Subject, told: Told) -> list[Verdict]:

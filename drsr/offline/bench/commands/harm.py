@@ -99,24 +99,23 @@ def _plain(state: DecisionState, result: StateHarms) -> dict[str, Any]:
 
 
 def _text(backbone: str, target_tokens: int, words: str, state: DecisionState, result: StateHarms) -> str:
-    from drsr.offline.label.harm import HARM_TOLERANCE
     from drsr.tables import excerpt, table
 
     rows = [
         (
             "{" + ", ".join(_names(state, measured.deletion_set.members)) + "}",
             measured.deletion_set.direct_saving,
-            measured.deleted_nll,
-            measured.harm,
+            f"{measured.deleted_nll:.3f}",
+            f"{measured.harm:+.3f}",
             "unsafe" if measured.unsafe else "safe",
         )
         for measured in result.harms
     ]
     lines = [
         f"{backbone}: the recorded next output has {target_tokens} tokens: {excerpt(words, 72)}",
-        f"its mean NLL per token with the whole history: {result.intact_nll:.4f}",
+        f"its mean NLL per token with the whole history: {result.intact_nll:.3f}",
         "",
-        table(("delete", "saves", "NLL", "harm", f"at most {HARM_TOLERANCE}"), rows),
+        table(("delete", "tokens saved", "NLL", "harm", "verdict"), rows),
     ]
     lines += [f"  set {mask:04b} not measured: {excluded.reason}" for mask, excluded in result.excluded.items()]
     return "\n".join(lines)

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.bench.price_report import KeptBills, price_runs, totals
     from drsr.offline.ingest.trajectories import Quarantined
     from drsr.offline.store.progress import progress
-    from drsr.policy.policy import load_policy
+    from drsr.policy.loading import load_policy
     from drsr.sessions.prices import Prices
     from drsr.sessions.pruning_session import check_expected_calls
     from drsr.settings import load_settings

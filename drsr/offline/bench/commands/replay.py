@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.bench.trainings import different_trainings
     from drsr.offline.store.place import opened
     from drsr.offline.store.progress import progress
-    from drsr.policy.policy import load_policy
+    from drsr.policy.loading import load_policy
     from drsr.settings import load_settings
 
     require_positive(options, "limit", "window")
@@ -183,7 +183,7 @@ def _with_light(registry: Registry, location: str, tools: Measuring) -> Registry
     """The rows and the light policy's; it was trained on other columns, so it is nobody's ablation."""
     from drsr.errors import SettingsError
     from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy
-    from drsr.policy.policy import load_policy
+    from drsr.policy.loading import load_policy
 
     policy = load_policy(location, backbone=tools.backbone)
     if policy.numbers.light is None:

@@ -268,7 +268,7 @@ def _loaded_once(settings: Settings) -> Callable[[], Measuring]:
 def _policy(options: argparse.Namespace, settings: Settings, model: Callable[[], Measuring] | None) -> Policy | None:
     """The one that is asked for. `model` is loaded in any case: a policy of the same takes that. Without one it reads
     its weights when a request needs them, which where everything was run before is never."""
-    from drsr.policy.policy import load_policy
+    from drsr.policy.loading import load_policy
 
     if not options.policy:
         return None

@@ -142,7 +142,7 @@ class Embedder:
 
 
 class HandedModels(NamedTuple):
-    """What was handed in; None where nothing was."""
+    """The models that were handed in; None where none was."""
 
     llmlingua2: TokenKeeper | None = None
     swe_pruner: TokenKeeper | None = None

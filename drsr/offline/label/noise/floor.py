@@ -21,7 +21,7 @@ State = tuple[DecisionState, TokenIds]
 
 
 class NoiseFloor(NamedTuple):
-    """What rounding does to a harm, in nats per token."""
+    """The effect of rounding on a harm, in nats per token."""
 
     reference: str
     """What was compared with: `float32`, the same language model in that precision; or `direct`, in float32 itself,

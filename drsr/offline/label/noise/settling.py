@@ -1,4 +1,4 @@
-"""What a labeler in half precision must know before its first label: its one way of computing, and its noise floor.
+"""Settle what half precision must know before its first label: one way of computing, and its noise floor.
 
 In float32 all ways of computing agree, and nothing is done here.
 """

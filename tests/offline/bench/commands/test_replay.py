@@ -35,7 +35,8 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import ABLATIONS, FULL, method_name
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.frames import get_training_frame
-from drsr.policy.policy import Policy, load_policy
+from drsr.policy.loading import load_policy
+from drsr.policy.policy import Policy
 from drsr.scorer.ensemble import Ensemble, HarmScale
 from tests.offline.audit import published
 from tests.offline.audit.published import PublishedPipeline, ask
