@@ -11,7 +11,7 @@ from drsr.errors import InputError, NothingThere
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Location
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
 from drsr.offline.ingest.feeds.redaction import load_redaction
 from drsr.offline.ingest.stage import ingest as read_location
 
@@ -38,7 +38,7 @@ def ingest_location(location: Location, may_be_missing: bool = False) -> dict[st
     return summary.to_json()
 
 
-@flow(name="ingest", timeout_seconds=TIMEOUTS["ingest"])
+@flow(name="ingest", flow_run_name=run_name, timeout_seconds=TIMEOUTS["ingest"])
 def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[str, Any]:
     """Read every location; there is no default. What did not change is not read again.
 
