@@ -19,7 +19,9 @@ import errno
 import hashlib
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -32,6 +34,7 @@ from fsspec.registry import known_implementations
 
 from drsr.errors import ArtifactCorrupt, CatalogUnreachable, DrsrError, MissingExtra, SettingsError
 from drsr.files import write_atomically
+from drsr.offline.store.remote_files import AT_ONCE
 from drsr.redaction import redact, without_userinfo
 
 _LEVEL = 1
@@ -151,6 +154,32 @@ class ArtifactStore:
         if hashlib.sha256(data).hexdigest() != place.sha256:
             raise self._corrupt(key, "has another hash than the one it was stored under")
         return data
+
+    def each(self, keys: Iterable[str]) -> Iterator[bytes | ArtifactCorrupt]:
+        """The bytes of many keys, in order; in the place of damaged ones what is wrong with them.
+
+        A request to an object store is mostly waiting, so the next few are on their way.
+        """
+        if self.local_root is not None:
+            yield from map(self._got, keys)
+            return
+        waiting: deque[Future[bytes | ArtifactCorrupt]] = deque()
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drsr-fetch") as threads:
+            try:
+                for key in keys:
+                    waiting.append(threads.submit(self._got, key))
+                    if len(waiting) == AT_ONCE:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+
+    def _got(self, key: str) -> bytes | ArtifactCorrupt:
+        try:
+            return self.get(key)
+        except ArtifactCorrupt as error:
+            return error
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file for this key; `get` tells whether it is sound."""
