@@ -39,12 +39,9 @@ Floats = NDArray[np.float64]
 Fit = Callable[[TrainingFrame], FrozenScorer]
 
 
-_LEARNERS: dict[str, tuple[Callable[..., FrozenScorer], ...]] = {
-    "trees": (fit_trees,),
-    "linear": (fit_linear,),
-    "stack": (fit_trees, fit_linear),
-}
-"""By kind: what is fitted, and averaged where it is more than one."""
+_LEARNERS: dict[str, Callable[..., FrozenScorer]] = {"trees": fit_trees, "linear": fit_linear}
+AVERAGED = {"stack": ("trees", "linear")}
+"""By kind: the kinds whose average it is."""
 
 
 class FittedScorer(NamedTuple):
@@ -135,7 +132,7 @@ def learner(params: TrainParams, groups: Sequence[str], ablation: Ablation = FUL
         return lambda frame: _fit_network(frame, params, ablation, groups, workers)
     used = np.flatnonzero(used_columns(ablation, groups, params.column_groups)).astype(np.int32)
     retained = ablation.parts.retained_context
-    learners = _LEARNERS[params.scorer]
+    learners = [_LEARNERS[name] for name in AVERAGED.get(params.scorer, (params.scorer,))]
 
     def fit(frame: TrainingFrame) -> FrozenScorer:
         parts = [learn(frame, params, used, retained_context=retained, workers=workers) for learn in learners]
