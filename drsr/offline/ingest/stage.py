@@ -194,16 +194,13 @@ def _older_objects_kept() -> Iterator[None]:
     """Within the block the garbage collector leaves alone whatever there was before it.
 
     A large document makes the collector go through everything that is not freed yet, and the packages that are loaded
-    by now, some 90,000 objects, take longer than the document. A process that froze them itself keeps them so.
+    by now, some 90,000 objects, take longer than the document.
     """
-    are_kept = gc.get_freeze_count() > 0
-    if not are_kept:
-        gc.freeze()
+    gc.freeze()
     try:
         yield
     finally:
-        if not are_kept:
-            gc.unfreeze()
+        gc.unfreeze()
 
 
 def _own_places(catalog: Catalog, artifacts: ArtifactStore) -> tuple[str, ...]:

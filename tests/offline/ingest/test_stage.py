@@ -251,15 +251,6 @@ def test_storage_that_fails_ends_the_ingest_and_a_rerun_finishes_it(
     assert sum(trajectories(catalog).values()) == 64
 
 
-@pytest.fixture
-def _nothing_frozen() -> Iterator[None]:
-    """`tests/conftest.py` froze what was imported."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
-
-
-@pytest.mark.usefixtures("_nothing_frozen")
 def test_the_collector_is_as_it_was_after_an_ingest(
     catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,12 +268,6 @@ def test_the_collector_is_as_it_was_after_an_ingest(
     with pytest.raises(DrsrError, match="the network is gone"):
         ingest(catalog, artifacts, str(path))
     assert gc.get_freeze_count() == 0
-
-
-def test_what_the_caller_froze_stays_frozen(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
-    gc.freeze()
-    ingest(catalog, artifacts, str(write_json(tmp_path / "runs" / "a.json", chat(1))))
-    assert gc.get_freeze_count() > 10_000
 
 
 def test_a_file_is_recorded_at_once_where_a_batch_ends_with_it(
