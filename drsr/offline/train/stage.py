@@ -30,8 +30,7 @@ from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.train.ablations import FULL, Ablation, column_group, prepare_frame, trained_as, used_columns
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.evaluations import Evaluation, history_bytes
-from drsr.offline.train.examples import TrainingFrame, joined
-from drsr.offline.train.fitting import check_frames
+from drsr.offline.train.examples import TrainingFrame, check_frames, joined
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.learners.fit import FittedScorer, check_kind, fit_scorer
 from drsr.offline.train.learners.fold_scores import read_fold_scores
