@@ -174,7 +174,7 @@ def address_of(scheduler_file: Path, workers: int) -> str:
     while not scheduler_file.exists():
         assert time.monotonic() < deadline, "the scheduler did not start"
         time.sleep(0.2)
-    with Client(scheduler_file=str(scheduler_file), timeout=START_SECONDS) as client:
+    with Client(scheduler_file=str(scheduler_file), timeout=START_SECONDS) as client:  # type: ignore[no-untyped-call]
         client.wait_for_workers(workers, timeout=START_SECONDS)
         return str(client.scheduler.address)
 

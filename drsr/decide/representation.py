@@ -167,8 +167,8 @@ class LazyRepresentation:
         dtype: str,
         memory_mb: int = DEFAULT_MEGABYTES,
     ) -> None:
-        """Raises PolicyMismatch where the backbone of this name is another one than `identity` says, SettingsError
-        where it cannot be loaded on that device or in that dtype."""
+        """Raise PolicyMismatch if the backbone of this name differs from the one in `identity`, SettingsError if it
+        cannot be loaded on that device or in that dtype."""
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise MissingExtra(package, "backbone", needed_for=f"the backbone {name}")
@@ -227,7 +227,7 @@ class _LazySession:
 def checked(
     backbone: Backbone, identity: str, layout_hash: str, *, memory_mb: int = DEFAULT_MEGABYTES
 ) -> FrozenRepresentation:
-    """A loaded backbone as representation model; PolicyMismatch where it is not the one that was asked for."""
+    """Return a loaded backbone as a representation model; raise PolicyMismatch if it is not the expected one."""
     from drsr.backbone.frozen_lm import FrozenLM
 
     if backbone.identity != identity:

@@ -56,8 +56,8 @@ class Session:
     def __init__(
         self, backbone: FrozenLM, *, capacity: int = 0, kind: Kind = Kind.FULL, memory_mb: int = DEFAULT_MEGABYTES
     ) -> None:
-        """`capacity` is how many tokens will come in all, where that is known: then there is room from the start.
-        `kind` says which columns are wanted, `memory_mb` what reading may take above the model."""
+        """`capacity` is the total number of tokens to come, if known: then there is room from the start. `kind` selects
+        the columns, `memory_mb` limits what reading may take above the model."""
         self._backbone = backbone
         self._memory_mb = memory_mb
         self._kind = kind
@@ -176,8 +176,8 @@ class SessionCache:
     def __init__(
         self, backbone: FrozenLM, max_bytes: int, *, kind: Kind = Kind.FULL, memory_mb: int = DEFAULT_MEGABYTES
     ) -> None:
-        """`max_bytes` bounds what is kept; one decision larger than that is still made, and nothing of it kept. Each
-        may take `memory_mb`."""
+        """`max_bytes` bounds what is kept; a single decision larger than that is still made, and nothing of it is
+        kept. Each may take `memory_mb` above the model."""
         self._backbone = backbone
         self._memory_mb = memory_mb
         self._kind = kind

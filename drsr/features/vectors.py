@@ -57,7 +57,7 @@ def candidate_features(
     kind: Kind = Kind.FULL,
     memory_mb: int = DEFAULT_MEGABYTES,
 ) -> CandidateFeatures:
-    """Features from one forward over the view's tokens, in at most `memory_mb` above the model.
+    """Return the features from one forward over the view's tokens, in at most `memory_mb` above the model.
 
     They run in `continuation`, which must be empty and large enough; afterwards it is at the pre-action position and
     can be extended further.

@@ -42,9 +42,9 @@ def load_policy(
     PolicyMismatch, BackboneNotFetched (with the command that fetches it), MissingExtra, or SettingsError if there is no
     such device or dtype. Nothing that belongs to the policy is executed.
 
-    A light policy needs no language model and no device; a `backbone` that it is given must count tokens as it does.
-    A decision of a full one takes at most `memory_mb` above the loaded model: by smaller forwards, else the request
-    goes through unchanged.
+    A light policy needs no language model and no device; a `backbone` passed to it must count tokens the same way.
+    A decision of a full policy takes at most `memory_mb` above the loaded model: by smaller forwards, otherwise the
+    request goes through unchanged.
 
     `prices` are the prices that sessions use: one set for every model, or a table by model; by default the table that
     the setting `prices` names, else the list prices that ship with drsr.
