@@ -1,9 +1,10 @@
 """Exclusions within their budget: how many deletion sets of each split have no label, why, and which.
 
-A set that could not be measured takes no part in calibration, so whoever declares the bad ones unmeasurable gets
-a better policy. `labels remeasured` tries every exclusion again where it has the texts and the memory; this check needs
-neither. Reasons that follow from the text, such as an output that is too long, are judged by the rules of the labels.
-What a machine could not do, for want of memory or finite numbers, has a budget per split, and is named.
+A set that could not be measured takes no part in calibration, nor does a state without features, so whoever declares
+the bad ones unmeasurable gets a better policy. `labels remeasured` and `no future in a feature` try every exclusion
+again where they have the texts and the memory; this check needs neither. Reasons that follow from the text, such as an
+output that is too long, are judged by the rules of the labels. What a machine could not do, for want of memory or
+finite numbers, has a budget per split, and is named.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Select, func, select
 
+from drsr.offline.audit.withheld import labelled_without_features
+from drsr.offline.catalog.feature_tables import StateFeatures
 from drsr.offline.catalog.label_tables import Label, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.tables import Candidate, DecisionState
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
@@ -24,7 +27,12 @@ from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_
 BUDGET = 0.01
 """Share of a split's deletion sets that a machine may have failed to measure; one set in any case. Of the 10,105
 sets of the public corpus it is one."""
-OF_THE_MACHINE = frozenset({ExclusionReason.OUT_OF_MEMORY, ExclusionReason.NON_FINITE})
+_FEATURES = " of its features"
+OF_THE_MACHINE = frozenset(
+    f"{reason}{what}"
+    for reason in (ExclusionReason.OUT_OF_MEMORY, ExclusionReason.NON_FINITE)
+    for what in ("", _FEATURES)
+)
 """Reasons that do not follow from the text."""
 
 
@@ -48,6 +56,7 @@ def check_exclusions(subject: Subject, told: Told) -> list[Verdict]:
     with subject.catalog.reading() as connection:
         measured = _measured(connection, subject.labeler.id)
         excluded = [*_single_sets(connection, subject.labeler.id), *_whole_states(connection, subject.labeler.id)]
+        excluded += _without_features(connection, subject)
     missing: Counter[str] = Counter()
     for each in excluded:
         if each.reason in OF_THE_MACHINE:
@@ -103,6 +112,14 @@ def _whole_states(connection: Connection, labeler_id: int) -> list[Excluded]:
     return [Excluded(key, split, reason or "", (1 << count) - 1, None) for key, split, reason, count in found]
 
 
+def _without_features(connection: Connection, subject: Subject) -> list[Excluded]:
+    """Labelled states that cannot be fitted."""
+    candidates = select(func.count()).where(Candidate.state_id == DecisionState.id).scalar_subquery()
+    columns = (DecisionState.state_key, TrajectoryRow.split, StateFeatures.reason, candidates)
+    found = connection.execute(labelled_without_features(subject, *columns))
+    return [Excluded(key, split, f"{reason}{_FEATURES}", (1 << n) - 1, None) for key, split, reason, n in found]
+
+
 def _of_current_runs(query: Select, state_id: object) -> Select:  # type: ignore[type-arg]
     return (
         query.join(DecisionState, DecisionState.id == state_id)
@@ -115,7 +132,8 @@ CHECK: Check[Subject] = Check(
     "exclusions within budget",
     Severity.CRITICAL,
     "How many deletion sets could not be measured, which, why, and are they few enough not to matter?",
-    "Every set and every state of a current run that has no label is counted by split and reason. What a machine could "
+    "Every set and every state of a current run that has no label, and every labelled state of train and validation "
+    "that has no features, is counted by split and reason. What a machine could "
     f"not do, for want of memory or of finite numbers, may be {BUDGET:.0%} of a split's sets, or one set, and each is "
     "named. Reasons that follow from the text are judged by the rules of the labels, and every exclusion is tried "
     "again where the texts are here (labels remeasured).",

@@ -8,15 +8,17 @@ that is kept elsewhere: in the wheel, or in the file of `--anchor`.
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
 from drsr.offline.audit.moments import CLOCKS, Anchored, Dated, not_by_then, other_moments, read_anchor
 from drsr.offline.catalog import ledger
-from drsr.offline.catalog.feature_tables import StateFeatures
+from drsr.offline.catalog.feature_tables import SplitRead, StateFeatures
 from drsr.offline.catalog.journal import NOTHING, Event, Head, event_hash, event_of, events, get_event
+from drsr.offline.catalog.reads import FROM_BEFORE
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.catalog.statements import among
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
@@ -28,6 +30,7 @@ _FITTED = ("train", "validation")
 _WORDS = {
     "file": "source file",
     "mark": "mark of a frozen run",
+    "read": "logged read",
     "training": "training run",
 }
 """What a kind of row is called where it is not called by its name."""
@@ -52,7 +55,9 @@ class AtHand(NamedTuple):
     states: frozenset[str]
     """Measured states of train and validation whose runs took part."""
     superseded: frozenset[str]
-    """Versions of runs with measured states that something had taken the place of."""
+    """Versions of runs with measured states that something had taken the place of ..."""
+    replaced: tuple[str, ...]
+    """... and of these the ones whose run had no measured state in a newer version: a run is also left out this way."""
 
 
 class Replayed(NamedTuple):
@@ -82,12 +87,15 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
             hint = "drsr catalog upgrade opens one; what happened before is covered by no audit"
             return failed(CHECK, "the catalog has no journal", hint)
         left_out = _left_out(connection, subject, found)
-        problems = [*found.problems, *differences(found.rows, ledger.whole(connection)), *left_out.problems]
+        tables = ledger.whole(connection)
+        waiting = _reads_to_be_noted(tables["read"], found)
+        problems = [*found.problems, *differences(found.rows, tables), *left_out.problems]
         problems += _came_back(connection, found)
         problems += other_moments(found.moments, _dated(connection, found))
     anchors = [] if subject.order.anchor is None else read_anchor(subject.order.anchor)
     problems += [*_not_in_chain(subject, found.heads, anchors), *not_by_then(found.moments, anchors)]
-    evidence = {"head": str(found.head), "events": len(found.heads), "opened with": dict(found.opened)}
+    evidence: dict[str, Any] = {"head": str(found.head), "events": len(found.heads), "opened with": dict(found.opened)}
+    evidence |= {"superseded without a label": [] if found.at_hand is None else found.at_hand.replaced}
     if problems:
         hint = "restore the catalog from a copy that agrees with its journal, and find out who changed it"
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
@@ -96,6 +104,13 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
         said += f"; {left_out.without_features:,} measured states without features were left out of the fit"
     if left_out.erased:
         said += f"; {left_out.erased:,} states were erased since"
+    if found.at_hand is not None and found.at_hand.replaced:
+        said += (
+            f"; {len(found.at_hand.replaced):,} labelled versions of runs took no part, because a newer version that "
+            "had no label then had taken their place"
+        )
+    if waiting:
+        said += f"; {waiting:,} reads to fit or describe wait to be noted"
     return passed(CHECK, said + _not_covered(subject, found), **evidence)
 
 
@@ -119,15 +134,16 @@ def replay(noted: Iterable[Event], read_after: int | None, labeler: str) -> Repl
         last = event.head
         heads.append(event.sha256)
         moments[event.number] = event.noted_at
+        kind = "open" if event.facts.get(FROM_BEFORE) else event.kind  # that of reads, which came later than the rest
         for name, change in event.rows.items():
-            if event.kind == "open":
+            if kind == "open":
                 opened[name] = opened.get(name, 0) + len(change)
             known = rows.setdefault(name, {})
             for row, value in change.items():
                 if value is None:
                     known.pop(row, None)
                 else:
-                    known[row] = Noted(value, event.number, event.kind)
+                    known[row] = Noted(value, event.number, kind)
         if event.number == read_after:
             at_hand = _at_hand(rows, event.number, labeler)
     return Replayed(rows, heads, moments, opened, at_hand, problems)
@@ -150,10 +166,20 @@ def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
         )
 
 
+def _reads_to_be_noted(reads: ledger.Rows, found: Replayed) -> int:
+    """Take out the reads that no event has to tell of yet, those later than the latest noted one that did not evaluate.
+    Return how many."""
+    latest = max(map(int, found.rows.get("read", {})), default=0)
+    waiting = [name for name, value in reads.items() if int(name) > latest and not value.startswith("evaluate ")]
+    for name in waiting:
+        del reads[name]
+    return len(waiting)
+
+
 def _at_hand(rows: Rows, event: int, labeler: str) -> AtHand:
     out = {name.partition(".")[0] for name, noted in rows.get("withdrawal", {}).items() if noted.value[:2] == "in"}
     runs = {name: noted.value.split() for name, noted in rows.get("run", {}).items()}
-    states, superseded = set(), set()
+    states, superseded, taking_part = set(), set(), set()
     for name, noted in rows.get("measurement", {}).items():
         measured_by, _, key = name.rpartition(" ")
         if measured_by != labeler or not noted.value.startswith("labelled ") or key not in rows.get("state", {}):
@@ -164,9 +190,11 @@ def _at_hand(rows: Rows, event: int, labeler: str) -> AtHand:
             continue
         if taken_by == "-":
             states.add(key)
+            taking_part.add(run.partition(".")[0])
         else:
             superseded.add(run)
-    return AtHand(event, frozenset(states), frozenset(superseded))
+    replaced = tuple(sorted(run for run in superseded if run.partition(".")[0] not in taking_part))
+    return AtHand(event, frozenset(states), frozenset(superseded), replaced)
 
 
 def _read_after(connection: Connection, run_key: str) -> int | None:
@@ -221,14 +249,23 @@ def _came_back(connection: Connection, found: Replayed) -> Iterator[str]:
 
 
 def _dated(connection: Connection, found: Replayed) -> Iterator[Dated]:
-    """Yield the moments of trainings and calibrations that the journal has an event of."""
+    """Yield the moments of trainings, calibrations and reads that the journal has an event of."""
     trained = select(TrainingRun.run_key, TrainingRun.trained_at)
     calibrated = select(CalibrationRun.calibration_key, CalibrationRun.calibrated_at)
     for kind, query in (("training", trained), ("calibration", calibrated)):
         for name, moment in connection.execute(query):
             noted = found.rows.get(kind, {}).get(name)
             if noted is not None and noted.kind != "open":
-                yield Dated(f"{_WORDS.get(kind, kind)} {name}", moment, noted.event)
+                yield Dated(f"{_WORDS.get(kind, kind)} {name}", moment, noted.event, noted.event)
+    noting = [0, *sorted({noted.event for noted in found.rows.get("read", {}).values()})]
+    earlier = {event: before for before, event in itertools.pairwise(noting)}
+    for number, purpose, moment in connection.execute(select(SplitRead.id, SplitRead.purpose, SplitRead.read_at)):
+        noted = found.rows.get("read", {}).get(str(number))
+        if noted is None:
+            yield Dated(f"logged read {number}", moment, None, noting[-1] or None)
+        elif noted.kind != "open":
+            since = noted.event if purpose == "evaluate" else earlier[noted.event]
+            yield Dated(f"logged read {number}", moment, noted.event, since or None)
 
 
 def _not_in_chain(subject: Subject, heads: list[str], anchors: list[Anchored]) -> Iterator[str]:
@@ -263,10 +300,10 @@ CHECK = Check(
     Severity.CRITICAL,
     "Are these all the runs, states, labels and withdrawals that there were, and all that could be fitted?",
     "Every event of the journal holds the hash of the one before. They are replayed, and what they tell of source "
-    "files, runs, marks, states, measurements, withdrawals, trainings, calibrations and releases is compared row by "
-    "row with the tables. What was measured when the scorer's data were read must be behind the policy. The event that "
-    "the wheel names, and every head in the file of --anchor, must be in the chain. The moments of events, trainings "
-    f"and calibrations must be in the order of the events, to {CLOCKS.seconds // 60} minutes, and on the right side of "
-    "each moment at which a head was anchored.",
+    "files, runs, marks, states, measurements, withdrawals, trainings, calibrations, releases and reads of splits is "
+    "compared row by row with the tables. What was measured when the scorer's data were read must be behind the "
+    "policy. The event that the wheel names, and every head in the file of --anchor, must be in the chain. The moments "
+    "of events, trainings, calibrations and reads must be in the order of the events, to "
+    f"{CLOCKS.seconds // 60} minutes, and on the right side of each moment at which a head was anchored.",
     check_journal,
 )

@@ -21,8 +21,10 @@ class Dated(NamedTuple):
 
     what: str
     at: datetime.datetime
-    event: int
-    """The event that tells of it."""
+    event: int | None
+    """The event that tells of it; None: it waits for one."""
+    since: int | None
+    """The event that it cannot be older than: the same, or for a read that waited to be noted one before. None: any."""
 
 
 class Anchored(NamedTuple):
@@ -40,10 +42,11 @@ def other_moments(moments: Mapping[int, datetime.datetime], rows: Iterable[Dated
         if moment < latest - CLOCKS:
             yield f"event {number} was noted on {_shown(moment)}, and one before it on {_shown(latest)}"
         latest = max(latest, moment)
-    for what, at, event in rows:
-        noted = moments[event]
-        if abs(at - noted) > CLOCKS:
-            yield f"{what} says that it was made on {_shown(at)}, and was noted on {_shown(noted)} (event {event})"
+    for what, at, event, since in rows:
+        if event is not None and at > moments[event] + CLOCKS or since is not None and at < moments[since] - CLOCKS:
+            noted = "is not yet noted" if event is None else f"was noted on {_shown(moments[event])} (event {event})"
+            after = f", after event {since} of {_shown(moments[since])}" if since not in (None, event) else ""
+            yield f"{what} says that it was made on {_shown(at)}, and {noted}{after}"
 
 
 def not_by_then(moments: Mapping[int, datetime.datetime], anchors: Iterable[Anchored]) -> Iterator[str]:

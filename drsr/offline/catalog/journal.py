@@ -30,7 +30,7 @@ from drsr.offline.catalog.tables import JOURNAL, Hash, Table, one_of
 
 KINDS = (
     *("open", "ingest", "supersede", "import", "freeze", "label", "forget"),
-    *("withdraw", "take-back", "erase", "promise", "train", "calibrate", "publish"),
+    *("withdraw", "take-back", "erase", "promise", "train", "calibrate", "publish", "read"),
 )
 NOTHING = "0" * 64
 """Stands for the event before the first."""

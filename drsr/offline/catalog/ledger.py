@@ -1,8 +1,8 @@
 """The rows that decide what a policy is made from, each as a name and a fingerprint, for the journal to keep.
 
 A name is a hash or made of hashes, and a fingerprint holds no text either: what is erased leaves nothing here. Row
-numbers, locations and moments are left out, so the same work in another catalog gives the same; files alone have a
-number. All is kept for ever by every journal: never change what goes into it.
+numbers, locations and moments are left out, so the same work in another catalog gives the same; files and reads alone
+have a number. All is kept for ever by every journal: never change what goes into it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, select
 
+from drsr.offline.catalog.feature_tables import FeatureView, SplitRead
 from drsr.offline.catalog.label_tables import Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.release_tables import PolicyRelease
@@ -176,6 +177,19 @@ def releases(connection: Connection, version: str | None = None) -> Rows:
     return {name: content_key(more) for name, *more in connection.execute(query)}
 
 
+def reads(connection: Connection, after: int | None = None) -> Rows:
+    """Return the reads of splits by number, those after a number if one is given."""
+    facts = (SplitRead.states, SplitRead.labels, SplitRead.excluded)
+    query = select(SplitRead.id, SplitRead.purpose, SplitRead.split, FeatureView.name, FeatureView.version)
+    query = query.add_columns(Labeler.name, *facts).join(FeatureView, FeatureView.id == SplitRead.view_id)
+    query = query.outerjoin(Labeler, Labeler.id == SplitRead.labeler_id)
+    query = query if after is None else query.where(SplitRead.id > after)
+    return {
+        str(number): f"{purpose} {split} {content_key(more)}"
+        for number, purpose, split, *more in connection.execute(query)
+    }
+
+
 def whole(connection: Connection) -> dict[str, Rows]:
     """Return everything that a catalog holds, by kind of row. Each table is read once."""
     return {
@@ -188,6 +202,7 @@ def whole(connection: Connection) -> dict[str, Rows]:
         "training": trainings(connection),
         "calibration": calibrations(connection),
         "release": releases(connection),
+        "read": reads(connection),
     }
 
 

@@ -17,6 +17,7 @@ from drsr.offline.catalog.failures import UPGRADE_HINT
 from drsr.offline.catalog.feature_tables import FeatureView  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.journal import open_journal
 from drsr.offline.catalog.label_tables import Label  # noqa: F401 - registers its tables with the metadata
+from drsr.offline.catalog.reads import note_reads
 from drsr.offline.catalog.release_tables import PolicyRelease  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.scorer_tables import TrainingRun  # noqa: F401 - registers its tables with the metadata
 from drsr.offline.catalog.tables import Table
@@ -24,9 +25,11 @@ from drsr.offline.catalog.tables import Table
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISION = "0008"
+REVISION = "0009"
 """The revision of `tables.py` and its neighbours `*_tables.py`. Written here so that opening a catalog need not import
 Alembic; a test compares."""
+READS_NOTED_SINCE = "0009"
+"""The first revision whose journal has the reads of splits."""
 VERSION_TABLE = "drsr_revision"
 """Not Alembic's default name: another application in the same database may use that."""
 
@@ -161,7 +164,10 @@ def _migrate(
         _check_foreign_keys(connection, catalog.location)
         after = current_revision(connection)
         if after == REVISION:
-            open_journal(connection)  # here and not in a revision: it reads the tables as this code knows them
+            # Here and not in a revision: it reads the tables as this code knows them.
+            open_journal(connection)
+            if before is not None and before < READS_NOTED_SINCE:
+                note_reads(connection, from_before=True)
         return RevisionChange(before, after)
 
 

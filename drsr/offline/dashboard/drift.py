@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 import drsr
-from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, SplitRead, StateFeatures
+from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.logical_content import content_key
+from drsr.offline.catalog.reads import record_reads
 from drsr.offline.catalog.scorer_tables import TrainingRun
-from drsr.offline.catalog.statements import insert_all
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, find_view, get_view
@@ -236,4 +236,4 @@ def _note_reads(place: Place, view: RegisteredView, parts: Mapping[str, _Part]) 
         if count
     ]
     with place.catalog.writing() as connection:
-        insert_all(connection, SplitRead, rows)
+        record_reads(connection, rows)

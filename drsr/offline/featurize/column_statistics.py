@@ -15,8 +15,8 @@ from sqlalchemy import Connection, and_, func, select
 
 import drsr
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead, StateFeatures
-from drsr.offline.catalog.statements import insert_all
+from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
+from drsr.offline.catalog.reads import record_reads
 from drsr.offline.catalog.tables import SPLITS, DecisionState, Trajectory
 from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
@@ -153,7 +153,7 @@ def column_statistics(catalog: Catalog, artifacts: ArtifactStore, view: str = DE
         if sums.rows:
             splits.append(_described(split, counts[split], sums))
     with catalog.writing() as connection:
-        insert_all(connection, SplitRead, [_read(found, split) for split in splits])
+        record_reads(connection, [_read(found, split) for split in splits])
     return ColumnStatistics(found.name, found.version, tuple(column.name for column in found.columns), tuple(splits))
 
 

@@ -27,6 +27,7 @@ from drsr.offline.calibrate.stage import point_bound
 from drsr.offline.catalog import ledger
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.journal import note
+from drsr.offline.catalog.reads import note_reads
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.evaluate.second_opinion import read_opinion
 from drsr.offline.featurize.light_reader import load_light_reader
@@ -246,6 +247,7 @@ def _write(
         record = known or record_release(connection, row)
         if known is None:
             note(connection, "publish", {"release": ledger.releases(connection, record.version)})
+            note_reads(connection)
         finish_run(connection, run_id, {"version": record.version, "wheel": record.wheel})
     return Published(record, place_of(order.index, wheel), tuple(gates), is_new=known is None)
 

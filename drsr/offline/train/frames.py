@@ -24,9 +24,9 @@ from sqlalchemy import Connection, Select, and_, select
 import drsr
 from drsr.errors import ArtifactCorrupt, FeaturesMissing, FrameError, LabelersMixed, SettingsError, SplitRefused
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.feature_tables import FeatureFile, SplitRead, StateFeatures
+from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
-from drsr.offline.catalog.statements import insert_all
+from drsr.offline.catalog.reads import record_reads
 from drsr.offline.catalog.tables import SPLITS, Candidate, DecisionState, Source, Trajectory
 from drsr.offline.featurize.files import read_file
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
@@ -123,7 +123,7 @@ def get_training_frame(
         **labels,
     )
     with catalog.writing() as connection:
-        insert_all(connection, SplitRead, [_read(found, measured_by, purpose, frame, excluded)])
+        record_reads(connection, [_read(found, measured_by, purpose, frame, excluded)])
     return frame
 
 

@@ -5,6 +5,7 @@ The forger trains, calibrates and publishes again, so every hash is in order.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from drsr.scorer.ensemble import Normaliser, fit_normaliser
 from tests.offline.audit.published import (
     PublishedPipeline,
     ask,
+    asked,
     audited,
     by_hand,
     failures,
     go_on,
     trained_again,
 )
-from tests.offline.small_pipeline import Pipeline
+from tests.offline.small_pipeline import Pipeline, fit, quick_params
 
 
 def test_a_future_token_in_a_feature(release: PublishedPipeline, tmp_path: Path) -> None:
@@ -52,6 +54,15 @@ def test_a_future_token_in_a_feature_of_a_run_that_has_gone_on(release: Publishe
     ((states,),) = ask(pipeline, "SELECT states FROM policy_release ORDER BY id DESC LIMIT 1")
     everything = len(orjson.loads(pipeline.artifacts.get(states)))
     assert audit.verdicts[0].evidence["states"] == audit.verdicts[0].evidence["of"] == everything
+
+
+def test_a_future_token_in_a_training_state_that_decides_the_threshold(pipeline: Pipeline) -> None:
+    """Cross-fitted, every state of train is behind the threshold: each is computed again, though none is drawn."""
+    key, _ = _plant_future_token(pipeline)
+    numbers = quick_params()
+    numbers = replace(numbers, train=replace(numbers.train, scorer="linear", folds=3))
+    fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, numbers)
+    assert asked(pipeline, future.CHECK) == {"no future in a feature": f"state {key}"}
 
 
 def test_features_of_a_policys_state_that_are_gone(release: PublishedPipeline) -> None:

@@ -36,14 +36,20 @@ def run(release: PublishedPipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_an_untouched_catalog_passes_every_check_and_stays_untouched(
-    run: Run, release: PublishedPipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run,
+    release: PublishedPipeline,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every expectation among them; the latest release is audited, from the artifact store."""
+    """Every expectation among them; the latest release is audited from the artifact store, its sample is drawn."""
     before = held(release)
+    monkeypatch.setattr("secrets.randbelow", lambda most: most - 7)
     assert run("--json", "--html", str(tmp_path / "audit.html")) == 0
     assert held(release) == before
     shown = json.loads(capsys.readouterr().out)
     assert shown["passed"] is True
+    assert shown["seed"] == (1 << 32) - 7
     assert [check["name"] for check in shown["checks"]] == [check.name for check in (*CHECKS, RETRAIN)]
     verdicts = [verdict for check in shown["checks"] for verdict in check["verdicts"]]
     assert all(verdict["passed"] for verdict in verdicts)

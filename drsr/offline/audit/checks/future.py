@@ -23,6 +23,7 @@ from drsr.features.light import light_features
 from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.audit.checks.states import FROM_TEXT
+from drsr.offline.audit.withheld import withheld_states
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.light_reader import LightReader, layout_read_by
 from drsr.offline.featurize.stored import FeatureReader, StoredState, stored_states
@@ -33,7 +34,7 @@ from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.label.target_nll import EXACT
 from drsr.offline.publish.subject import Subject
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed, without_texts
+from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed, without_texts
 from drsr.request.history import read_history
 from drsr.request.protocol import violations
 from drsr.request.rendering import render
@@ -154,16 +155,21 @@ def check_future(subject: Subject, told: Told) -> list[Verdict]:
         sample=order.sample,
         seed=order.seed,
         state_keys=keys,
-        whole_splits=("validation",),
+        whole_splits=("validation",) if subject.run.fold_scores is None else ("train", "validation"),
         deviation=deviation,
         told=told,
     )
+    withheld = withheld_states(subject, backbone)
     evidence: dict[str, Any] = {
         "states": found.states,
         "of": found.stored,
         "differences": list(found.differences),
         "allowed": AGREEMENT[identity.dtype],
+        "withheld": withheld,
     }
+    if withheld:
+        hint = "compute them again: throw the view away, drsr featurize, train and calibrate again"
+        return failed(CHECK, first_of(withheld), hint, withheld, **evidence)
     with subject.catalog.reading() as connection:
         absent = states_without_text(connection, keys)
     what = f"the features of {absent:,} states"
@@ -187,8 +193,9 @@ def check_future(subject: Subject, told: Told) -> list[Verdict]:
         )
         hint = "throw the view's files away, featurize and train again, and find out who wrote them"
         return failed(CHECK, detail, hint, [f"state {key}" for key in found.stale], **evidence)
+    decide = "of validation" if subject.run.fold_scores is None else "that decide the threshold"
     detail = (
-        f"{found.states:,} of {found.stored:,} {subject.drawn_from}, all of validation among them: not a bit of "
+        f"{found.states:,} of {found.stored:,} {subject.drawn_from}, all {decide} among them: not a bit of "
         f"{found.states - found.named:,} changes when the future is replaced; stored numbers agree to "
         f"{found.largest_difference:.1g} ({_allowed(identity.dtype)})"
     )
@@ -205,7 +212,8 @@ CHECK = Check(
     "be the same numbers: columns read from text to the bit, the others up to rounding "
     f"({AGREEMENT[EXACT]:.0e}, and {OF_DEVIATION:g} of the column's deviation in training; in half precision "
     f"{', '.join(f'{limit:g} in {dtype}' for dtype, limit in AGREEMENT.items() if dtype != EXACT)}). All states of "
-    "validation are compared, whatever is drawn.",
+    "validation are compared, whatever is drawn, and of a cross-fitted policy all of train, too. A labelled state that "
+    "is recorded as one without features is tried again.",
     check_future,
 )
 

@@ -16,6 +16,8 @@ def check_golden(subject: Subject, told: Told) -> list[Verdict]:
     if numbers.light is None:
         reader = subject.backbone(numbers.backbone.name, numbers.backbone.dtype, numbers.backbone.identity)
     found = verify_files(policy_of(subject.policy, backbone=reader), subject.policy, subject.named)
+    if not found.results:
+        return failed(CHECK, "the policy brings no golden request", "publish again: drsr publish writes them")
     problems = [f"{result.name}: {problem}" for result in found.results for problem in result.problems]
     if problems:
         return failed(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from drsr.errors import DrsrError
+from drsr.offline.calibrate.search import source_weights
 from drsr.offline.calibrate.selection_path import selection_path
 from drsr.offline.calibrate.stage import scores_of
 from drsr.offline.ingest.absent_texts import states_without_text
@@ -72,7 +74,7 @@ def check_labels(subject: Subject, told: Told) -> list[Verdict]:
         for label in found.compared
         if not abs(label.recorded - label.direct) <= found.agreement or label.unsafe != (label.recorded > tolerance)
     ]
-    wrong = [*found.mismatches, *wrong, *_beyond_the_limits(subject, deciding, found, tolerance)]
+    wrong = [*found.mismatches, *wrong, *(_beyond_the_limits(subject, found, tolerance) if deciding else ())]
     if wrong:
         detail = f"{len(wrong):,} of {found.sets:,} remeasured labels are not what is recorded: {first_of(wrong)}"
         return failed(CHECK, detail, "measure again under a new labeler, train and calibrate again", wrong, **evidence)
@@ -108,24 +110,32 @@ def _deciding_rows(subject: Subject, neighbours: int) -> tuple[TrainingFrame, li
     return scored.frame, [*following.tolist(), *chosen[chosen >= 0].tolist()]
 
 
-def near_the_tolerance(subject: Subject, tolerance: float, agreement: float) -> tuple[list[str], str]:
-    """Return the selected sets whose recorded harm is too near to the tolerance to tell which side it is on, and
-    whether the limit would be broken with all of them unsafe; calibration counts them as recorded (decision 23)."""
+def near_the_tolerance(
+    subject: Subject, tolerance: float, agreement: float, measured: Mapping[tuple[str, int], float] | None = None
+) -> tuple[list[str], str]:
+    """Return the selected sets whose harm is too near to the tolerance to tell which side it is on, and how the limit
+    would be broken with all of them unsafe; calibration counts them as recorded (decision 23).
+
+    `measured` has harms by state and mask that came out now; the others are those that are recorded. The limit is kept
+    twice, over the states as they are and with sources weighted, like calibration does (decision 25).
+    """
+    record = subject.calibration
+    if record.risk_threshold is None:
+        return [], ""
     frame, rows = _deciding_rows(subject, neighbours=0)
-    harms = [float(frame.harm[row]) for row in rows]
-    near = [row for row, harm in zip(rows, harms, strict=True) if tolerance - agreement < harm <= tolerance]
-    named = [
-        f"state {frame.state_ids[frame.state[row]]}, deletion set {int(frame.mask[row])}: {frame.harm[row]:+.6f}"
-        for row in near
-    ]
-    unsafe = sum(harm > tolerance for harm in harms) + len(near)
-    limit = calibrate_params(subject.calibration.params).max_unsafe_rate
-    if not near or unsafe <= limit * len(harms):
-        return named, ""
-    return named, (
-        f"{unsafe} of {len(harms)} selected sets are unsafe or too near to the tolerance to tell ({len(near)}); "
-        f"the limit is {limit:.1%}: {named[0]}"
-    )
+    names = [(frame.state_ids[frame.state[row]], int(frame.mask[row])) for row in rows]
+    recorded = frame.harm[rows].tolist()
+    harms = np.array([(measured or {}).get(name, harm) for name, harm in zip(names, recorded, strict=True)])
+    near = (tolerance - agreement < harms) & (harms <= tolerance)
+    named = [f"state {names[at][0]}, deletion set {names[at][1]}: {harms[at]:+.6f}" for at in np.flatnonzero(near)]
+    unsafe, params = near | (harms > tolerance), calibrate_params(record.params)
+    weights = source_weights(frame, params)[frame.state[rows]]
+    for weight, how in ((np.ones_like(weights), ""), (weights, ", with sources weighted")):
+        rate = float((weight * unsafe).sum() / max(weight.sum(), 1))
+        if rate > params.max_unsafe_rate:
+            said = f"{int(unsafe.sum())} of {len(rows)} selected sets are unsafe or too near to the tolerance to tell"
+            return named, f"{said} ({len(named)}): {rate:.2%}{how}; the limit is {params.max_unsafe_rate:.1%}"
+    return named, ""
 
 
 def _without_measuring(subject: Subject) -> list[Verdict]:
@@ -137,7 +147,7 @@ def _without_measuring(subject: Subject) -> list[Verdict]:
     except DrsrError as error:  # another check fails then
         return passed(CHECK, f"{said}; which sets decide the threshold cannot be read ({error.what})")
     if broken:
-        return failed(CHECK, broken, "calibrate again below the limit", near, near=near)
+        return failed(CHECK, broken, "calibrate again below the limit", [broken, *near], near=near)
     count = f"; {len(near):,} selected sets are too near to the tolerance to tell, and the limit holds with them"
     return passed(CHECK, f"{said}{count if near else ''}", near=near)
 
@@ -150,28 +160,11 @@ def _deciding_or_none(subject: Subject) -> tuple[dict[str, int], str]:
         return {}, f"not those that decide the threshold, which cannot be read ({error.what})"
 
 
-def _beyond_the_limits(subject: Subject, deciding: dict[str, int], found: Remeasured, tolerance: float) -> list[str]:
-    """The limits hold by what was measured now, a harm too near to the tolerance to tell counted as unsafe."""
-    if not deciding or subject.calibration.risk_threshold is None:
-        return []
-    selected = deciding_sets(subject, neighbours=0)
-    harms = [label.direct for label in found.compared if selected.get(label.state_key) == label.mask]
-    if len(harms) != subject.calibration.selected:
-        return []  # some states are here without their texts
-    near = [
-        f"state {label.state_key}, deletion set {label.mask}: {label.direct:+.6f}"
-        for label in found.compared
-        if selected.get(label.state_key) == label.mask and tolerance - found.agreement < label.direct <= tolerance
-    ]
-    unsafe = sum(harm > tolerance for harm in harms) + len(near)
-    limit = calibrate_params(subject.calibration.params).max_unsafe_rate
-    if unsafe <= limit * len(harms):
-        return []
-    return [
-        f"{unsafe} of {len(harms)} selected sets are unsafe or too near to the tolerance to tell ({len(near)}); "
-        f"the limit is {limit:.1%}",
-        *near,
-    ]
+def _beyond_the_limits(subject: Subject, found: Remeasured, tolerance: float) -> list[str]:
+    """Return how a limit is broken by what was measured now, and the sets that are too near to tell."""
+    measured = {(label.state_key, label.mask): label.direct for label in found.compared}
+    near, broken = near_the_tolerance(subject, tolerance, found.agreement, measured)
+    return [broken, *near] if broken else []
 
 
 CHECK = Check(

@@ -14,13 +14,14 @@ from dataclasses import asdict
 from typing import Any
 
 import orjson
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from drsr.errors import InputError
 from drsr.offline.audit.checks.data_rules import SHIPPED
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.journal import event_of, note
 from drsr.offline.catalog.label_tables import StateMeasurement
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
 from drsr.offline.params import Params, calibrate_params, train_params
 from drsr.offline.publish.subject import Subject
@@ -63,13 +64,15 @@ def check_promises(subject: Subject, told: Told) -> list[Verdict]:
         )
         trainings = connection.execute(trained).scalar_one()
         calibrations = connection.execute(calibrated).scalar_one()
+        others = _other_recipes(connection, subject)
     limits = calibration.params
     tries = f"{trainings:,} trainings and {calibrations:,} calibrations were made on the same data"
+    tries += f", and {others:,} other recipes were calibrated on other data of this view" if others else ""
     kept_to = (
         f"unsafe rate {limits['max_unsafe_rate']:g}, mean harm {limits['max_mean_harm']:g}, removal "
         f"{limits['removal_cap']:g}, {len(run.seeds)} seeds"
     )
-    evidence = {"trainings": trainings, "calibrations": calibrations, "limits": dict(limits)}
+    evidence = {"trainings": trainings, "calibrations": calibrations, "other recipes": others, "limits": dict(limits)}
     if subject.order.promise is None:
         return passed(CHECK, f"NOT COMPARED: no promise was handed over; {kept_to}; {tries}", **evidence)
     promised = _read(subject.order.promise)
@@ -89,6 +92,21 @@ def check_promises(subject: Subject, told: Told) -> list[Verdict]:
     at = f"made when {promised['labelled_states']:,} states were labelled, "
     at += "which this catalog's journal does not know" if made is None else f"event {made.number} of the journal"
     return passed(CHECK, f"kept, all of promise {name[:12]} ({at}): {kept_to}; {tries}", **evidence, promise=name)
+
+
+def _other_recipes(connection: Connection, subject: Subject) -> int:
+    """Count other parameters that were calibrated on other data of the same view and labeler, by any full scorer: data
+    that differ by one run nobody misses are as good to try on."""
+    this, calibration = subject.run, subject.calibration
+    query = (
+        select(TrainingRun.params, CalibrationRun.params)
+        .join(CalibrationRun, CalibrationRun.training_run_id == TrainingRun.id)
+        .where(TrainingRun.view_id == this.view_id, TrainingRun.labeler_id == this.labeler_id)
+        .where(TrainingRun.ablation == this.ablation, CalibrationRun.mode == calibration.mode)
+        .where(CalibrationRun.validation_hash != calibration.validation_hash)
+    )
+    found = {content_key([*params]) for params in connection.execute(query)}
+    return len(found - {content_key([this.params, calibration.params])})
 
 
 def _read(data: bytes) -> dict[str, Any]:
@@ -128,6 +146,7 @@ CHECK = Check(
     "Are limits, seeds and rules those that were promised before labels were read, and how often did somebody try?",
     "The parameters of training and calibration are compared, one by one, with the promise that --promise hands over, "
     "and the rules of the data with the numbers in it. Without a promise nothing is compared, and the verdict says so. "
-    "Trainings and calibrations of this catalog on the same states are counted, for people to judge.",
+    "Trainings and calibrations of this catalog on the same states are counted, and other parameters that were "
+    "calibrated on other states, for people to judge.",
     check_promises,
 )

@@ -2,7 +2,8 @@
 
 A read to evaluate that came before a calibration is harmless for it in three cases only: it was calibrated by a recipe
 that some calibration before the read had already; the read judged a policy that was released, or its recipe on other
-data; or no task that is in the test split now had a label then. Why: docs/decisions/0024.
+data; or no task that is in the test split now had a label then. Why: docs/decisions/0024. What came before what is the
+order of the journal's events, not of the moments in the rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, select
 
 from drsr.errors import SettingsError
+from drsr.offline.audit.chronology import Chronology, Place, read_chronology
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import schema_differences
@@ -29,6 +31,7 @@ from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_
 class Read(NamedTuple):
     """A row of the log."""
 
+    id: int
     split: str
     purpose: str
     labels: int
@@ -82,7 +85,7 @@ def check_split_reads(subject: Subject, told: Told) -> list[Verdict]:
     with subject.catalog.reading() as connection:
         problems += [f"the catalog is not the one that drsr made: {found}" for found in schema_differences(connection)]
         tested = [read for read in reads if read.split == "test" and read.labeler_id is not None]
-        early = _early_reads(connection, subject, [read.read_at for read in tested if read.purpose == "evaluate"])
+        early = _early_reads(connection, subject, [read for read in tested if read.purpose == "evaluate"])
     evidence = {
         "reads": [[read.split, read.purpose, read.read_at.isoformat(timespec="seconds")] for read in reads],
         "trained_at": subject.run.trained_at.isoformat(timespec="seconds"),
@@ -127,24 +130,27 @@ def _unaccounted(subject: Subject, reads: list[Read]) -> list[str]:
     return problems
 
 
-def _early_reads(connection: Connection, subject: Subject, evaluated: Sequence[datetime.datetime]) -> EarlyReads:
-    """Judge the reads to evaluate, by their times, that came before the calibration."""
+def _early_reads(connection: Connection, subject: Subject, evaluated: Sequence[Read]) -> EarlyReads:
+    """Judge the reads to evaluate that came before the calibration."""
     this = subject.calibration
-    early = [at for at in evaluated if at < this.calibrated_at]
-    labelled = _first_labels(connection) if early else {}
-    groups = sum(at <= early[-1] for at in labelled.values()) if early else 0
-    fitted = _calibrations(connection) if early else []
+    when = read_chronology(connection)
+    calibrated = when.place("calibration", this.calibration_key, this.calibrated_at)
+    places = sorted(when.place("read", str(read.id), read.read_at) for read in evaluated)
+    early = [place for place in places if place < calibrated]
+    labelled = _first_labels(connection, when) if early else {}
+    groups = sum(first <= early[-1] for first in labelled.values()) if early else 0
+    fitted = _calibrations(connection, when) if early else []
     own = _recipe(this.mode, this.params, subject.run.view_id, subject.run.labeler_id, subject.run.params)
     released = _released(connection)
     versions: dict[str, None] = {}
     problems = []
-    for at in early:
-        judged = _judged_releases(connection, fitted, released, at)
+    for place in early:
+        judged = _judged_releases(connection, when, fitted, released, place)
         versions |= dict.fromkeys(judged)
-        known = own is not None and any(row.calibrated_at <= at and row.recipe == own for row in fitted)
-        if not known and not judged and any(first <= at for first in labelled.values()):
+        known = own is not None and any(row.place <= place and row.recipe == own for row in fitted)
+        if not known and not judged and any(first <= place for first in labelled.values()):
             problems.append(
-                f"the test split was read to evaluate on {at:%Y-%m-%d %H:%M:%S} UTC, and the parameters of this "
+                f"the test split was read to evaluate on {place[1]:%Y-%m-%d %H:%M:%S} UTC, and the parameters of this "
                 f"calibration of {this.calibrated_at:%Y-%m-%d %H:%M:%S} UTC were first calibrated after it"
             )
     return EarlyReads(len(early), groups, len(labelled), tuple(versions), problems)
@@ -152,25 +158,28 @@ def _early_reads(connection: Connection, subject: Subject, evaluated: Sequence[d
 
 class _Calibrated(NamedTuple):
     id: int
-    training_run_id: int
-    calibrated_at: datetime.datetime
+    place: Place
     recipe: Recipe | None
     """None where another version of drsr recorded parameters that this one does not know."""
 
 
-def _calibrations(connection: Connection) -> list[_Calibrated]:
+def _calibrations(connection: Connection, when: Chronology) -> list[_Calibrated]:
     """Every calibration of a full scorer, oldest first."""
     query = (
         select(
-            *(CalibrationRun.id, CalibrationRun.training_run_id, CalibrationRun.calibrated_at),
+            *(CalibrationRun.id, CalibrationRun.calibration_key, CalibrationRun.calibrated_at),
             *(CalibrationRun.mode, CalibrationRun.params),
             *(TrainingRun.view_id, TrainingRun.labeler_id, TrainingRun.params),
         )
         .join(TrainingRun, TrainingRun.id == CalibrationRun.training_run_id)
         .where(TrainingRun.ablation == FULL.name)
-        .order_by(CalibrationRun.calibrated_at, CalibrationRun.id)
+        .order_by(CalibrationRun.id)
     )
-    return [_Calibrated(row[0], row[1], row[2], _recipe(*row[3:])) for row in connection.execute(query)]
+    found = [
+        _Calibrated(number, when.place("calibration", key, at), _recipe(*made))
+        for number, key, at, *made in connection.execute(query)
+    ]
+    return sorted(found, key=lambda row: row.place)
 
 
 def _recipe(mode: str, calibrated: Any, view_id: int, labeler_id: int, trained: Any) -> Recipe | None:
@@ -192,37 +201,41 @@ def _released(connection: Connection) -> dict[int, list[str]]:
 
 
 def _judged_releases(
-    connection: Connection, fitted: Sequence[_Calibrated], released: dict[int, list[str]], at: datetime.datetime
+    connection: Connection,
+    when: Chronology,
+    fitted: Sequence[_Calibrated],
+    released: dict[int, list[str]],
+    read: Place,
 ) -> list[str]:
     """Versions of the releases that a read judged: those of the recipe that had been calibrated last, if nothing was
     trained since. A night that found nothing better to publish judged the recipe of an earlier one.
 
     An evaluation with other parameters trains a scorer first, so a later training is somebody trying out another one.
     """
-    before = [row for row in fitted if row.calibrated_at <= at]
+    before = [row for row in fitted if row.place <= read]
     if not before:
         return []
     last = before[-1]
     alike = [row.id for row in fitted if row.id == last.id or (row.recipe is not None and row.recipe == last.recipe)]
     versions = [version for calibration in alike for version in released.get(calibration, ())]
-    later = select(TrainingRun.id).where(
-        TrainingRun.ablation == FULL.name,
-        TrainingRun.trained_at > last.calibrated_at,
-        TrainingRun.trained_at <= at,
-    )
-    return [] if connection.execute(later.limit(1)).first() else versions
+    trained = select(TrainingRun.run_key, TrainingRun.trained_at).where(TrainingRun.ablation == FULL.name)
+    places = (when.place("training", *row) for row in connection.execute(trained))
+    return [] if any(last.place < place <= read for place in places) else versions
 
 
-def _first_labels(connection: Connection) -> dict[str, datetime.datetime]:
-    """By task of the present test split: when its first label, of whichever labeler, was recorded."""
+def _first_labels(connection: Connection, when: Chronology) -> dict[str, Place]:
+    """By task of the present test split: its first label, of whichever labeler."""
     query = (
-        select(Trajectory.group_key, StateMeasurement.measured_at)
+        select(Trajectory.group_key, DecisionState.state_key, StateMeasurement.measured_at)
         .join(DecisionState, DecisionState.trajectory_id == Trajectory.id)
         .join(StateMeasurement, StateMeasurement.state_id == DecisionState.id)
         .where(Trajectory.is_current(), Trajectory.split == "test", StateMeasurement.outcome == "labelled")
-        .order_by(StateMeasurement.measured_at.desc())
     )
-    return {row.group_key: row.measured_at for row in connection.execute(query)}
+    found: dict[str, Place] = {}
+    for group, state_key, at in connection.execute(query):
+        place = when.label(state_key, at)
+        found[group] = min(found.get(group, place), place)
+    return found
 
 
 _READ_EARLY = (
@@ -236,7 +249,8 @@ CHECK = Check(
     "Every read of a split's labels is logged with its purpose by the only code that hands them out. No read to "
     "train or to calibrate may be of the test split, and for the policy's own training and calibration the log must "
     "hold reads of exactly as many labels as they say they saw, before they were done: a frame that came from "
-    "elsewhere has none. Tables are compared with the models, so that no view or trigger stands for the log. "
+    "elsewhere has none. Tables are compared with the models, so that no view or trigger stands for the log; the "
+    'check "journal" finds rows of it that were deleted, added or changed. '
     "A read to evaluate from before this calibration fails it, unless the same parameters had been calibrated before "
     "the read, or the read judged the recipe of a released policy, or no present task of the test split had a label "
     "then. How many tasks had been read, and for which releases, is reported.",

@@ -13,9 +13,8 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.errors import FrameError, InputError
 from drsr.offline.bench.replay.stage import RecordedRun
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.label_tables import StateMeasurement
-from drsr.offline.catalog.statements import insert_all
+from drsr.offline.catalog.reads import record_reads
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
 from drsr.offline.featurize.views import RegisteredView, get_view
 from drsr.offline.freeze.records import FreezingRule, is_rule
@@ -180,7 +179,7 @@ def record_read(catalog: Catalog, view: RegisteredView, labeler_id: int, split: 
         "read_at": datetime.datetime.now(datetime.UTC),
     }
     with catalog.writing() as connection:
-        insert_all(connection, SplitRead, [read])
+        record_reads(connection, [read])
 
 
 def load_runs(

@@ -11,10 +11,11 @@ import pytest
 from drsr.offline.audit.checks import promises
 from drsr.offline.audit.running import run_audit
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.ingest.withdrawals import withdraw
 from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.verdicts import Verdict
 from tests.offline.audit.published import ask, by_hand
-from tests.offline.small_pipeline import Pipeline, copy_of, quick_params
+from tests.offline.small_pipeline import Pipeline, copy_of, fit, quick_params
 
 
 @pytest.fixture
@@ -71,6 +72,15 @@ def test_a_policy_that_nobody_promised_anything_about(pipeline: Pipeline) -> Non
     assert verdict.passed
     assert verdict.detail.startswith("NOT COMPARED: no promise was handed over; unsafe rate 0.9, mean harm 1, ")
     assert "2 calibrations were made on the same data" in verdict.detail
+
+
+def test_limits_that_were_tried_on_other_data(pipeline: Pipeline) -> None:
+    """Without one run of validation that nobody misses: other hashes, and counted all the same."""
+    with pipeline.catalog.writing() as connection:
+        ((name,),) = ask(pipeline, "SELECT min(external_id) FROM trajectory WHERE split = 'validation'")
+        withdraw(connection, f"runs/{name}", "to try on")
+    fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, quick_params(removal_cap=0.19))
+    assert "and 1 other recipes were calibrated on other data of this view" in judged(pipeline, None).detail
 
 
 def test_something_else_than_a_promise(pipeline: Pipeline) -> None:

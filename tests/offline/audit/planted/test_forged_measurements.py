@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+
+import orjson
 import pytest
 
 from drsr.offline.audit.checks import labels
+from drsr.offline.audit.running import run_audit
 from drsr.offline.publish.subject import Order, Subject
+from drsr.offline.store.kept import Kept
 from tests.offline.audit.published import ask, asked, by_hand
 from tests.offline.small_pipeline import Pipeline
 
@@ -45,6 +50,23 @@ def test_harms_lowered_where_they_decide(pipeline: Pipeline) -> None:
     by_hand(pipeline, f"UPDATE label SET {lowered} WHERE state_id = ? AND mask = ?", state, mask)
     caught = asked(pipeline, labels.CHECK)["labels remeasured"]
     assert caught.startswith(f"state {key}, deletion set {mask}: recorded ")
+
+
+def test_harms_lowered_where_they_decide_and_in_what_a_night_kept(pipeline: Pipeline) -> None:
+    """A night believes its own file of what it measured before. An audit opens none."""
+    kept = Kept(pipeline.folder / "kept.sqlite", "code")
+    subject = Subject(pipeline.catalog, pipeline.artifacts, Order(sample=0), kept=kept)
+    assert run_audit(subject, [labels.CHECK]).passed
+    key, mask = min(labels.deciding_sets(subject, neighbours=0).items())
+    ((state,),) = ask(pipeline, "SELECT id FROM decision_state WHERE state_key = ?", key)
+    lowered = "harm = harm - 0.001, deleted_nll = deleted_nll - 0.001"
+    by_hand(pipeline, f"UPDATE label SET {lowered} WHERE state_id = ? AND mask = ?", state, mask)
+    with sqlite3.connect(pipeline.folder / "kept.sqlite") as file:
+        for content, value in file.execute("SELECT content, value FROM kept").fetchall():
+            target, possible, harms = orjson.loads(value)
+            forged = orjson.dumps([target, possible, [[of, harm - 0.001 * (of == mask)] for of, harm in harms]])
+            file.execute("UPDATE kept SET value = ? WHERE content = ?", (forged, content))
+    assert key in asked(pipeline, labels.CHECK)["labels remeasured"]
 
 
 def _worst(pipeline: Pipeline) -> tuple[int, int, int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from drsr.offline.audit.checks import chain
+from drsr.offline.audit.checks import chain, golden
 from drsr.offline.evaluate.second_opinion import NOT_TAKEN
 from drsr.policy.folder import MANIFEST_FILE, manifest_bytes
 from drsr.policy.wheel_file import WheelName, read_wheel, wheel_bytes
+from tests.offline.audit.forging import forge
 from tests.offline.audit.published import PublishedPipeline, audited, failures
 
 PACKAGE = "drsr_policy/"
@@ -52,6 +53,12 @@ def _without_what_came_later(card: bytes) -> bytes:
     paragraphs = "\n".join(rows).split("\n\n")
     kept = (part for part in paragraphs if not part.startswith(("The finite-sample bound", NOT_TAKEN)))
     return "\n\n".join(kept).encode()
+
+
+def test_golden_requests_left_out(release: PublishedPipeline) -> None:
+    forge(release, golden=())
+    caught = failures(audited(release, [golden.CHECK]))["golden requests"]
+    assert "it was published without golden requests" in caught
 
 
 def test_code_in_the_wheel(release: PublishedPipeline) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drsr.offline.audit.checks import states
+from drsr.offline.audit.checks import future, states
+from drsr.offline.audit.exclusions import CHECK as EXCLUSIONS
 from tests.offline.audit.published import ask, asked, by_hand
 from tests.offline.small_pipeline import Pipeline
 
@@ -32,6 +33,19 @@ def test_a_state(pipeline: Pipeline, bad: tuple[int, int]) -> None:
         by_hand(pipeline, f"DELETE FROM {table} WHERE state_id = ?", bad[0])
     by_hand(pipeline, "DELETE FROM decision_state WHERE id = ?", bad[0])
     assert " gives states at [" in asked(pipeline, states.CHECK)["states frozen again"]
+
+
+def test_the_features_of_a_bad_state(pipeline: Pipeline, bad: tuple[int, int]) -> None:
+    """Recorded as not to be had: the state is labelled, and fitted by nobody."""
+    without = "UPDATE state_features SET outcome = 'excluded', reason = ?, file_id = NULL WHERE state_id = ?"
+    by_hand(pipeline, without, "misaligned_span", bad[0])
+    assert (
+        "recorded as without features (misaligned_span), and they can be computed"
+        in (asked(pipeline, future.CHECK)["no future in a feature"])
+    )
+    by_hand(pipeline, without, "out_of_memory", bad[0])
+    caught = asked(pipeline, EXCLUSIONS)["exclusions within budget"]  # which needs no text
+    assert "excluded as out_of_memory of its features" in caught
 
 
 def test_the_mark_of_a_frozen_run(pipeline: Pipeline, bad: tuple[int, int]) -> None:

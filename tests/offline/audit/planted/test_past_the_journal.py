@@ -16,7 +16,16 @@ from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.withdrawals import take_back, withdraw
 from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.verdicts import Verdict
-from tests.offline.audit.published import PublishedPipeline, ask, asked, audited, by_hand, failures, trained_again
+from tests.offline.audit.published import (
+    PublishedPipeline,
+    ask,
+    asked,
+    audited,
+    by_hand,
+    failures,
+    go_on,
+    trained_again,
+)
 from tests.offline.small_pipeline import Pipeline
 
 _OF_A_STATE = ("interaction", "label", "state_measurement", "state_features", "candidate")
@@ -157,6 +166,16 @@ def test_a_run_superseded_while_fitting(pipeline: Pipeline, tmp_path: Path) -> N
     assert len(told) == 1
     assert f"run runs/{name} of train was superseded when the scorer's data were read" in told[0]
     assert told[0].endswith("the policy was made without it")
+
+
+def test_runs_superseded_by_versions_without_a_label(pipeline: Pipeline, tmp_path: Path) -> None:
+    """By the commands, before the scorer's data are read: nothing is forged, and it is said."""
+    assert "had taken their place" not in judged(pipeline).detail
+    go_on(pipeline, next((pipeline.folder / "runs").glob("validation-*.json")))
+    again = trained_again(pipeline, tmp_path / "packages").pipeline
+    assert "1 labelled versions of runs took no part, because a newer version that had no label then" in (
+        judged(again).detail
+    )
 
 
 def test_a_run_superseded_by_hand(pipeline: Pipeline, bad: tuple[int, str, int]) -> None:
