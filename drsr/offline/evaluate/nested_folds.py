@@ -1,4 +1,4 @@
-"""Nested folds: which kind of scorer to train, judged by tasks that neither its members nor its threshold saw.
+"""Nested folds: which kind of scorer to train, judged on tasks that neither its members nor its threshold saw.
 
 The tasks of train and validation are dealt into folds. For every outer fold, K, beta and tau are searched on the other
 folds under the limits of calibration, each of them scored by members that saw neither it nor the outer fold; members
@@ -30,7 +30,7 @@ from drsr.offline.train.scored_sets import ScoredSets, member_scores
 FOLDS = 5
 REGULARISED = "network-regularised"
 KINDS = ("network", REGULARISED, "linear", "trees", "stack")
-"""What can be compared: the kinds of scorer, the paper's network twice."""
+"""Kinds of scorer to compare; the paper's network appears twice."""
 CHOSEN = "chosen in each fold"
 """The row of whoever takes, in every outer fold, the kind that removed most inside the other folds."""
 
@@ -47,7 +47,8 @@ class Outcome(NamedTuple):
 
     name: str
     unsafe_auroc: float | None
-    """None for the row that changes its kind from fold to fold: scores of different kinds do not compare."""
+    """AUROC of the unsafe scores; None for the row that changes its kind from fold to fold: scores of different kinds
+    do not compare."""
     state_pairs: float | None
     equal_pairs: float | None
     """Of pairs of one state whose harms differ meaningfully, those ordered rightly: of any size, and of equal size."""
@@ -69,13 +70,13 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> Outcome | None:
-        """The kind that removes most among those within the limit on unseen tasks; None where none is."""
+        """Return the kind that removes most among those within the limit on unseen tasks; None if there is none."""
         kinds = [row for row in self.outcomes if row.name != CHOSEN]
         within = [row for row in kinds if row.unsafe_rate is not None and row.unsafe_rate <= self.limit]
         return max(within, key=lambda row: row.mean_removal, default=None)
 
     def lead(self, other: Outcome) -> tuple[float, float]:
-        """By how much the best removes more than another, and the standard error of that over the folds."""
+        """Return how much more the best kind removes than another, and the standard error of that over the folds."""
         assert self.best is not None  # whoever asks has one
         lead = np.array(self.best.fold_removals) - np.array(other.fold_removals)
         return float(lead.mean()), float(lead.std(ddof=1) / np.sqrt(len(lead)))
@@ -168,8 +169,8 @@ def _nested_scores(
     workers: int,
     tell: Callable[[int], None],
 ) -> list[FoldScores]:
-    """By outer fold, scores of every set: of the fold itself by members fitted on all others, of another fold by
-    members that saw neither."""
+    """Return, by outer fold, scores of every set: of the fold itself by members fitted on all others, of another fold
+    by members that saw neither."""
     fit = learner(params, column_groups, workers=workers)
     folds = int(fold.max()) + 1
     harm, unsafe = np.empty((2, folds, len(params.seeds), len(frame)))

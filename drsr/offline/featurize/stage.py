@@ -1,7 +1,7 @@
 """The featurize stage: features of every frozen state that has none yet in this view.
 
-The unit of work is a trajectory: its states grow out of one another, so each goes on from what a session kept of the
-one before, by the same code that decides online.
+The unit of work is a trajectory: its states grow out of one another, so each continues from what a session kept of the
+previous one, by the same code that decides online.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def featurize_run(
     part: Selection | None = None,
     limit: int | None = None,
 ) -> FeaturizeRun:
-    """A run with a loaded language model, or with none; FeatureError if it has no layers to read."""
+    """Record a run with or without a loaded language model; raise FeatureError if it has no layers to read."""
     layout = layout_read_by(backbone, view)
     rule = freezing_rule(backbone.tokenizer, caps)
     identity = view_identity(layout, backbone.name, backbone.identity, dtype, rule)
@@ -230,7 +230,7 @@ def featurize_states(
 
 
 def without_features(catalog: Catalog, view: RegisteredView, rows: Sequence[StateRow]) -> list[StateRow]:
-    """Those states about which the view says nothing yet."""
+    """Return those states that the view does not record yet."""
     with catalog.reading() as connection:
         there = recorded(connection, view, [row.id for row in rows])
     return [row for row in rows if row.id not in there]

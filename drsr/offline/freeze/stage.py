@@ -55,7 +55,7 @@ class FreezeSummary(NamedTuple):
     states: int
     """States that they gave."""
     without_states: dict[str, int]
-    """Trajectories that gave none, by reason."""
+    """Trajectories that gave no states, by reason."""
     up_to_date: int
     """Trajectories that were frozen before."""
     cut_short: int = 0
@@ -65,7 +65,7 @@ class FreezeSummary(NamedTuple):
 
 
 def freezing_rule(tokenizer: Tokenizer, caps: Caps) -> FreezingRule:
-    """All that frozen candidates depend on besides the trajectory."""
+    """Return everything apart from the trajectory that frozen candidates depend on."""
     return FreezingRule(RULE_VERSION, rule_hash(caps), RENDERER_VERSION, tokenizer.identity)
 
 
@@ -138,7 +138,7 @@ class _Block(NamedTuple):
 def _following(
     rule: FreezingRule, source: str | None, without: Collection[int]
 ) -> Callable[[Connection, int], _Block | None]:
-    """Find the first block behind a place with a trajectory that waits. `without` may grow."""
+    """Find the first block after a position with a trajectory that waits. `without` may grow."""
 
     def following(connection: Connection, after: int) -> _Block | None:
         batch = unfrozen(connection, rule, source, after=after, limit=len(without) + 1)

@@ -1,4 +1,4 @@
-"""The state of a training run on disk, so that a killed run goes on where it was: one safetensors file.
+"""The state of a training run on disk, so that a killed run continues where it stopped: one safetensors file.
 
 Tensors hold weights, both AdamW moments and the best weights so far; one JSON text holds the rest. The only random
 numbers of a run are its initial weights, so there is no generator to keep. The file names the inputs it belongs to.

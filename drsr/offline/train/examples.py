@@ -36,12 +36,12 @@ class StateRow(NamedTuple):
     state_id: str
     trajectory_id: str
     group_id: str
-    """What is on one side of the split and counts as one draw: the task where it is known, else the trajectory."""
+    """Unit that is on one side of the split and counts as one draw: the task if it is known, else the trajectory."""
     split: Split
     request_tokens: int
     """Tok(C) of the full request."""
     candidate_savings: tuple[int, ...]
-    """What deleting each candidate alone saves, in tokens."""
+    """Number of tokens that deleting each candidate alone saves."""
 
 
 class LabelRow(NamedTuple):
@@ -57,7 +57,7 @@ class LabelRow(NamedTuple):
     """H(A) in nats per token."""
     unsafe: bool
     labeler: str
-    """What measured it: hash of backbone, renderer and rule versions."""
+    """Hash of the labeler: backbone, renderer and rule versions."""
 
 
 class StateFeatures(NamedTuple):
@@ -70,7 +70,7 @@ class StateFeatures(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ExampleFrame:
-    """Labelled deletion sets of one split, as arrays that nobody writes to."""
+    """Labelled deletion sets of one split, as read-only arrays."""
 
     split: Split
     layout_hash: str
@@ -231,7 +231,8 @@ def joined(train: TrainingFrame, validation: TrainingFrame) -> TrainingFrame:
 def some_states(
     kind: type[FrameKind], frame: ExampleFrame, kept: NDArray[np.bool_], split: Split = "train"
 ) -> FrameKind:
-    """The states for which `kept` says so, with their sets, in the same order, as a frame of the asked kind."""
+    """Return the states for which `kept` is true, with their sets, in the same order, as a frame of the requested
+    kind."""
     rows = kept[frame.state]
     values: dict[str, Any] = {"split": split, "layout_hash": frame.layout_hash, "labeler": frame.labeler}
     for field in fields(frame):

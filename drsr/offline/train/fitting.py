@@ -1,8 +1,8 @@
 """Training the ensemble: all members at once, each as if it were alone.
 
 Every member starts from its own seed, has its own loss, gradient clipping and early stopping; they share one pass over
-the data. Batches are computed side by side and their gradients added in the batches' order, and there is no random
-number after the initial weights: the same inputs give the same bits on one machine, with any number of workers.
+the data. Batches are computed in parallel, their gradients are added in the batches' order, and no random number is
+drawn after the initial weights: the same inputs give the same bits on one machine, with any number of workers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TrainedScorer(NamedTuple):
     ensemble: Ensemble
     """Each member at its best evaluation."""
     chosen: tuple[Evaluation, ...]
-    """That evaluation, by member."""
+    """That evaluation, for each member."""
     history: tuple[Evaluation, ...]
 
 
@@ -66,8 +66,8 @@ def train_scorer(
 ) -> TrainedScorer:
     """Fit an ensemble on `train`, choosing each member's epoch by `validation`.
 
-    `column_groups` (the layout's group of each feature column) is needed where the ablation tells groups apart.
-    With `checkpoint` the run is saved at every evaluation, and a run found there goes on. `workers` threads share the
+    `column_groups` (the layout's group of each feature column) is needed if the ablation distinguishes groups. With
+    `checkpoint` the run is saved at every evaluation, and a run found there continues. `workers` threads share the
     batches of an epoch.
     """
     check_frames(train, validation)
@@ -157,7 +157,7 @@ class _Run:
         return share.detach(), torch.autograd.grad(share.sum(), list(self.parameters.values()))
 
     def evaluate(self, loss: NDArray[np.float64]) -> list[Evaluation]:
-        """Judge every member on validation and keep its weights where they are its best."""
+        """Judge every member on validation and keep its weights if they are its best."""
         harm, unsafe = self._validation_scores()
         evaluations = []
         for number, (seed, member) in enumerate(zip(self.params.seeds, self.members, strict=True)):

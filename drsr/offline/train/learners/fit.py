@@ -1,11 +1,11 @@
 """Fitting the scorer that the parameters name: in the paper's mode, or cross-fitted.
 
-In the paper's mode a scorer is fitted on `train`; `validation` chooses an epoch where there is one to choose. Trees and
+In the paper's mode a scorer is fitted on `train`; `validation` chooses an epoch if there is one to choose. Trees and
 linear models have none, so they see nothing of `validation`.
 
 Cross-fitted, both splits are one frame. Its tasks are dealt into folds; the members of a fold are fitted without it and
 score it, so that every state has scores of members that never saw its task. The final members are fitted on everything.
-Networks need tasks to stop by: they hold out a fifth of those they are given, in a fold and in the end alike.
+Networks need tasks for early stopping: they hold out a fifth of those they receive, in a fold and in the final fit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from drsr.offline.train.fitting import HowToFit
 
 STOPPING_PART = 5
-"""One task in so many is held out to stop networks by, where no split is there for it."""
+"""One task in this many is held out to stop networks early if there is no split for that."""
 
 Floats = NDArray[np.float64]
 Fit = Callable[[TrainingFrame], FrozenScorer]
@@ -49,7 +49,7 @@ AVERAGED = {"stack": ("trees", "linear")}
 class FittedScorer(NamedTuple):
     scorer: FrozenScorer
     chosen: tuple[Evaluation, ...]
-    """By member: how it does on tasks that it was not fitted on."""
+    """Evaluation of each member on tasks that it was not fitted on."""
     history: tuple[Evaluation, ...]
     fold_scores: FoldScores | None = None
     """Cross-fitted: what members that never saw its task say of every set."""
@@ -97,9 +97,10 @@ def check_kind(params: TrainParams, ablation: Ablation) -> None:
 
 
 def deal_folds(frame: TrainingFrame, folds: int) -> NDArray[np.int64]:
-    """The fold of each state: tasks in the order of a hash of their names, each to the fold with fewest states so far.
+    """Return the fold of each state: tasks go, in the order of a hash of their names, each to the fold with the fewest
+    states so far.
 
-    By name, so that the same data gives the same folds whatever order it came in.
+    The order follows the names, so that the same data gives the same folds in whatever order it is read.
     """
     names = sorted(set(frame.group_ids), key=shuffled)
     if len(names) < folds:

@@ -83,7 +83,8 @@ def export_forest(members: list[tuple[Any, Any]]) -> Forest:
 
 
 def _nodes(nodes: NDArray[Any], offset: int) -> NDArray[np.float64]:
-    """Column, threshold, left, right and value of a tree's nodes, (5, nodes), moved behind `offset` others."""
+    """Return column, threshold, left, right and value of a tree's nodes, (5, nodes), with branches shifted by
+    `offset`."""
     leaf, here = nodes["is_leaf"].astype(np.bool_), offset + np.arange(len(nodes))
     return np.stack(
         [
