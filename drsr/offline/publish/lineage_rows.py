@@ -94,9 +94,13 @@ def labeler_of(connection: Connection, labeler_id: int) -> NamedLabeler:
 
 
 def present_states(
-    connection: Connection, view: RegisteredView, labeler: NamedLabeler, splits: Sequence[Split] = FITTED
+    connection: Connection,
+    view: RegisteredView,
+    labeler: NamedLabeler,
+    splits: Sequence[Split] = FITTED,
+    source: str | None = None,
 ) -> list[str]:
-    """Keys of the states that a scorer trained now would be fitted on or chosen by, sorted."""
+    """Keys of the states that a scorer trained now would be fitted on or chosen by, sorted; `source`: of one alone."""
     query = (
         select(DecisionState.state_key)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
@@ -111,6 +115,8 @@ def present_states(
             and_(StateFeatures.view_id == view.id, StateFeatures.outcome == "stored"),
         )
     )
+    if source is not None:
+        query = query.where(Trajectory.source_id.in_(select(Source.id).where(Source.name == source)))
     return sorted(connection.execute(query).scalars())
 
 
