@@ -47,7 +47,7 @@ _KEPT = "evaluation"
 class Evaluated(NamedTuple):
     study: Study
     scorers: list[Trained]
-    """What was judged, by configuration."""
+    """Scorers that were judged, one per configuration."""
     examples_hash: str
     """SHA-256 over every number that it was judged on."""
 
@@ -68,11 +68,11 @@ class TrainedAblations(NamedTuple):
     missing: list[Missing]
 
     def ensembles(self, artifacts: ArtifactStore) -> dict[str, FrozenScorer]:
-        """By configuration; one that only selects otherwise has none of its own."""
+        """Return the ensembles by configuration; one that differs only in selection has none of its own."""
         return {result.record.ablation: load_trained(artifacts, result.record) for result in self.scorers}
 
     def fold_scores(self, artifacts: ArtifactStore) -> dict[str, ScoredSets[TrainingFrame]]:
-        """By configuration, of those that were cross-fitted."""
+        """Return the fold scores by configuration, for those that were cross-fitted."""
         frames = self.inputs.train, self.inputs.validation
         found = {row.record.ablation: load_fold_scores(artifacts, row.record, *frames) for row in self.scorers}
         return {name: scored for name, scored in found.items() if scored is not None}
@@ -91,7 +91,7 @@ def train_ablations(
     progress: Progress = lambda ablation, evaluations: None,
 ) -> TrainedAblations:
     """Train what is not trained yet; `configurations` leaves all others out, the full one must be among them."""
-    inputs = read_inputs(catalog, artifacts, view, labeler, "train")
+    inputs = read_inputs(catalog, artifacts, view, labeler, "train", params.train.source)
     wanted, missing = _possible(
         inputs, params.train, [*ABLATIONS.values()] if configurations is None else configurations
     )
@@ -132,8 +132,13 @@ def evaluate_ablations(
     )
     with catalog.writing() as connection:
         run_id = start_run(connection, "evaluate", f"ablations on {split}", drsr.__version__)
-    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
-    examples = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
+    source = params.train.source
+    validation = get_training_frame(
+        catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler, source=source
+    )
+    examples = get_training_frame(
+        catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler, source=source
+    )
     found = study(
         StudyInputs(
             examples=examples,

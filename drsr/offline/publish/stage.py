@@ -71,11 +71,12 @@ class PublishOrder:
     wheel_checks: tuple[Check[Subject], ...]
     """Asked of the wheel that would be written."""
     audit: Order = Order()  # noqa: RUF009 - a plain value
-    """How much the checks of the wheel compute again."""
+    """Amount that the checks of the wheel compute again."""
     kept: Kept | None = None
-    """What was read and judged before and need not be again; None: everything is."""
+    """Values read and judged before that need not be computed again; None computes everything."""
     version: str | None = None
-    """By default the day of the calibration, `2026.11.16`; where another policy has that one, `2026.11.16.1`, ..."""
+    """Version to publish. By default the day of the calibration, `2026.11.16`; if another policy has that one,
+    `2026.11.16.1`, ..."""
     may_abstain_always: bool = False
     """Publish even a policy that never prunes, because calibration found nothing admissible."""
     beside: tuple[WheelFile, ...] = ()
@@ -84,28 +85,29 @@ class PublishOrder:
     """Another name for the same language model, under which consumers will load it."""
     device: str = "cpu"
     second_opinion: Path | None = None
-    """A file that says how far another language model agrees with the labels."""
+    """A file that records how far another language model agrees with the labels."""
 
 
 def find_calibration(
-    catalog: Catalog, key: str | None, *, certified: bool = False, light: bool = False
+    catalog: Catalog, key: str | None, *, certified: bool = False, light: bool = False, source: str | None = None
 ) -> CalibrationRecord:
     """The one whose key begins so, whatever it is; without a key the latest plain one, or the latest certified one, of
-    a full scorer or of a light one.
+    a full scorer or of a light one, made of all sources or of one.
 
     Never just the latest: a calibration that somebody tried in the other mode, or of the other kind, must not take the
-    place of the one that is meant.
+    place of the one meant.
     """
     mode = "certified" if certified else "plain"
     with catalog.reading() as connection:
         known = latest_calibrations(connection, 10_000, mode if key is None else None)
         if key is None:
-            known = [record for record in known if _is_light(connection, record) == light][:1]
+            known = [record for record in known if _kind(connection, record) == (light, source)][:1]
     found = [record for record in known if key is None or record.calibration_key.startswith(key)]
     if not known:
-        view = f" --view {LIGHT_VIEW}" if light else ""
+        view = (f" --view {LIGHT_VIEW}" if light else "") + (f" --source {source}" if source else "")
         command = f"drsr calibrate{view}{' --certified' if certified else ''}"
         where = f", in the {mode} mode{f' on the view {LIGHT_VIEW}' if light else ''}"
+        where += f" of the source {source}" if source else ""
         what = f"nothing is calibrated yet{where}" if key is None else "nothing is calibrated yet"
         raise ScorerNotTrained(what, hint=f"drsr train{view}, then {command}")
     if len(found) != 1:
@@ -113,8 +115,10 @@ def find_calibration(
     return found[0]
 
 
-def _is_light(connection: Connection, calibration: CalibrationRecord) -> bool:
-    return view_of(connection, get_training_run(connection, calibration.training_run_id).view_id).is_light
+def _kind(connection: Connection, calibration: CalibrationRecord) -> tuple[bool, str | None]:
+    """Return whether a calibration is of a light scorer, and of which source alone."""
+    run = get_training_run(connection, calibration.training_run_id)
+    return view_of(connection, run.view_id).is_light, run.source
 
 
 def publish(
@@ -183,7 +187,7 @@ def _first_free(
     bound: PointBound | None,
     order: PublishOrder,
 ) -> Built:
-    """The package under the version that was asked for, or under the first that no other package has."""
+    """Return the package under the requested version, or under the first that no other package has."""
     for version in default_versions(traced.calibration) if order.version is None else (order.version,):
         built = build(traced, scorer, numbers, decided, version, bound)
         try:

@@ -2,8 +2,8 @@
 
 Both are judged on the same examples, the present validation split, by the order in which calibration chooses: the one
 that removes more is better, then the one with the lower unsafe rate, then the one with the lower mean harm. The new one
-must not be worse. A released one that no longer keeps to the limits on these examples does not stand in the way; one
-that cannot be judged on them, because it reads other features, does: a person decides then.
+must not be worse. A released policy that no longer keeps to the limits on these examples does not block it; one that
+cannot be judged on them, because it reads other features, does: the operator decides then.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Performance(NamedTuple):
     mean_removal: float
     """Part of the full request, over all states; abstention counts 0."""
     unsafe_rate: float
-    """Of the sets it selects; 0 where it selects none."""
+    """Unsafe share of the sets it selects; 0 if it selects none."""
     mean_harm: float
-    """Exact, of the same sets; 0 where it selects none."""
+    """Exact mean harm of the same sets; 0 if it selects none."""
 
     def keeps_to(self, max_unsafe_rate: float, max_mean_harm: float) -> bool:
         return self.unsafe_rate <= max_unsafe_rate and self.mean_harm <= max_mean_harm
@@ -95,13 +95,13 @@ def performance(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coe
     )
 
 
-def released_policy(catalog: Catalog, *, light: bool = False) -> Released | None:
-    """The newest release of a full policy, or of a light one; None before the first."""
+def released_policy(catalog: Catalog, *, light: bool = False, source: str | None = None) -> Released | None:
+    """The newest release of a full policy, or of a light one, made of all sources or of one; None before the first."""
     with catalog.reading() as connection:
         for release in latest_releases(connection, _MOST_RELEASES):
             calibration = get_calibration(connection, release.calibration_run_id)
             run = get_training_run(connection, calibration.training_run_id)
-            if view_of(connection, run.view_id).is_light == light:
+            if run.source == source and view_of(connection, run.view_id).is_light == light:
                 return Released(release, calibration, run)
     return None
 
@@ -116,7 +116,7 @@ def judge_succession(
     """Apply the rule to a calibration and whatever is released now."""
     with catalog.reading() as connection:
         light = view_of(connection, run.view_id).is_light
-    released = released_policy(catalog, light=light)
+    released = released_policy(catalog, light=light, source=run.source)
     if released is None:
         return Comparison(True, "nothing was released before")
     if released.calibration.id == calibration.id:
