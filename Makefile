@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo release report repro sample quick test frameworks feast fuzz crash lint format benchmarks sbom hashes audit-dependencies clean
+.PHONY: help install demo release report repro sample quick test frameworks fuzz crash lint format benchmarks sbom hashes audit-dependencies clean feast images
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -81,6 +81,9 @@ lint: .venv/installed    ## ruff, strict mypy, hadolint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/hadolint docker/*.Dockerfile
+
+images:          ## the images of docker/ by buildah, on a stand-in base made from Debian: as root, without an engine (IMAGES=decide)
+	$(PYTHON) -m scripts.images $(IMAGES) $(if $(BASE_IMAGE),--base $(BASE_IMAGE)) $(if $(MIRROR),--mirror $(MIRROR)) --build='$(BUILD)'
 
 format: .venv/installed  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,5 @@
-"""`drsr` alone: a short help for whoever asks, what uses policies first, what makes them only where it is installed."""
+"""`drsr` alone: a short help that lists the commands that use policies first, and those that make them only if
+installed."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ USING = {
 }
 """The commands of whoever runs an agent. Those that are not registered are not shown."""
 MAKING_NEEDS = "sqlalchemy"
-"""Without it none of the other commands can work: the extra `offline` brings it."""
+"""Package without which the other commands cannot work: the extra `offline` brings it."""
 
 
 def overview(commands: Commands) -> str:

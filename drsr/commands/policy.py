@@ -147,7 +147,7 @@ def run_verify(options: argparse.Namespace) -> int:
 
 
 def _progress(quiet: float) -> Callable[[int, int], None]:
-    """Says on standard error how far it is, where it takes longer than a moment: a language model reads for seconds."""
+    """Report progress on standard error if it takes longer than a moment: a language model reads for seconds."""
     last = time.monotonic()
 
     def report(done: int, of: int) -> None:

@@ -1,4 +1,4 @@
-"""`drsr receipts`: what decisions saved, in tokens and money; `drsr explain | diff | restore ID`: one of them."""
+"""`drsr receipts`: what decisions saved, in tokens and money; `drsr explain | diff | restore ID`: a single decision."""
 
 from __future__ import annotations
 

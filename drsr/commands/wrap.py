@@ -36,13 +36,13 @@ LAST_SECONDS = 10.0
 
 
 class Provider(NamedTuple):
-    """One of the two variables by which programs are told where to send their requests."""
+    """One of the two variables that tell programs where to send their requests."""
 
     variable: str
     upstream: str
-    """Where requests go if the variable is not set."""
+    """Address of requests if the variable is not set."""
     path: str
-    """What the variable's value ends in, if that is so with the provider's own address."""
+    """Ending of the variable's value, if the provider's own address has one."""
 
 
 PROVIDERS = (
@@ -96,7 +96,7 @@ def run_wrap(arguments: argparse.Namespace) -> int:
 
 
 def upstream_of(provider: Provider, given: str | None, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return where a provider's requests go, without /v1, and what its variable ends in."""
+    """Return the address of a provider's requests, without /v1, and the ending of its variable's value."""
     if given is not None:
         return given, provider.path
     found = (environment.get(provider.variable) or provider.upstream).rstrip("/")
@@ -127,7 +127,8 @@ def running(app: ProxyApp) -> Iterator[str]:
 
 
 def run_program(program: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run it with our own streams; returns its exit code, 128 and the signal's number where one ended it."""
+    """Run the program with our own streams; return its exit code, or 128 plus the signal's number if a signal ended
+    it."""
     try:
         process = subprocess.Popen(program, env=dict(environment))
     except OSError as error:
@@ -180,7 +181,7 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
 
 
 def _most_often(states: Sequence[Mapping[str, Any]], unpruned: int) -> str:
-    """Return the most frequent reason to leave alone what could have been pruned; empty where there is none."""
+    """Return the most frequent reason for leaving alone what could have been pruned; empty if there is none."""
     from collections import Counter
 
     from drsr.receipts.totals import INELIGIBLE

@@ -20,14 +20,14 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 RECENT = 200
 """Exchanges of the two pruned endpoints that are remembered."""
 SHOWN = 50
-"""How many of them the page lists."""
+"""Number of recent exchanges that the page lists."""
 _LATE = frozenset({str(ProxyReason.DEADLINE_EXCEEDED), str(ProxyReason.BUSY)})
 FEWEST_DECISIONS = 5
-"""Recent eligible requests before most of them can be called late."""
+"""Minimum number of recent eligible requests before the page can say that most were late."""
 
 
 class Activity:
-    """Everything that is counted. Told of each exchange when it has ended."""
+    """Counts of everything. Receives each exchange when it has ended."""
 
     def __init__(self) -> None:
         self.started = time.time()
@@ -88,7 +88,7 @@ class Activity:
         return Histogram(name, help, buckets=SECONDS, registry=self._registry)
 
     def watch(self, name: str, help: str, read: Callable[[], float], labels: Mapping[str, str] | None = None) -> None:
-        """Show what a function says at the moment of reading."""
+        """Show the value that a function returns at the moment of reading."""
         gauge = Gauge(name, help, tuple(labels or ()), registry=self._registry)
         (gauge.labels(**labels) if labels else gauge).set_function(read)
 
@@ -130,7 +130,7 @@ class Activity:
             self.recent.append(exchange)
 
     def mostly_late(self) -> dict[str, int] | None:
-        """Return how many recent decisions came too late, and of how many, where that is most of them."""
+        """Return the number of recent decisions that came too late, and the total, if most of them did."""
         recent = [each.shadow_reason or each.reason for each in self.recent if _is_eligible(each)]
         late = sum(reason in _LATE for reason in recent)
         return {"late": late, "of": len(recent)} if len(recent) >= FEWEST_DECISIONS and 2 * late > len(recent) else None
@@ -140,7 +140,7 @@ class Activity:
         return generate_latest(self)
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now, without the moments at which each began to be counted."""
+        """Yield the metrics as they are now, without the moments at which each began to be counted."""
         for metric in self._registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
@@ -188,12 +188,13 @@ def values(counter: Counter) -> dict[tuple[str, ...], float]:
 
 
 def counted(counter: Counter) -> dict[tuple[str, ...], int]:
-    """The same of one that counts in whole numbers."""
+    """Return the same for a counter of whole numbers."""
     return {labels: int(value) for labels, value in values(counter).items()}
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float] | None:
-    """Of the values, each the smallest of them that so many per cent do not exceed; None without any."""
+    """Return percentiles of the values: for each share the smallest value that this share does not exceed; None if
+    there are no values."""
     if not values:
         return None
     ordered = sorted(values)

@@ -77,7 +77,7 @@ class Share:
         self._taken = 0
 
     def take(self, size: int) -> bool:
-        """Take so many bytes more, or nothing where they are not there."""
+        """Take that many more bytes, or none if they are not available."""
         if size > self._budget.left:
             return False
         self._budget.taken += size

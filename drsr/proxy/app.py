@@ -1,4 +1,4 @@
-"""The whole proxy as one ASGI application: its own few pages, and the upstream behind everything else."""
+"""The whole proxy as one ASGI application: a few pages of its own, and the upstream for everything else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProxyApp:
     """An ASGI application for one event loop. Its parts live from the server's start to its end."""
 
     def __init__(self, policy: Policy, settings: ProxySettings) -> None:
-        """InputError where the receipts cannot be written."""
+        """Raise InputError if the receipts cannot be written."""
         self.policy = policy
         self.settings = settings
         self.activity = Activity()

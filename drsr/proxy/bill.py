@@ -1,10 +1,10 @@
 """The bill of one exchange: its cost, and its cost without pruning, from what the upstream counted.
 
-The first is exact, as far as the prices are: the upstream's own counts at the list price. The second is the first and
-what the deletion saved: nobody was asked for the longer request. In a session that is what the session reckoned, the
-cost of writing the cache again included; without one, the deleted tokens at the price of cached input where the answer
-says that there is a cache, else of input. Where the model recalled what had been removed, nothing was saved, and the
-calls for that were paid because of pruning: without it there would have been the last call alone.
+The first is as exact as the prices: the upstream's own counts at the list price. The second is the first plus what the
+deletion saved, because the longer request was never sent. In a session the saving is the one that the session computed,
+including the cost of rewriting the cache; without a session it is the deleted tokens at the price of cached input if
+the answer says that there is a cache, else at the price of input. If the model recalled what had been removed, nothing
+was saved, and pruning caused the calls for that: without it there would have been only the last call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drsr.proxy.http.usage import Usage
 from drsr.sessions.prices import MILLION, Prices
 
 PricesOf = Callable[[str | None], Prices | None]
-"""The prices of a model, by its name; None where they are not known."""
+"""Returns the prices of a model by its name; None if they are unknown."""
 
 
 class Bill(NamedTuple):
@@ -51,7 +51,7 @@ def _cost(prices: Prices, usage: Usage) -> float:
 
 
 def saved(prices: Prices, usage: Usage, tokens_saved: int, session: Mapping[str, Any] | None) -> float:
-    """Return the money that a deletion saved in this call; negative where the cache had to be written again for it."""
+    """Return the money that a deletion saved in this call; negative if the cache had to be rewritten for it."""
     if not tokens_saved:
         return 0.0
     cost = session.get("cost") if session else None

@@ -50,7 +50,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every proxy can be told, wherever it listens."""
+    """Add the options that every proxy has, wherever it listens."""
     add = parser.add_argument
     add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: light first)")
     add("--protect", action="append", default=[], metavar="RULE", help="keep tool=NAME or text=WORDS, as in drsr prune")
@@ -138,7 +138,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 
 def policy_of(arguments: argparse.Namespace) -> Policy:
-    """The policy that the options name."""
+    """Return the policy that the options name."""
     from drsr.policy.loading import load_policy
     from drsr.settings import load_settings
 
@@ -147,7 +147,7 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
 
 
 def settings_of(arguments: argparse.Namespace, upstream: UpstreamUrl, host: str) -> ProxySettings:
-    """The settings of a proxy that listens there. SettingsError where options contradict each other."""
+    """Return the settings of a proxy that listens there. Raise SettingsError if options contradict each other."""
     from drsr.proxy.http.modes import read_keys
     from drsr.proxy.server import connections_possible
     from drsr.proxy.settings import ProxySettings
@@ -195,7 +195,7 @@ def _sessions(arguments: argparse.Namespace) -> SessionSettings | None:
 
 
 def _say(address: str, app: ProxyApp, as_json: bool) -> None:
-    """Print where it listens and what it does."""
+    """Print the address it listens on and what it does."""
     settings = app.settings
     about = {
         "address": address,

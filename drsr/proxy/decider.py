@@ -1,4 +1,4 @@
-"""Decisions for the proxy: made in worker threads, with a deadline, and thrown away where they come too late."""
+"""Decisions for the proxy: made in worker threads, with a deadline, and discarded if they come too late."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from drsr.sessions.pruning_session import PruningSession
 T = TypeVar("T")
 
 LAST_SECONDS = 1.0
-"""How long the end of the proxy waits for reading to be given up, and for decisions that are being made."""
+"""Seconds that the proxy, on its way out, waits for reading to be given up and for decisions in progress."""
 SPARE_SECONDS = 0.1
-"""How long before the deadline reading is no longer waited for, at most: time to put the answer together."""
+"""Maximum number of seconds before the deadline at which waiting for reading ends, to leave time to assemble the
+answer."""
 
 _log = logging.getLogger("drsr.proxy")
 
@@ -39,7 +40,7 @@ class Recallable(NamedTuple):
     """The decision that recalls are answered from. It keeps the request alive."""
 
     body: Any
-    """What to send, as it is before it becomes bytes."""
+    """Body to send, before it becomes bytes."""
     outcome: Outcome | None
 
 
@@ -52,16 +53,16 @@ class Answer(NamedTuple):
     tokens_before: int | None
     tokens_saved: int
     content: bytes | None
-    """What to send where something was removed."""
+    """Bytes to send if something was removed."""
     receipt: dict[str, Any] | None
     session: Mapping[str, Any] | None
     """In a session: what it reckoned."""
     outside: bool | None
-    """Whether it lies outside what the policy was calibrated on; None where nobody knows."""
+    """True if the request lies outside what the policy was calibrated on; None if that is unknown."""
     too_large: bool
-    """Whether it was not read because of its size."""
+    """True if it was not read because of its size."""
     recallable: Recallable | None = None
-    """Where the model may ask for what was removed."""
+    """The request as parsed, if the model may ask for what was removed."""
 
 
 class Decided(NamedTuple):
@@ -93,8 +94,8 @@ class Decider:
         late: Callable[[], None] = lambda: None,
         recall: bool = False,
     ) -> None:
-        """`receipts` builds the record of a decision where one is wanted; `late` is told, from a worker's thread, of
-        every decision that was finished past its deadline; `recall` keeps what recalls are answered from."""
+        """`receipts` builds the record of a decision if one is wanted; `late` is called, from a worker's thread, with
+        every decision finished after its deadline; `recall` keeps the material to answer recalls from."""
         self._policy = policy
         self._recall = recall
         self.deadline = deadline
@@ -105,7 +106,7 @@ class Decider:
         self._protect = protect
         self.conversations = conversations
         self._asked: set[asyncio.Timeout] = set()
-        """Of each decision that somebody waits for, its deadline."""
+        """Deadline of each decision that is being waited for."""
         self._ending = False
 
     @property
@@ -146,7 +147,7 @@ class Decider:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Raises TimeoutError behind the deadline, and once the proxy is about to end."""
+        """Raise TimeoutError after the deadline, and once the proxy is about to end."""
         async with asyncio.timeout(0 if self._ending else self.deadline) as deadline:
             self._asked.add(deadline)
             try:
@@ -210,8 +211,8 @@ class Decider:
         return await self._run(partial(self._answer, self._policy, asked, until))
 
     async def _continue(self, conversation: Conversation, asked: Asked, until: float) -> Answer:
-        """The next decision of a conversation. A late one leaves no trace in its session, but that its request was
-        sent as it came: the provider has it in its cache."""
+        """Make the next decision of a conversation. A late one leaves only one trace in its session: that its request
+        was sent unchanged, so the provider has it in its cache."""
         try:
             return await self._decided_in(conversation, asked, until)
         except asyncio.CancelledError:

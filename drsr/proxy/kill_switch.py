@@ -1,10 +1,10 @@
-"""The kill switch: while a certain file exists, every request goes through as it came.
+"""The kill switch: while a certain file exists, every request goes through unchanged.
 
     touch var/pruning-off        # at once, for every proxy that was given this file
     rm var/pruning-off
 
-A file and not a command over HTTP: it needs no secret that could leak, who may use it is decided by the file's folder,
-it holds over restarts, and one file on a shared volume stops many proxies.
+A file and not a command over HTTP: it needs no secret that could leak, the permissions of the file's folder decide who
+may use it, it survives restarts, and one file on a shared volume stops many proxies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class KillSwitch:
-    """Looks at the file each time it is asked."""
+    """Look for the file each time it is asked."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

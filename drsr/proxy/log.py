@@ -27,7 +27,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object per line; those about a request have all that is known of it."""
+    """One object per line; those about a request carry all that is known of it."""
 
     def format(self, record: logging.LogRecord) -> str:
         about: dict[str, object] = {
@@ -43,14 +43,14 @@ class JsonLines(logging.Formatter):
 
 
 class AtMost(logging.Filter):
-    """Lets so many records of one kind through per second, and says afterwards how many it did not: whoever makes the
-    proxy complain must not fill the disk."""
+    """Let at most that many records of one kind through per second, and say afterwards how many were held back: a
+    client that makes the proxy complain must not be able to fill the disk."""
 
     def __init__(self, per_second: int = LINES_PER_SECOND) -> None:
         super().__init__()
         self._per_second = per_second
         self._seen: dict[tuple[str, str], tuple[int, int]] = {}
-        """Of each kind the second in which it was last seen, and how often in it."""
+        """For each kind the second in which it was last seen, and how often in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind, second = (record.name, str(record.msg)[:200]), int(record.created)

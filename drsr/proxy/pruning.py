@@ -28,7 +28,7 @@ from drsr.proxy.worker_pool import WorkerPool
 from drsr.request.json_values import MAX_REQUEST_CHARACTERS, VALUE_CHARACTERS
 
 MOST_VALUES = MAX_REQUEST_CHARACTERS // VALUE_CHARACTERS
-"""A request with more of them is not read by a policy, and so not parsed either."""
+"""Maximum number of values: a request with more is not read by a policy, and so not parsed either."""
 VALUE_BYTES = 128
 """Memory that a value takes once it is parsed, about: an empty list takes 64 bytes, a small object 240."""
 PARSED_AT_ONCE = 64 * 1024
@@ -48,16 +48,16 @@ _BYTE_FOR_BYTE = frozenset(
 
 
 class Treated(NamedTuple):
-    """A request as it is to be forwarded."""
+    """A request in the form in which it is to be forwarded."""
 
     content: bytes
-    """Where nothing was removed, the very bytes that came."""
+    """Bytes to forward: the original ones if nothing was removed."""
     parsed: dict[str, Any] | None = None
-    """The request as it came, where it could be read; with the tool for recalls where that is sent."""
+    """The original request, if it could be read; with the tool for recalls if that is sent."""
     meanwhile: asyncio.Task[Decided] | None = None
     """In shadow mode: the decision, which is made while the upstream is at work. `judge` it when it is there."""
     recalls: Recalls | None = None
-    """Where the model may ask for what was removed."""
+    """State for recalls, if the model may ask for what was removed."""
 
 
 class Pruning:
@@ -100,8 +100,9 @@ class Pruning:
         *,
         recalls: bool = True,
     ) -> Treated | Refusal:
-        """Ask the policy. What is not JSON is refused; what the policy cannot read is the upstream's to judge; what is
-        too large, or for what `take` has no room, is not even parsed. `recalls` says whether they can be answered."""
+        """Ask the policy. A body that is not JSON is refused; one that the policy cannot read is left for the upstream
+        to judge; one that is too large, or for which `take` has no room, is not even parsed. `recalls` says whether
+        they can be answered."""
         values = values_in(body)
         if values > MOST_VALUES or not take(values * VALUE_BYTES):
             exchange.reason = ProxyReason.TOO_LARGE if values > MOST_VALUES else ProxyReason.BUSY
@@ -142,13 +143,14 @@ class Pruning:
         return Treated(content, offered, recalls=Recalls(Rounds(wire, parsed, sent, outcome), body))
 
     def _wire(self, incoming: Incoming) -> JsonWire | None:
-        """The form of an answer that can recall; None with an idempotency key, for which there is one answer."""
+        """Return the form of an answer that can recall; None with an idempotency key, for which there is a single
+        answer."""
         keyed = any(values(incoming.headers, name.encode()) for name in IDEMPOTENCY_KEYS)
         return None if keyed else _WIRES.get(incoming.endpoint)
 
     async def _written(self, body: Any, size: int) -> bytes | None:
-        """The bytes of a body that came in so many; None where it cannot be written as it was read, which half an
-        emoji cannot, or where too many bodies wait."""
+        """Return the bytes of a body that arrived with that many; None if it cannot be written as it was read (half an
+        emoji cannot), or if too many bodies are waiting."""
         try:
             if size <= PARSED_AT_ONCE:
                 return as_bytes(body)

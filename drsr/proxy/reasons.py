@@ -1,11 +1,11 @@
-"""The proxy's own reasons to forward a request unchanged, besides those of the policy."""
+"""The proxy's own reasons to forward a request unchanged, in addition to those of the policy."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 PRUNED = "pruned"
-"""What stands in the place of a reason where something was removed."""
+"""Word that takes the place of a reason if something was removed."""
 
 
 class ProxyReason(StrEnum):
@@ -20,7 +20,7 @@ class ProxyReason(StrEnum):
     DEADLINE_EXCEEDED = "deadline_exceeded"
     """The decision was not made in time; it was thrown away."""
     STOPPING = "stopping"
-    """The proxy was told to end while the decision was being made."""
+    """The proxy was asked to end while the decision was being made."""
     BUSY = "busy"
     """Too many decisions were waiting already, or the memory for requests on their way was taken."""
     TOO_LARGE = "too_large"
@@ -28,9 +28,9 @@ class ProxyReason(StrEnum):
     HISTORY_UPSTREAM = "history_upstream"
     """The upstream keeps the history, and the request only goes on with it: `previous_response_id`."""
     UNSUPPORTED_PATH = "unsupported_path"
-    """Requests to this path are passed on as they are."""
+    """Requests to this path are passed on unchanged."""
     RECALL_FAILED = "recall_failed"
-    """It had been pruned, but was sent as it came in the end: the upstream refused the tool for recalls, or they led
+    """It had been pruned, but the original was sent in the end: the upstream refused the tool for recalls, or they led
     nowhere."""
     ENCODED_BODY = "encoded_body"
     """The request's body is compressed."""

@@ -23,8 +23,8 @@ class ReceiptWriter:
     """Every line is a receipt as `drsr explain` reads it, with a field `proxy` about what became of the request."""
 
     def __init__(self, path: Path, *, keep_text: bool, counted: Callable[[str], None] = lambda outcome: None) -> None:
-        """`counted` is told `written`, `failed` or `dropped` for each, from any thread. ReceiptError where the
-        file cannot be written."""
+        """`counted` is called with `written`, `failed` or `dropped` for each, from any thread. Raise ReceiptError if
+        the file cannot be written."""
         ReceiptFile(path, keep_text=keep_text).check_writable()
         self._path = path
         self._keep_text = keep_text
@@ -32,7 +32,7 @@ class ReceiptWriter:
         self._pool = WorkerPool("drsr-receipts", workers=1, queue=QUEUE)
 
     def record(self, decision: Decision) -> dict[str, Any]:
-        """The receipt to be written, or rather what the decision knows of it."""
+        """Queue a receipt for writing, or rather the decision's data that it is built from."""
         return decision.receipt_with_text() if self._keep_text else decision.receipt
 
     def write(self, receipt: dict[str, Any], proxy: dict[str, Any]) -> None:

@@ -21,15 +21,15 @@ KEEP_ALIVE = 75
 never send a request into a connection that is just being closed."""
 
 LAST_SECONDS = 2.5
-"""How long a proxy that was told twice to end may take, whatever holds it up: a model in the middle of a matrix product
-listens to nobody."""
+"""Seconds that a proxy asked twice to end may still take, whatever holds it up: a model in the middle of a matrix
+product cannot be interrupted."""
 
 SPARE_FILES = 128
-"""Open files besides the connections: libraries, receipts, the policy."""
+"""Open files needed in addition to the connections: libraries, receipts, the policy."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to an address; port 0 takes any free one. SettingsError where that cannot be."""
+    """Return a socket bound to an address; port 0 takes any free one. Raise SettingsError if that is not possible."""
     if not 0 <= port < 1 << 16:
         raise SettingsError("must be from 0 to 65535", where="--port")
     bound = None
@@ -69,7 +69,8 @@ def leads_here(upstream: UpstreamUrl, bound: socket.socket) -> bool:
 
 
 def connections_possible(wanted: int) -> int:
-    """Allow this process as many open files as the system grants; returns how many connections they are enough for.
+    """Allow this process as many open files as the system grants; return the number of connections that they suffice
+    for.
 
     A request may need two, one of them to the upstream, and the rest of the process needs some.
     """
@@ -87,7 +88,7 @@ def connections_possible(wanted: int) -> int:
 
 
 class ProxyServer(uvicorn.Server):
-    """Ends soon when it is told to: decisions are given up, and the requests they were about go through unchanged."""
+    """A server that ends soon when asked to: decisions are given up, and their requests go through unchanged."""
 
     def __init__(self, config: uvicorn.Config, app: ProxyApp) -> None:
         super().__init__(config)

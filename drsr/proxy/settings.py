@@ -27,11 +27,11 @@ class UpstreamUrl(NamedTuple):
     host: str
     port: int
     prefix: str
-    """What is put in front of every request's path; empty, or with a slash in front and none behind."""
+    """Prefix of every request's path; empty, or with a leading slash and no trailing one."""
 
     @classmethod
     def parse(cls, text: str) -> UpstreamUrl:
-        """From `https://host[:port][/prefix]`. SettingsError says what cannot be there."""
+        """Parse `https://host[:port][/prefix]`. SettingsError says what is not allowed."""
         shown = f"--upstream {redact(text)}"
         try:
             parts = urlsplit(text)
@@ -70,9 +70,9 @@ class SessionSettings:
     """For sessions that respect the provider's prompt cache."""
 
     prices: Prices | PriceTable
-    """Of every model, or by model."""
+    """Prices of every model, or by model."""
     expected_calls: int | None = None
-    """How many calls a conversation usually has, if known."""
+    """Usual number of calls of a conversation, if known."""
     limit: int = REMEMBERED
     """Conversations remembered at once."""
 
@@ -91,15 +91,15 @@ class ProxySettings:
     shadow: bool = False
     """Decide and record, change nothing."""
     keys: Mapping[str, Mode] = field(default_factory=dict)
-    """By the SHA-256 of an API key, what becomes of its requests."""
+    """Mode of the requests with an API key, by the key's SHA-256."""
     receipts: Path | None = None
-    """Where receipts are appended."""
+    """File that receipts are appended to."""
     keep_text: bool = False
-    """Whether receipts hold the requests themselves."""
+    """True if receipts hold the requests themselves."""
     protect: Protect | None = None
-    """Pins every Block for which it says True."""
+    """Pins every Block for which it returns True."""
     prices: PriceTable | None = None
-    """What models cost, to say what was saved; with sessions, theirs."""
+    """Prices of the models, to report what was saved; with sessions, the sessions' own."""
     sessions: SessionSettings | None = None
     recall: bool = False
     """Offer models a tool that gives back what was removed, and answer its calls."""
@@ -108,16 +108,17 @@ class ProxySettings:
     deadline: float = 5.0
     """Seconds that a decision may take, waiting included. Later, the request goes through unchanged."""
     workers: int = 1
-    """Decisions made at once. A backbone uses all cores for one already, so more help only where it is on a GPU."""
+    """Number of decisions made at once. A single decision already uses all cores, so more workers only help if the
+    backbone is on a GPU."""
     queued_decisions: int = 512
-    """Decisions that may wait for a worker, none of them longer than its deadline; what they hold is in `memory`.
-    Further requests go through unchanged."""
+    """Number of decisions that may wait for a worker, none of them longer than its deadline; their memory counts
+    towards `memory`. Further requests go through unchanged."""
     max_body: int = 32 * 1024 * 1024
     """Bytes of a request that is to be pruned; it is held in memory. Larger ones and others are streamed."""
     memory: int = 512 * 1024 * 1024
     """Bytes that all requests on their way may take together. Those that find no room are streamed, too."""
     hosts: tuple[str, ...] = ()
-    """Names, besides those of this machine itself, under which clients reach the proxy."""
+    """Names, in addition to this machine's own, under which clients reach the proxy."""
     max_concurrent: int = 256
     """Requests on their way at once."""
     patience: float = 10.0
@@ -127,7 +128,7 @@ class ProxySettings:
     head_timeout: float = 15.0
     """Seconds that the head of a request may take."""
     write_timeout: float = 60.0
-    """Seconds that a client may leave its answer unread, once some of it waits."""
+    """Seconds for which a client may leave its answer unread once some of it is waiting."""
     body_timeout: float = 60.0
     """Seconds without a byte from the client before its request is given up."""
     connect_timeout: float = 10.0
@@ -141,7 +142,7 @@ class ProxySettings:
         return Modes(Mode.SHADOW if self.shadow else Mode.ON, self.keys)
 
     def prices_of(self, model: str | None) -> Prices | None:
-        """Return what a model costs; None where that is not known."""
+        """Return the prices of a model; None if they are unknown."""
         prices = self.sessions.prices if self.sessions is not None else self.prices
         return prices.of(model) if isinstance(prices, PriceTable) else prices
 

@@ -1,4 +1,4 @@
-"""A few threads and a short queue in front of them. What was cancelled while it waited is gone from memory at once."""
+"""A few threads and a short queue in front of them. A task cancelled while it waits leaves memory at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WorkerPool:
             thread.start()
 
     def submit(self, call: Callable[[], T]) -> Future[T] | None:
-        """Run it in some thread, soon. None where the queue is full or the pool closed."""
+        """Run a function in some thread, soon. Return None if the queue is full or the pool closed."""
         future: Future[T] = Future()
         with self._changed:
             if self._closed or self._running + len(self._jobs) >= self._room:

@@ -11,7 +11,7 @@ from prefect import flow, task
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Name
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
 from drsr.flows.summaries import show_plot
 
 
@@ -34,7 +34,7 @@ def choose_operating_point(view: str, labeler: str, certified: bool) -> dict[str
     return calibrated.record.to_json() | {"is_new": calibrated.is_new}
 
 
-@flow(name="calibrate", timeout_seconds=TIMEOUTS["calibrate"])
+@flow(name="calibrate", flow_run_name=run_name, timeout_seconds=TIMEOUTS["calibrate"])
 def calibrate(view: Name = "default", labeler: Name = "default", certified: bool = False) -> dict[str, Any]:
     """Choose K, beta and tau."""
     return choose_operating_point(view, labeler, certified)

@@ -11,7 +11,7 @@ from drsr.errors import ReleaseRefused
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Name
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import GPU, TIMEOUTS
+from drsr.flows.stage_tasks import GPU, TIMEOUTS, run_name
 from drsr.policy.location import install_line
 
 HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
@@ -51,7 +51,7 @@ def publish_calibrated(index: str, calibration: str | None, certified: bool) -> 
     }
 
 
-@flow(name="publish", timeout_seconds=TIMEOUTS["publish"])
+@flow(name="publish", flow_run_name=run_name, timeout_seconds=TIMEOUTS["publish"])
 def publish(index: Name = "var/index", calibration: Name | None = None, certified: bool = False) -> dict[str, Any]:
     """Publish the calibration whose key begins so; without one the latest plain one, or the latest certified one."""
     return publish_calibrated(index, calibration, certified)

@@ -1,29 +1,30 @@
 """Certified calibration: a finite-sample upper bound on the unsafe rate among the sets that a policy selects.
 
-What is bounded. A group g is a task with all its trials, or a trajectory where no task is known. It gives s_g selected
-sets, u_g of them unsafe. The unsafe rate of a policy is E[u] / E[s]: of all sets it selects in new groups, the part
-that is unsafe.
+What is bounded. A group g is a task with all its trials, or a trajectory if no task is known. It gives s_g selected
+sets, u_g of them unsafe. The unsafe rate of a policy is E[u] / E[s]: the unsafe share of all sets that it selects in
+new groups.
 
 The bound. For a rate r let W_g = (r s_g - u_g) / (m (1 - r)), m the most states that a group can have, fixed beforehand
 (`max_group_states`): at least -1, and of mean at most 0 if the true rate is r or more. So for any bet b in [0, 1) the
 product of 1 + b W_g over independent groups has mean at most 1, and so has its average over bets fixed beforehand; by
 Markov it reaches 1 / delta with probability at most delta. Rates at which it does are ruled out; the bound is the
-smallest of them. This is the betting bound of Waudby-Smith and Ramdas ("Estimating means of bounded random variables by
-betting", 2024), with a mixture over constant bets instead of a sequence of bets, so that the order of the groups does
-not matter.
+smallest ruled-out rate. This is the betting bound of Waudby-Smith and Ramdas ("Estimating means of bounded random
+variables by betting", 2024), with a mixture over constant bets instead of a sequence of bets, so that the order of the
+groups does not matter.
 
 The assumption. Validation groups are independent draws from the population that the policy will meet, and the
 scorer is not fitted on them; states and sets of one group may depend on each other in any way. Early stopping does
 look at validation labels when it chooses a member's epoch: the guarantee is exact for a scorer whose epochs were fixed
 beforehand, and optimistic by that choice otherwise.
 
-The search. Thresholds are taken from the training split (where so many of its states would prune), not from validation,
-and tested in rising order, each at the full level, until one fails (fixed-sequence testing, as in Angelopoulos et al.,
-"Learn then Test", 2021); every K, beta and start of a sequence pays its share of delta (Bonferroni). With probability
-1 - delta no certified policy has a true unsafe rate above the limit, however many were tried.
+The search. Thresholds are taken from the training split (as the values at which given shares of its states would
+prune), not from validation, and tested in rising order, each at the full level, until one fails (fixed-sequence
+testing, as in Angelopoulos et al., "Learn then Test", 2021); every K, beta and start of a sequence pays its share of
+delta (Bonferroni). With probability 1 - delta no certified policy has a true unsafe rate above the limit, however many
+were tried.
 
-A bound beside a plain calibration (`bound_at`) is the same bound for its one point, without a search to pay for: exact
-if the point had been fixed before these states were seen, optimistic because it was chosen on them.
+A bound reported with a plain calibration (`bound_at`) is the same bound for its one point, without a search to pay for:
+exact if the point had been fixed before these states were seen, optimistic because it was chosen on them.
 
 Cross-fitted. Every group of train and validation gives its counts by the choices of members that never saw it, and the
 thresholds are fixed beforehand (`FIXED_THRESHOLDS`), because no split is left to take them from. Two things are assumed
@@ -65,7 +66,7 @@ BOUND = "betting bound by task, mixture over constant bets (after Waudby-Smith a
 
 
 class GroupCounts(NamedTuple):
-    """By group: how many sets a policy selects, and how many of these are unsafe."""
+    """Counts by group: how many sets a policy selects, and how many of these are unsafe."""
 
     selected: Ints
     unsafe: Ints
@@ -86,7 +87,7 @@ class TriedPolicy(NamedTuple):
 
 class CertifiedCalibration(NamedTuple):
     calibration: Calibration
-    """Of the certified policies the one that calibration prefers. Its table has all that were tried."""
+    """The certified policy that calibration prefers. Its table lists all that were tried."""
     tried: list[TriedPolicy]
     """The same, row by row, also those after a failed test."""
     bound: str
@@ -131,7 +132,7 @@ def group_counts(frame: ExampleFrame, chosen: Ints) -> GroupCounts:
 
 
 def threshold_grid(path: SelectionPath, coverages: tuple[float, ...]) -> Floats:
-    """The thresholds at which these parts of a split's states prune; fewer where no threshold prunes so many."""
+    """Return the thresholds at which these shares of a split's states prune; fewer if no threshold prunes that many."""
     first = path.threshold[path.previous < 0]
     reached = np.sort(first)
     needed = np.ceil(np.asarray(coverages) * path.states - 1e-9).astype(np.int64)
@@ -163,7 +164,8 @@ class PointBound(NamedTuple):
     """The finite-sample bound of a point that a plain calibration chose."""
 
     rate: float | None
-    """None where a task has more states than were allowed for, so that the bound does not hold."""
+    """Bound on the unsafe rate; None if a task has more states than were allowed for, so that the bound does not
+    hold."""
     confidence: float
     most_states: int
     largest: int

@@ -41,7 +41,7 @@ SEARCH_COLUMNS = (
 BALANCED_COLUMNS = ("balanced_selected", "balanced_unsafe")
 """Only in the table of a search that weighs sources."""
 CERTIFIED_COLUMNS = ("unsafe_bound", "certified")
-"""Only in the table of a certified search; there `admissible` says what it would be without the certificate."""
+"""Columns only in the table of a certified search, where `admissible` says what would hold without the certificate."""
 _INTEGERS = ("selected", "unsafe", "harm_units", "removal_units")
 _COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7b5ea7")
 _MARKER_SIZES = (9, 6, 4, 2)

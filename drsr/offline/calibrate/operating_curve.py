@@ -20,13 +20,13 @@ class OperatingCurve(NamedTuple):
     coverage: Floats
     """Part of the validation states that are pruned."""
     unsafe_rate: Floats
-    """Among the selected sets; NaN where nothing is selected."""
+    """Unsafe share of the selected sets; NaN if nothing is selected."""
     mean_harm: Floats
     mean_removal: Floats
 
 
 class Sensitivity(NamedTuple):
-    """The best that one (K, beta) can do; None if none of its thresholds is admissible."""
+    """The best result of one (K, beta); None if none of its thresholds is admissible."""
 
     max_cardinality: int
     uncertainty_coefficient: float

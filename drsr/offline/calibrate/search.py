@@ -1,12 +1,13 @@
 """The frozen operating point (K, beta, tau), chosen on validation (paper, appendix "Validation Selection").
 
 Every observed validation score is tried as threshold, for every K and beta. A policy is admissible if it selects
-something, and its selected sets keep to the unsafe rate and the mean exact harm. Of these the largest mean fraction of
-the full request removed over all validation states (abstention removes nothing); on ties the lower unsafe rate, the
-lower mean harm, then the smaller K, the smaller beta and the smaller tau: what was chosen never depends on an order.
+something, and its selected sets keep to the unsafe rate and the mean exact harm. Of these the search chooses the one
+with the largest mean fraction of the full request removed over all validation states (abstention removes nothing); on
+ties the lower unsafe rate, the lower mean harm, then the smaller K, the smaller beta and the smaller tau: the choice
+never depends on an order.
 
-With `source_balance` the unsafe rate is kept twice: over the states as they are, and with sources weighted towards each
-other, for requests whose mix is not the one that was measured.
+With `source_balance` the unsafe rate must hold twice: over the states as they are, and with sources weighted towards
+equality, for requests whose mix differs from the one measured.
 
 Only labelled sets can be selected here. A set whose label was excluded is missing from its state; the result counts
 such states, because online the policy may meet sets of their kind.
@@ -41,14 +42,14 @@ class SearchTable:
     """One row per policy tried: equally long columns."""
 
     states: int
-    """How many validation states there are."""
+    """Number of validation states."""
     max_cardinality: Ints
     uncertainty_coefficient: Floats
     risk_threshold: Floats
     selected: Ints
     """In how many validation states a set is selected."""
     unsafe: Ints
-    """How many of the selected sets are unsafe."""
+    """Number of selected sets that are unsafe."""
     harm_units: Ints
     """Sum of the selected sets' exact harms, in UNIT."""
     removal_units: Ints
@@ -59,17 +60,17 @@ class SearchTable:
 
     @property
     def unsafe_rate(self) -> Floats:
-        """Among the selected sets; NaN if none."""
+        """Return the unsafe share of the selected sets; NaN if there are none."""
         return self._per_selected(self.unsafe.astype(np.float64), self.selected)
 
     @property
     def balanced_unsafe_rate(self) -> Floats:
-        """The same with sources weighted; equal to it without a balance."""
+        """Return the same with sources weighted; equal to it without a balance."""
         return self._per_selected(self.balanced_unsafe.astype(np.float64), self.balanced_selected)
 
     @property
     def mean_harm(self) -> Floats:
-        """Of the selected sets, nats per token; NaN if none."""
+        """Return the mean harm of the selected sets in nats per token; NaN if there are none."""
         return self._per_selected((self.harm_units * UNIT).astype(np.float64), self.selected)
 
     @property
@@ -143,9 +144,9 @@ class Calibration(NamedTuple):
     """The outcome of a search."""
 
     chosen: OperatingPoint | None
-    """None: no policy is admissible, and the policy made from this abstains always."""
+    """The chosen operating point; None if no policy is admissible, and the policy made from this always abstains."""
     explanation: str
-    """One sentence for a person."""
+    """One sentence for the reader."""
     table: SearchTable
     """Everything that was tried."""
     incomplete_states: int
@@ -198,7 +199,7 @@ def source_weights(frame: TrainingFrame, params: CalibrateParams) -> Ints:
 def sweep(
     frame: TrainingFrame, path: SelectionPath, cardinality: int, coefficient: float, thresholds: Floats, weights: Ints
 ) -> SearchTable:
-    """The same (K, beta) at many thresholds: each choice adds its set and takes away the one that it replaces.
+    """Sweep the same (K, beta) over many thresholds: each choice adds its set and removes the one that it replaces.
     `weights` are those of the states."""
     removal = np.rint(frame.direct_saving / frame.request_tokens[frame.state] / UNIT).astype(np.int64)
     harm = np.rint(frame.harm / UNIT).astype(np.int64)
@@ -219,7 +220,7 @@ def sweep(
 
 
 def choose(table: SearchTable, params: CalibrateParams, incomplete: int) -> Calibration:
-    """The most preferred admissible row, or none."""
+    """Return the most preferred admissible row, or None."""
     admissible = table.admissible(params.max_unsafe_rate, params.max_mean_harm)
     preferred = table.preference()
     preferred = preferred[admissible[preferred]]

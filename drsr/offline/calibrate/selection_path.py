@@ -23,7 +23,7 @@ class SelectionPath:
     """The choices of one (K, beta), in the order of states and, within a state, of rising thresholds."""
 
     states: int
-    """How many states there are, also those without any choice."""
+    """Number of states, including those without any choice."""
     state: Ints
     """State of each choice."""
     row: Ints
@@ -33,7 +33,7 @@ class SelectionPath:
 
     @property
     def previous(self) -> Ints:
-        """The row that each choice replaces; -1 where the state abstained before."""
+        """Return the row that each choice replaces; -1 if the state abstained before."""
         before = np.concatenate([[-1], self.row[:-1]])
         return np.where(np.diff(self.state, prepend=-1) != 0, -1, before)
 

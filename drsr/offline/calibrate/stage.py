@@ -1,7 +1,7 @@
 """The calibrate stage: the operating point of the scorer that the present data gave, chosen on validation.
 
 Incremental by content like training: the same scorer, frames and parameters are not searched twice. When no policy is
-admissible the record says so, and a policy made from it abstains always.
+admissible the record says so, and a policy made from it always abstains.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def calibration_key(
     validation_hash: str,
     train_hash: str | None,
 ) -> str:
-    """SHA-256 over everything that determines what is chosen; `train_hash` where it was looked at."""
+    """Return the SHA-256 of everything that determines the choice; `train_hash` is part of it if the training split was
+    used."""
     return content_key(
         {
             "version": version,
@@ -133,10 +134,11 @@ class CalibrationScores(NamedTuple):
     """The scores that an operating point is chosen by."""
 
     chosen_by: ScoredSets[TrainingFrame]
-    """Of validation; where the scorer was cross-fitted, of both splits, by members that never saw a set's task."""
+    """Scored sets of validation or, if the scorer was cross-fitted, of both splits, by members that never saw a set's
+    task."""
     cross_fitted: bool
     train: ScoredSets[TrainingFrame] | None = None
-    """Of the training split, where the thresholds to certify come from it."""
+    """Scored sets of the training split, if the thresholds to certify come from it."""
 
 
 def scores_of(
@@ -191,7 +193,7 @@ def require_trained(
 def plain_search(
     artifacts: ArtifactStore, inputs: TrainingInputs, calibrated: Calibrated, params: CalibrateParams
 ) -> calibration.SearchTable:
-    """The table of every observed score: what a plain calibration kept, searched anew for a certified one."""
+    """Return the table of every observed score: kept by a plain calibration, searched again for a certified one."""
     if calibrated.record.mode == "plain":
         return read_search_table(artifacts.get(calibrated.record.search_table))
     scorer = load_trained(artifacts, calibrated.run)
@@ -207,8 +209,8 @@ def point_bound(
     scorer: FrozenScorer,
     frames: tuple[TrainingFrame, TrainingFrame],
 ) -> PointBound | None:
-    """The finite-sample bound of the point that a plain calibration chose. None where it chose none, or the calibration
-    is certified and has its own."""
+    """Return the finite-sample bound of the point that a plain calibration chose. None if it chose none, or if the
+    calibration is certified and has its own."""
     point = operating_point(record)
     if record.mode != "plain" or point is None:
         return None
@@ -217,7 +219,7 @@ def point_bound(
 
 
 def operating_point(record: CalibrationRecord) -> calibration.OperatingPoint | None:
-    """The point that was chosen; None where the policy abstains always."""
+    """Return the chosen point; None if the policy always abstains."""
     if record.risk_threshold is None or record.unsafe_rate is None or record.mean_harm is None:
         return None
     return calibration.OperatingPoint(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drsr.pages import Markup, element
 
 COLOURS = ("--plot-a", "--plot-b", "--plot-c", "--other")
-"""Of the style sheet; so many series a chart can have."""
+"""Colours of the style sheet, and so the maximum number of series in a chart."""
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 200, 64, 24, 26
 
 

@@ -2,9 +2,9 @@
 
     PSI = sum over bins of (share in source - share in training set) * ln(share in source / share in training set)
 
-Ten bins with equal shares of the training set, or one per value where a column has few. Below 0.1 is usually called
-stable, above 0.25 a shift. A small source has an index above zero by chance alone, which is said beside it. The test
-split is left out: nobody needs to look at it for this. No label is read, and each read of a split is recorded.
+Ten bins with equal shares of the training set, or one per value if a column has few. Below 0.1 is usually called
+stable, above 0.25 a shift. A small source has an index above zero by chance alone, and the page says so. The test split
+is left out: this does not need it. No label is read, and each read of a split is recorded.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class _Part(NamedTuple):
 
 
 def read_drift(place: Place, kept: Kept | None) -> Drift | None:
-    """Compare every source with the training set; None where nothing is featurized, or nothing labelled to train on.
+    """Compare every source with the training set; return None if nothing is featurized, or nothing labelled to train
+    on.
 
     With `kept`, files are read again only when the states to compare have changed.
     """
@@ -165,7 +166,7 @@ def _described(
 
 
 def _sample(place: Place, view: RegisteredView, parts: Mapping[str, _Part]) -> NDArray[np.float32]:
-    """Rows of the training set, at most so many: memory does not grow with the catalog."""
+    """Return rows of the training set, at most that many: memory does not grow with the catalog."""
     taken: list[NDArray[np.float32]] = []
     total = sum(len(part.training) for part in parts.values())
     for part, keys, matrix in _files(place, view, {blob: part for blob, part in parts.items() if part.training}):

@@ -1,4 +1,4 @@
-"""Nights, put together from the recorded runs of stages: what ran when, how long, and what came of it."""
+"""Nights, put together from the recorded runs of stages: what ran when, for how long, and with what result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StageRun(NamedTuple):
     stage: str
     started_at: datetime.datetime
     finished_at: datetime.datetime | None
-    """None where it was killed, failed, or is still at work."""
+    """End of the run; None if it was killed, failed, or is still running."""
     counts: Mapping[str, Any]
 
     @property
@@ -31,7 +31,7 @@ class StageRun(NamedTuple):
 
 
 class Night(NamedTuple):
-    """Stages that ran one after another. One that begins with `ingest` again is the next night."""
+    """Stages that ran one after another. A run of `ingest` begins the next night."""
 
     runs: tuple[StageRun, ...]
 
@@ -41,7 +41,7 @@ class Night(NamedTuple):
 
     @property
     def ended_at(self) -> datetime.datetime:
-        """The latest moment that is known of it."""
+        """Return the latest known moment of the night."""
         return max(run.finished_at or run.started_at for run in self.runs)
 
     @property
@@ -67,7 +67,7 @@ class Night(NamedTuple):
 
     @property
     def outcome(self) -> Mapping[str, Any] | None:
-        """Return what it published, or why not; None where no refresh came to its end."""
+        """Return what it published, or why not; None if no refresh was completed."""
         ends = [run.counts["outcome"] for run in self.runs if run.is_end]
         return ends[-1] if ends else None
 
@@ -86,7 +86,7 @@ class Night(NamedTuple):
 
     @property
     def labelled_per_hour(self) -> float | None:
-        """States labelled in an hour of this night's clock, by all workers; None where none were."""
+        """Return the number of states labelled per hour of this night, by all workers; None if there were none."""
         labelled, seconds = self.total("label", "labelled"), self.seconds.get("label", 0.0)
         return labelled / seconds * 3_600 if labelled and seconds else None
 

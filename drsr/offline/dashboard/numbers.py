@@ -1,4 +1,4 @@
-"""Every number that is shown of a catalog's history, read once. The page and the metrics are renderings of it."""
+"""Every number shown about a catalog's history, read once. The page and the metrics are renderings of it."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class Left(NamedTuple):
     """The work that waits now."""
 
     waiting: Waiting | None
-    """None where it cannot be counted."""
+    """Work that waits; None if it cannot be counted."""
     why_unknown: str | None
     new_labels: int | None
-    """Labelled states that the newest scorer has not seen; None before the first scorer."""
+    """Number of labelled states that the newest scorer has not seen; None before the first scorer."""
     feeds: list[Feed]
     """Sources that broke their limits."""
 
@@ -221,7 +221,7 @@ def said(night: Night) -> str:
         return f"not finished: {', '.join(night.unfinished)}"
     if outcome is None:
         only = {run.stage for run in night.runs} == {"ingest"}
-        return "read only" if only else "nothing was to be published"
+        return "nothing new to work on" if only else "nothing was to be published"
     if outcome.get("published"):
         return f"published {outcome['version']}"
     return f"the released policy stays: {outcome.get('reason', 'no reason was recorded')}"

@@ -1,4 +1,4 @@
-"""The numbers of the dashboard as Prometheus text. Everything is a gauge: it is what the catalog says now."""
+"""The numbers of the dashboard as Prometheus text. Everything is a gauge: the catalog's present values."""
 
 from __future__ import annotations
 

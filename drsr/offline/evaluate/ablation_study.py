@@ -53,7 +53,7 @@ SCORED_MISMATCHED = "full, scored on mismatched states"
 
 
 class Gains(NamedTuple):
-    """On the full scorer; negative where it is better."""
+    """Gains over the full scorer; negative if the row is better."""
 
     state_pairs: Metric
     unsafe_auroc: Metric
@@ -66,7 +66,7 @@ class ScorerRow(NamedTuple):
     what: str
     metrics: Metrics
     gains: Gains | None
-    """None for the full scorer itself."""
+    """Gains over the full scorer; None for the full scorer itself."""
 
 
 class Missing(NamedTuple):
@@ -87,7 +87,7 @@ class SingletonRow(NamedTuple):
 
 class PolicyMetrics(NamedTuple):
     unsafe_rate: Metric
-    """Of the selected sets."""
+    """Unsafe share of the selected sets."""
     mean_harm: Metric
     """Exact, of the same sets."""
     pruned: Metric
@@ -124,18 +124,18 @@ class Study(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class StudyInputs:
     examples: ExampleFrame
-    """What everything is judged on."""
+    """Examples that everything is judged on."""
     validation: TrainingFrame
-    """What the policies are calibrated on."""
+    """Frame that the policies are calibrated on."""
     ensembles: Mapping[str, FrozenScorer]
-    """By ablation; `full` must be there. One that only selects otherwise need not be."""
+    """Ensembles by ablation; `full` must be present. An ablation that differs only in selection needs none."""
     missing: Sequence[Missing]
     column_groups: Sequence[str]
     meaningful_gap: float
     calibrate: CalibrateParams
     bootstrap: Bootstrap = Bootstrap()
     fold_scores: Mapping[str, ScoredSets[TrainingFrame]] | None = None
-    """By ablation, where they were cross-fitted: then policies are calibrated by these."""
+    """Fold scores by ablation, if cross-fitted: then the policies are calibrated on these."""
 
 
 def study(given: StudyInputs) -> Study:

@@ -9,7 +9,8 @@ from drsr.offline.train.metrics import Metric
 
 
 def cell(metric: Metric, *, signed: bool = False) -> str:
-    """`0.812 [0.774, 0.851]`, or a dash where there is nothing to count; numbers of 100 and more have one decimal."""
+    """Return `0.812 [0.774, 0.851]`, or a dash if there is nothing to count; numbers of 100 and more have one
+    decimal."""
     if math.isnan(metric.value):
         return "-"
     form = ("+" if signed else "") + (",.1f" if abs(metric.value) >= 100 else ".3f")

@@ -1,6 +1,6 @@
 """Eval40: the forty tasks that context management is compared on, as the paper's appendix lists them.
 
-Ten each of four domains. What is evaluated on these must not have been trained or calibrated on runs of them.
+Ten from each of four domains. A policy evaluated on these must not have been trained or calibrated on runs of them.
 """
 
 from __future__ import annotations

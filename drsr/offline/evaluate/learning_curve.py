@@ -1,6 +1,7 @@
-"""Learning curves: what a scorer fitted on so many tasks is worth, so that a team knows what more labels would buy.
+"""Learning curves: the quality of a scorer by the number of tasks it is fitted on, so that a team knows what more
+labels would buy.
 
-The tasks of train and validation are dealt into folds. For every size, the members that score a fold are fitted on so
+The tasks of train and validation are dealt into folds. For every size, the members that score a fold are fitted on that
 many tasks of the other folds, the same ones first at every size; so each size judges every state, by members that never
 saw its task. The test split is not read.
 """
@@ -25,17 +26,18 @@ FOLDS = 5
 
 
 class CurvePoint(NamedTuple):
-    """Fitted on so many tasks, judged on all states."""
+    """Result of a scorer fitted on a given number of tasks, judged on all states."""
 
     tasks: int
-    """That members of a fold were fitted on, on average over the folds."""
+    """Number of tasks that the members of a fold were fitted on, averaged over the folds."""
     unsafe_auroc: float
     state_pairs: float
     """Pairs of one state whose harms differ meaningfully: how many are ordered rightly."""
     equal_pairs: float
     """The same of pairs of equal cardinality."""
     mean_removal: float
-    """Of the operating point within both limits that removes most; chosen on these same states, so it flatters."""
+    """Mean removal of the operating point within both limits that removes most; chosen on these same states, so it is
+    optimistic."""
     pruned: float
     unsafe_rate: float | None
 

@@ -1,15 +1,16 @@
-"""Nested folds: which kind of scorer to train, judged by tasks that neither its members nor its threshold saw.
+"""Nested folds: which kind of scorer to train, judged on tasks that neither its members nor its threshold saw.
 
 The tasks of train and validation are dealt into folds. For every outer fold, K, beta and tau are searched on the other
 folds under the limits of calibration, each of them scored by members that saw neither it nor the outer fold; members
 fitted on all other folds then score the outer fold, and the point decides there. A scorer fitted without folds a and b
-serves a inside b and b inside a, so n folds take n (n + 1) / 2 fits. The test split is not read.
+serves a inside b and b inside a, so n folds take n (n + 1) / 2 fits; an average of kinds that are compared beside it
+takes none. The test split is not read.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from drsr.offline.calibrate.search import OperatingPoint, calibrate_cross_fitted
 from drsr.offline.calibrate.selection_path import selection_path
 from drsr.offline.params import CalibrateParams, TrainParams
 from drsr.offline.train.examples import ExampleFrame, TrainingFrame, some_states
-from drsr.offline.train.learners.fit import deal_folds, learner
+from drsr.offline.train.learners.fit import AVERAGED, deal_folds, learner
 from drsr.offline.train.learners.fold_scores import FoldScores
 from drsr.offline.train.metrics import auroc, count_pairs, grouping
 from drsr.offline.train.scored_sets import ScoredSets, member_scores
@@ -29,7 +30,7 @@ from drsr.offline.train.scored_sets import ScoredSets, member_scores
 FOLDS = 5
 REGULARISED = "network-regularised"
 KINDS = ("network", REGULARISED, "linear", "trees", "stack")
-"""What can be compared: the kinds of scorer, the paper's network twice."""
+"""Kinds of scorer to compare; the paper's network appears twice."""
 CHOSEN = "chosen in each fold"
 """The row of whoever takes, in every outer fold, the kind that removed most inside the other folds."""
 
@@ -46,7 +47,8 @@ class Outcome(NamedTuple):
 
     name: str
     unsafe_auroc: float | None
-    """None for the row that changes its kind from fold to fold: scores of different kinds do not compare."""
+    """AUROC of the unsafe scores; None for the row that changes its kind from fold to fold: scores of different kinds
+    do not compare."""
     state_pairs: float | None
     equal_pairs: float | None
     """Of pairs of one state whose harms differ meaningfully, those ordered rightly: of any size, and of equal size."""
@@ -68,13 +70,13 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> Outcome | None:
-        """The kind that removes most among those within the limit on unseen tasks; None where none is."""
+        """Return the kind that removes most among those within the limit on unseen tasks; None if there is none."""
         kinds = [row for row in self.outcomes if row.name != CHOSEN]
         within = [row for row in kinds if row.unsafe_rate is not None and row.unsafe_rate <= self.limit]
         return max(within, key=lambda row: row.mean_removal, default=None)
 
     def lead(self, other: Outcome) -> tuple[float, float]:
-        """By how much the best removes more than another, and the standard error of that over the folds."""
+        """Return how much more the best kind removes than another, and the standard error of that over the folds."""
         assert self.best is not None  # whoever asks has one
         lead = np.array(self.best.fold_removals) - np.array(other.fold_removals)
         return float(lead.mean()), float(lead.std(ddof=1) / np.sqrt(len(lead)))
@@ -130,14 +132,18 @@ def compare_kinds(
     folds = kinds[0].params.folds or FOLDS
     fold = deal_folds(frame, folds)
     outcomes, choices = [], []
-    total = len(kinds) * folds * (folds + 1) // 2
+    scored: dict[TrainParams, list[FoldScores]] = {}
+    fits = folds * (folds + 1) // 2
     for place, kind in enumerate(kinds):
-        start = place * folds * (folds + 1) // 2
 
-        def tell(done: int, start: int = start, name: str = kind.name) -> None:
-            progress(start + done, total, name)
+        def tell(done: int, start: int = place * fits, name: str = kind.name) -> None:
+            progress(start + done, len(kinds) * fits, name)
 
-        nested = _nested_scores(frame, kind.params, column_groups, fold, workers, tell)
+        nested = _average(kind.params, scored)
+        if not nested:
+            nested = _nested_scores(frame, kind.params, column_groups, fold, workers, tell)
+        tell(fits)
+        scored[kind.params] = nested
         chosen = [_choose(nested[number], frame, fold, number, calibrate) for number in range(folds)]
         outcomes.append(_outcome(kind, nested, frame, fold, chosen, calibrate))
         choices.append(chosen)
@@ -163,8 +169,8 @@ def _nested_scores(
     workers: int,
     tell: Callable[[int], None],
 ) -> list[FoldScores]:
-    """By outer fold, scores of every set: of the fold itself by members fitted on all others, of another fold by
-    members that saw neither."""
+    """Return, by outer fold, scores of every set: of the fold itself by members fitted on all others, of another fold
+    by members that saw neither."""
     fit = learner(params, column_groups, workers=workers)
     folds = int(fold.max()) + 1
     harm, unsafe = np.empty((2, folds, len(params.seeds), len(frame)))
@@ -177,6 +183,19 @@ def _nested_scores(
             harm[outer][:, rows], unsafe[outer][:, rows] = found
         tell(done + 1)
     return [FoldScores(fold, harm[outer], unsafe[outer]) for outer in range(folds)]
+
+
+def _average(params: TrainParams, scored: Mapping[TrainParams, list[FoldScores]]) -> list[FoldScores]:
+    """The scores of an average of kinds that were all fitted on the same columns; none where one was not."""
+    parts = [scored.get(replace(params, scorer=name)) for name in AVERAGED.get(params.scorer, ())]
+    there = [part for part in parts if part is not None]
+    if len(there) < len(parts):
+        return []
+    found = []
+    for each in zip(*there, strict=True):
+        harm, unsafe = (np.mean(head, axis=0) for head in ([one.harm for one in each], [one.unsafe for one in each]))
+        found.append(FoldScores(each[0].fold, harm, unsafe))
+    return found
 
 
 def _choose(

@@ -1,7 +1,8 @@
-"""A second opinion on labels: how far another language model agrees on the same states, kept as a small JSON file.
+"""A second opinion on labels: the extent to which another language model agrees on the same states, kept as a small
+JSON file.
 
 `python -m benchmarks.second_opinion --output FILE` measures and writes it; `drsr publish --second-opinion FILE` puts it
-into the policy's numbers, from which the model card says it. Nothing decides by it.
+into the policy's numbers, and the model card reports it from there. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def opinion_of(values: Any, where: str) -> SecondOpinion:
 
 
 def read_opinion(path: Path, labelled_by: str) -> SecondOpinion:
-    """Read a file about labels of one language model; InputError where it is about another's."""
+    """Read a file about labels of one language model; raise InputError if it is about another's."""
     try:
         values = orjson.loads(path.read_bytes())
     except OSError as error:

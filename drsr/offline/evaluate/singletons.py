@@ -62,7 +62,7 @@ def singleton_harms(frame: ExampleFrame, harm: Floats) -> Floats:
 
 
 def aggregate(frame: ExampleFrame, alone: Floats, rule: str) -> Floats:
-    """The rule's guess for every set; NaN where a member's own harm is unknown."""
+    """Return the rule's guess for every set; NaN if a member's own harm is unknown."""
     deleted = (frame.mask[:, None] >> np.arange(MAX_CANDIDATES)) & 1 == 1
     harms = np.where(deleted, alone[frame.state], np.nan)
     guess = np.full(len(frame), np.nan)

@@ -47,7 +47,7 @@ _KEPT = "evaluation"
 class Evaluated(NamedTuple):
     study: Study
     scorers: list[Trained]
-    """What was judged, by configuration."""
+    """Scorers that were judged, one per configuration."""
     examples_hash: str
     """SHA-256 over every number that it was judged on."""
 
@@ -68,11 +68,11 @@ class TrainedAblations(NamedTuple):
     missing: list[Missing]
 
     def ensembles(self, artifacts: ArtifactStore) -> dict[str, FrozenScorer]:
-        """By configuration; one that only selects otherwise has none of its own."""
+        """Return the ensembles by configuration; one that differs only in selection has none of its own."""
         return {result.record.ablation: load_trained(artifacts, result.record) for result in self.scorers}
 
     def fold_scores(self, artifacts: ArtifactStore) -> dict[str, ScoredSets[TrainingFrame]]:
-        """By configuration, of those that were cross-fitted."""
+        """Return the fold scores by configuration, for those that were cross-fitted."""
         frames = self.inputs.train, self.inputs.validation
         found = {row.record.ablation: load_fold_scores(artifacts, row.record, *frames) for row in self.scorers}
         return {name: scored for name, scored in found.items() if scored is not None}

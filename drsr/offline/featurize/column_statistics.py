@@ -27,7 +27,7 @@ from drsr.tables import table
 LARGE_DRIFT = 0.5
 """Standard deviations by which a split's mean may differ from the mean of `train` before the table shows it first."""
 SHOWN = 20
-"""Columns in the table; JSON has all of them."""
+"""Number of columns in the table; JSON has all of them."""
 
 
 class SplitStatistics(NamedTuple):
@@ -198,7 +198,7 @@ def _current(view: RegisteredView, split: str) -> Any:
 
 
 def _counts(connection: Connection, view: RegisteredView, split: str) -> dict[str | None, tuple[int, int]]:
-    """States and their candidates by outcome; None for those that wait."""
+    """Return states and their candidates by outcome; None for those that wait."""
     mine = and_(StateFeatures.state_id == DecisionState.id, StateFeatures.view_id == view.id)
     query = (
         select(StateFeatures.outcome, func.count(), func.sum(DecisionState.candidates))
@@ -212,7 +212,7 @@ def _counts(connection: Connection, view: RegisteredView, split: str) -> dict[st
 
 
 def _wanted(connection: Connection, view: RegisteredView, split: str) -> dict[str, set[str]]:
-    """By file the keys of the current states in it."""
+    """Return, by file, the keys of the current states in it."""
     query = (
         select(FeatureFile.blob, DecisionState.state_key)
         .select_from(StateFeatures)

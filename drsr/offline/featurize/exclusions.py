@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ExclusionReason(StrEnum):
-    """The reason why there is no NLL."""
+    """The reason for a missing NLL."""
 
     EMPTY_TARGET = "empty_target"
     TARGET_TOO_LONG = "target_too_long"

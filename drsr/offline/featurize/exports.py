@@ -49,7 +49,8 @@ _SCHEMA = pyarrow.schema(
 FURTHER = (Kind.WINDOW.value, Kind.SEMANTIC.value, LIGHT_VIEW)
 """Views that travel with the full one, each in a folder of its name below the full one's."""
 _SPLITS: dict[str, tuple[Split, ...]] = {Kind.SEMANTIC.value: ("validation", "test")}
-"""Of a view whose vectors take more room than all other features together: what analyses read."""
+"""Splits to export of a view whose vectors take more room than all other features together: those that analyses
+read."""
 
 
 def export_features(

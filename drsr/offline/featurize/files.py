@@ -4,12 +4,12 @@
     candidate     0 to 3: the bit of a deletion set's mask
     prefix_hash   the exact tokens that they were computed from
     ...           the view's columns, 32-bit floats, in the layout's order
-    values        instead of these in a small file: all of them in one list
+    values        replaces the columns in a small file: all of them in one list
 
 Describing a thousand columns takes ten times the bytes of one state's numbers, and 13 ms to write and 9 ms to read.
 A list takes 0.3 ms, and has no names: these are the view's. Small files are merged, into files with named columns.
 
-The file says itself which view it belongs to. It is named by its hash in the artifact store; what is missing, cut
+The file itself names the view it belongs to. Its key in the artifact store is its hash; a file that is missing, cut
 short, of another hash or of another view is a named error.
 """
 
@@ -51,7 +51,7 @@ class FeatureRows(NamedTuple):
     """The contents of a file."""
 
     state_keys: list[str]
-    """One per row; rows of a state stand together, in the order of its candidates."""
+    """Key of each row's state; rows of a state are adjacent, in the order of its candidates."""
     candidates: NDArray[np.int64]
     prefix_hashes: list[str]
     matrix: NDArray[np.float32]
@@ -59,7 +59,7 @@ class FeatureRows(NamedTuple):
 
 
 def write_file(artifacts: ArtifactStore, view: RegisteredView, blocks: Sequence[FeatureBlock]) -> str:
-    """Store the features of some states as one file; returns its key. Nothing refers to it until the catalog does."""
+    """Store the features of some states as one file; return its key. Nothing refers to it until the catalog does."""
     for block in blocks:
         _check_block(view, block)
     counts = [len(block.matrix) for block in blocks]
@@ -81,7 +81,8 @@ def write_file(artifacts: ArtifactStore, view: RegisteredView, blocks: Sequence[
 
 
 def read_file(artifacts: ArtifactStore, view: RegisteredView, blob: str) -> FeatureRows:
-    """The rows of a file, checked: ArtifactCorrupt, LayoutMismatch or NonFiniteFeature where they cannot be used."""
+    """Return the rows of a file, checked; raise ArtifactCorrupt, LayoutMismatch or NonFiniteFeature if they cannot be
+    used."""
     where = f"file {blob} of feature view {view.shown}"
     try:
         data = artifacts.get(blob)
@@ -107,7 +108,7 @@ def read_file(artifacts: ArtifactStore, view: RegisteredView, blob: str) -> Feat
 
 
 def columns_of(table: pyarrow.Table, names: Sequence[str]) -> list[str]:
-    """The columns of a file; `names`, the view's, where it has a list of as many values instead."""
+    """Return the columns of a file; if it has a list of as many values instead, these are `names`, the view's."""
     found: list[str] = table.column_names
     if found != [*KEYS, VALUES]:
         return found
@@ -116,7 +117,7 @@ def columns_of(table: pyarrow.Table, names: Sequence[str]) -> list[str]:
 
 
 def matrix_of(table: pyarrow.Table, names: Sequence[str]) -> NDArray[np.float32]:
-    """[rows, columns] of a file, in the order of the view's `names`; one that the file lacks is not a number."""
+    """Return a file as [rows, columns], in the order of the view's `names`; a column that the file lacks is NaN."""
     matrix = np.full((table.num_rows, len(names)), np.nan, dtype=np.float32)
     found = table.column_names
     if columns_of(table, names) != found:

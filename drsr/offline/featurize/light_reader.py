@@ -21,7 +21,7 @@ LICENCE_FILE = "TOKENIZER_LICENSE.txt"
 
 
 class LightReader(NamedTuple):
-    """Of the language model that labels; its weights are not loaded."""
+    """Reader of the language model that labels; its weights are not loaded."""
 
     name: str
     identity: str
@@ -30,7 +30,7 @@ class LightReader(NamedTuple):
 
 
 def load_light_reader(name: str) -> LightReader:
-    """By the language model's name; quick, and without torch."""
+    """Load it by the language model's name; quick, and without torch."""
     tokenizer, window = load_tokenizer(name)
     return LightReader(name, identity_of(name), tokenizer, window)
 
@@ -48,7 +48,8 @@ def tokenizer_files(name: str, tokenizer_file: str) -> dict[str, bytes]:
 
 
 def _licence(name: str, tokenizer_file: str) -> str:
-    """The embedded model's licence is drsr's own, so its text is at hand; of another model only the name is known."""
+    """Return the licence. The embedded model's licence is drsr's own, so its text is available; of another model only
+    the name is known."""
     if name != embedded.NAME:
         return f"{tokenizer_file} belongs to the language model {name} and has that model's licence.\n"
     text = importlib.metadata.distribution("drsr").read_text("licenses/LICENSE")

@@ -1,4 +1,4 @@
-"""Features in the catalog: which states still wait for theirs, and writing down where they lie or why there are none.
+"""Features in the catalog: which states still wait for theirs, and where they are stored or why there are none.
 
 Two steps, so that a crash in between loses nothing and doubles nothing: the file first, then the rows that name it, in
 one transaction with whatever else came of the states. A file that no row names is never read.
@@ -33,7 +33,7 @@ REASONS: dict[type[FeatureError], str] = {
     MisalignedSpan: "misaligned_span",
     NonFiniteFeature: "non_finite",
 }
-"""What can be wrong with a single state. Any other FeatureError concerns all of them, and stops the stage."""
+"""Errors of a single state. Any other FeatureError concerns all states, and stops the stage."""
 
 
 class FeatureExclusion(NamedTuple):
@@ -44,7 +44,7 @@ class FeatureExclusion(NamedTuple):
 
     @classmethod
     def of(cls, error: FeatureError) -> FeatureExclusion:
-        """The outcome for an error of this state; raises the error where it is none."""
+        """Return the outcome for an error of this state; raise the error if it concerns more."""
         reason = REASONS.get(type(error))
         if reason is None:
             raise error
@@ -68,7 +68,7 @@ class PreparedFeatures(NamedTuple):
 
     split: Split
     blob: str | None
-    """None where not one of the states has features."""
+    """Key of the file; None if none of the states has features."""
     states: tuple[FeaturizedState, ...]
 
 
@@ -79,7 +79,7 @@ def featurized(
     sets: Sequence[DeletionSet],
     result: CandidateFeatures | FeatureExclusion,
 ) -> FeaturizedState:
-    """A state's features with what else is known of it before the decision: `sets` are all its deletion sets."""
+    """Return a state's features with what else is known before the decision: `sets` are all its deletion sets."""
     breaking = sum(1 << found.mask for found in sets if found.violations)
     return FeaturizedState(state_id, state_key, prefix_hash(state), len(state.rendering), breaking, result)
 
@@ -100,7 +100,8 @@ def prepare_features(
 def record_features(
     connection: Connection, view: RegisteredView, prepared: PreparedFeatures, *, method: str = "featurize"
 ) -> None:
-    """Write down where the features of some states lie, inside the caller's write transaction. Again: no change."""
+    """Record where the features of some states are stored, inside the caller's write transaction. Repeating it changes
+    nothing."""
     there = recorded(connection, view, [state.state_id for state in prepared.states])
     new = [state for state in prepared.states if state.state_id not in there]
     stored = [state for state in new if isinstance(state.result, CandidateFeatures)]
@@ -111,7 +112,7 @@ def record_features(
 
 
 def recorded(connection: Connection, view: RegisteredView, state_ids: Sequence[int]) -> set[int]:
-    """Those states about which the view says something already."""
+    """Return those states that the view already records."""
     return set(connection.execute(_RECORDED, {"view": view.id, "states": list(state_ids)}).scalars())
 
 

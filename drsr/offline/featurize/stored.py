@@ -28,7 +28,7 @@ class StoredState(NamedTuple):
     blob: str
     trajectory: TrajectoryItem
     has_text: bool
-    """Whether its run was read here, or only imported."""
+    """True if its run was read here, not only imported."""
 
 
 def stored_states(
@@ -66,7 +66,7 @@ def stored_states(
 
 
 class FeatureReader:
-    """Reads the features of states; the file read last is kept, for the next state is often in it, too."""
+    """Read the features of states; the last file stays open, because the next state is often in it, too."""
 
     def __init__(self, artifacts: ArtifactStore, view: RegisteredView) -> None:
         self._artifacts = artifacts
@@ -74,7 +74,7 @@ class FeatureReader:
         self._kept: tuple[str, FeatureRows] | None = None
 
     def matrix(self, state: StoredState) -> NDArray[np.float32]:
-        """[candidates, columns] as they are stored."""
+        """Return [candidates, columns] as they are stored."""
         if self._kept is None or self._kept[0] != state.blob:
             self._kept = state.blob, read_file(self._artifacts, self._view, state.blob)
         rows = self._kept[1]

@@ -1,8 +1,9 @@
-"""Keeping a view's files in order: small ones are merged, and what a lost one held is forgotten, to be computed again.
+"""Keeping a view's files in order: small ones are merged, and the contents of a lost one are forgotten, to be computed
+again.
 
 Every trajectory leaves a file of its own. Thousands of them would take longer to open than to read, so files are
 merged, small ones among small ones: a row is written again a few times at most, however large the view grows. The old
-files stay in the artifact store, for whoever is reading them just now.
+files stay in the artifact store, for processes that are still reading them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 FULL = 1_024
 """States of a file that is merged no more: about 16 MB."""
 ENOUGH = 8
-"""Fewer files of a size are left as they are."""
+"""Number of files of a size from which they are merged."""
 
 
 class _File(NamedTuple):

@@ -1,8 +1,9 @@
-"""Feature views: which columns, read from which language model, of which frozen states. Registered, never changed.
+"""Feature views: a set of columns, read from one language model, for states frozen by one rule. Registered, never
+changed.
 
-A name stands for one language model; the view `light` is read from none, and the model that it names is the one whose
-tokens are counted and which labels. When the same model gives other columns (the layout changed), or states are
-rendered or frozen otherwise, the view gets its next version; what older versions hold is stale, and never mixed in.
+A name belongs to one language model; the view `light` is not read from any, and names the model that labels and whose
+tokens are counted. When the same model gives other columns (the layout changed), or states are rendered or frozen
+differently, the view gets its next version; what older versions hold is stale, and never mixed in.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DEFAULT_VIEW = "default"
 
 
 class ViewIdentity(NamedTuple):
-    """All that a feature's number depends on besides its state."""
+    """Everything apart from its state that a feature's number depends on."""
 
     layout_hash: str
     backbone: str
@@ -66,7 +67,7 @@ class RegisteredView(NamedTuple):
 
 
 def are_light(columns: Sequence[Column]) -> bool:
-    """Return whether these are the columns of the view `light`: no other has those of the text."""
+    """Return whether these are the columns of the view `light`: only that view has text columns."""
     return any(column.group is Group.TEXT for column in columns)
 
 
@@ -100,16 +101,18 @@ def register_view(
 
 
 def present_view(connection: Connection, name: str, identity: ViewIdentity) -> RegisteredView | None:
-    """The view's latest version if it has this identity; None if registering would make the next one, or the first.
+    """Return the view's latest version if it has this identity; None if registering would make the next one, or the
+    first.
 
-    FeatureViewError if the name stands for another language model.
+    Raises FeatureViewError if the name belongs to another language model.
     """
     latest = find_view(connection, name)
     return latest if latest is not None and _is_the_same(latest, identity) else None
 
 
 def refuse_unknowable(columns: Sequence[Column]) -> None:
-    """NotOnline if a column is not known before the decision: what builds labels or judges a run is no feature."""
+    """Raise NotOnline if a column is not known before the decision: data that labels or judges a run must not be a
+    feature."""
     for column in columns:
         if column.information is not Information.ONLINE:
             raise NotOnline(
@@ -122,8 +125,9 @@ def refuse_unknowable(columns: Sequence[Column]) -> None:
 
 
 def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:
-    """FeatureViewError if light features are to go into another view than `light`, or others into that one: a policy
-    is light or not by the view that it was trained on. And so for every view whose name says what it holds."""
+    """Raise FeatureViewError if light features are to go into a view other than `light`, or others into that one: a
+    policy is light or not by the view that it was trained on. The same holds for every view whose name says what it
+    holds."""
     if (name == LIGHT_VIEW) != are_light(columns):
         what = "is read by a language model" if name == LIGHT_VIEW else "needs no language model"
         raise FeatureViewError(
@@ -148,7 +152,7 @@ def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:
 
 
 def find_view(connection: Connection, name: str, version: int | None = None) -> RegisteredView | None:
-    """A version of a view, by default its latest; None where there is none."""
+    """Return a version of a view, by default its latest; None if there is none."""
     fields = [getattr(FeatureView, field) for field in ViewIdentity._fields]
     query = select(FeatureView.id, FeatureView.version, FeatureView.columns, *fields).where(FeatureView.name == name)
     if version is not None:

@@ -1,8 +1,8 @@
 """Exports of ingested runs and frozen states: identities and hashes, no text.
 
-The runs themselves stay where they are, in the artifact store, under the hash that stands here. A row is never taken
-back: a run that was recorded anew has a row of its own, with the next version. `imports.py` takes both over where the
-runs were not read.
+The runs themselves stay in the artifact store, under the hash given here. A row is never withdrawn: a run that was
+recorded again has a row of its own, with the next version. `imports.py` takes both over in a catalog that has not read
+the runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _TRAJECTORIES = pyarrow.schema(
         ("licence", pyarrow.string()),
     ]
 )
-"""`licence`: of the files that hold the run, where a corpus of this installation names them; else null."""
+"""Columns of the export. `licence` is that of the files that hold the run, if a corpus of this installation names them;
+else null."""
 RUN_COLUMNS = tuple(name for name in _TRAJECTORIES.names if name not in (KEY, "source", "version", "licence"))
 """Those of the catalog's table that say what a run is, wherever it is known."""
 TRAJECTORIES_FORMAT, STATES_FORMAT = "drsr trajectories/1", "drsr states/1"

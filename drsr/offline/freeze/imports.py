@@ -1,8 +1,8 @@
 """Runs and states taken over from an export by a catalog that has not read the runs: known by hash, without text.
 
-A run's row is the one that ingesting it would make, but for its text; its states are those that freezing would give.
-Both are named by content, so ingesting the run later fills in the text and duplicates nothing. What needs a text passes
-such runs over and says so (`drsr.offline.ingest.absent_texts`).
+A run's row is the one that ingesting it would make, except for its text; its states are those that freezing would give.
+Both are named by content, so ingesting the run later fills in the text and duplicates nothing. Code that needs a text
+skips such runs and says so (`drsr.offline.ingest.absent_texts`).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _known(
 
 
 def _place(connection: Connection, runs: Sequence[Row], where: Path) -> None:
-    """Put the groups of new runs on their side of the split. InputError where one is on another side here."""
+    """Put the groups of new runs on their side of the split. Raise InputError if one is on another side here."""
     groups = {run["group_key"]: run["split"] for run in runs}
     columns = (SplitGroup.group_key, SplitGroup.split)
     here = dict(rows_named(connection, columns, SplitGroup.group_key, list(groups)))

@@ -1,7 +1,7 @@
 """The part of a recorded run that decisions can be frozen in: its messages up to the first that cannot be used.
 
-A request holds nothing of what comes after it. So a message that cannot be read, or not be tokenized exactly, takes
-away the decisions behind it and its own, whose output could not be measured; those before it are what they always were.
+A request holds nothing of what comes after it. So a message that cannot be read or tokenized exactly costs the
+decisions after it, and its own decision, whose output could not be measured; the decisions before it are unaffected.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ class ReadablePart(NamedTuple):
     request: Request
     rendering: Rendering
     why_cut: str | None
-    """What is wrong with the message that ends it; None where it is the whole run."""
+    """What is wrong with the message that ends it; None if it is the whole run."""
 
 
 def readable_part(trajectory: Trajectory, tokenizer: Tokenizer) -> ReadablePart:
-    """Raises RequestError or AlignmentError where it is no message's fault, and so no part of the run can be used."""
+    """Return the readable part. Raise RequestError or AlignmentError if the fault lies with no single message, so that
+    no part of the run can be used."""
     request, error = read_beginning(trajectory)
     why_cut = None if error is None else why_unusable(error)
     while True:
@@ -43,9 +44,9 @@ def readable_part(trajectory: Trajectory, tokenizer: Tokenizer) -> ReadablePart:
 
 
 def read_beginning(trajectory: Trajectory) -> tuple[Request, RequestError | None]:
-    """The longest beginning of a run that can be read, and what is wrong behind it.
+    """Return the longest beginning of a run that can be read, and what is wrong after it.
 
-    Once a request cannot be read, no longer one can: where it ends is found by halving, with a few readings.
+    Once a request cannot be read, no longer one can be: bisection finds the end with a few readings.
     """
 
     def read(body: Any) -> Request:

@@ -47,7 +47,7 @@ class StateRecord:
 
 
 def require_source(connection: Connection, name: str | None) -> None:
-    """InputError if there is no source of this name; None stands for all of them."""
+    """Raise InputError if there is no source of this name; None means all of them."""
     known = connection.execute(select(Source.name).order_by(Source.name)).scalars().all()
     if name is not None and name not in known:
         hint = f"the sources are {', '.join(known)}" if known else "there is none yet: drsr ingest URI"
@@ -62,8 +62,8 @@ def unfrozen(
     limit: int = 500,
     until: int | None = None,
 ) -> list[UnfrozenTrajectory]:
-    """The next current trajectories without a marker for this rule, by row number; `after` is the last one seen, and
-    `until` the last one wanted."""
+    """Return the next current trajectories without a marker for this rule, by row number, after number `after` and up
+    to `until`."""
     columns = (Trajectory.id, Source.name, Trajectory.external_id, Trajectory.content_hash, Trajectory.blob)
     query = _without_marker(select(*columns), rule, source).where(Trajectory.id > after)
     if until is not None:

@@ -1,7 +1,7 @@
-"""The frozen states of a trajectory together with their rows in the catalog: what labels and features start from.
+"""The frozen states of a trajectory together with their rows in the catalog: the starting point of labels and features.
 
-What is asked of the catalog for every trajectory is put together once: composing a statement takes longer than SQLite
-takes to answer it.
+The query that is run for every trajectory is composed once: composing a statement takes longer than SQLite takes to
+answer it.
 """
 
 from __future__ import annotations

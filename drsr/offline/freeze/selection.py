@@ -15,7 +15,7 @@ from drsr.offline.freeze.records import FreezingRule, is_current_state, is_rule
 
 
 class Shard(NamedTuple):
-    """One of several parts of the trajectories that have none in common. The same trajectory is always in the same."""
+    """One of several disjoint parts of the trajectories. A trajectory is always in the same part."""
 
     number: int
     """From 0."""
@@ -59,7 +59,7 @@ def waiting_states(
 ) -> Select[Any]:
     """Frozen states of current trajectories without a row of a table of results whose column `of` is `number`.
 
-    None is nobody's number: all frozen states wait.
+    No row has the number None: all frozen states wait.
     """
     results = of.class_
     query = (
@@ -93,7 +93,7 @@ def count_to_freeze(connection: Connection, freezing: FreezingRule, part: Select
 
 
 def require_frozen(connection: Connection, freezing: FreezingRule, part: Selection) -> None:
-    """InputError where trajectories wait and none of the part is frozen: somebody began with a later stage."""
+    """Raise InputError if trajectories wait and none of the part is frozen: a later stage was started first."""
     waiting = count_to_freeze(connection, freezing, part)
     everything = selected(
         select(func.count())
@@ -109,7 +109,7 @@ def require_frozen(connection: Connection, freezing: FreezingRule, part: Selecti
 
 
 def selected(query: Select[Any], part: Selection) -> Select[Any]:
-    """A query over trajectories and their sources, narrowed to a part of them."""
+    """Return a query over trajectories and their sources, narrowed to a part of them."""
     if not part.without_texts:
         query = query.where(Trajectory.has_text())
     if part.source is not None:

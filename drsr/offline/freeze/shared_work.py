@@ -1,7 +1,7 @@
 """Work on frozen states that workers share: one trajectory at a time is claimed, frozen again, worked on, recorded.
 
-Labels and features are both made this way. A killed worker loses the trajectory it was at and nothing else: whoever
-comes next does all of it again, and gets the same numbers.
+Labels and features are both made this way. A killed worker loses only the trajectory it was working on: the next worker
+does all of it again, and gets the same numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from drsr.request.contracts import Tokenizer
 from drsr.request.view import Caps
 
 Following = Callable[[Connection, int], TrajectoryItem | None]
-"""Gives the first trajectory behind a place that has states to work on, for `Claims.items`."""
+"""Returns the first trajectory after a position that has states to work on, for `Claims.items`."""
 Record = Callable[[Connection], None]
 """Writes down what came of a trajectory, inside the write transaction that also gives its claim back."""
 
@@ -84,10 +84,10 @@ def work_through(
     tidy_up: Callable[[], object] = lambda: None,
     progress: Callable[[Summary], None] = lambda summary: None,
 ) -> Summary:
-    """Work on what is missing, together with whatever other workers are at it. Rerunning changes nothing.
+    """Work on what is missing, together with any other workers. Rerunning changes nothing.
 
-    `following` is told which trajectories to leave out: a run whose stored bytes are damaged does not stop the others,
-    and is named by the error at the end.
+    `following` receives the trajectories to leave out: a run whose stored bytes are damaged does not stop the others;
+    the error at the end names it.
     """
     started = time.monotonic()
     damaged: dict[int, ArtifactCorrupt] = {}
@@ -123,7 +123,7 @@ def work_through(
 def items_behind(pending: Select[Any], claimed_as: str, without: Collection[int]) -> Following:
     """Go through trajectories by their number. `pending` selects `ITEM_COLUMNS` of the states that wait.
 
-    `without` may grow; a claim says `claimed_as/number`.
+    `without` may grow; a claim has the form `claimed_as/number`.
     """
     # Ordered by the states' own column, whose index then gives the first row at once: ordered by the trajectories'
     # id, SQLite sorts all that is left for every item, and the stage costs the square of its length.

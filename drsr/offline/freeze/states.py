@@ -56,12 +56,12 @@ class FrozenTrajectory(NamedTuple):
     """The result of freezing one trajectory."""
 
     eligible: int
-    """How many decisions are eligible."""
+    """Number of eligible decisions."""
     states: tuple[FrozenState, ...]
     why_none: str | None
-    """Why no decision is eligible; None where one is."""
+    """Reason why no decision is eligible; None if one is."""
     why_cut: str | None = None
-    """What is wrong with the message from which on nothing could be used; None where all of it could."""
+    """What is wrong with the first unusable message; None if the whole run could be used."""
 
 
 def rule_hash(caps: Caps) -> str:
@@ -71,7 +71,7 @@ def rule_hash(caps: Caps) -> str:
 
 
 def freeze_trajectory(trajectory: Trajectory, tokenizer: Tokenizer, caps: Caps) -> FrozenTrajectory:
-    """Freeze the states of one trajectory. Raises RequestError or AlignmentError where no part of it can be read."""
+    """Freeze the states of one trajectory. Raise RequestError or AlignmentError if no part of it can be read."""
     request, rendering, why_cut = readable_part(trajectory, tokenizer)
     history = read_history(request)
     lead = len(tokenizer.lead)
@@ -94,10 +94,10 @@ def chosen_ordinals(eligible: int) -> list[tuple[int, float]]:
 
 
 def eligible_decisions(history: History, rendering: Rendering, lead: int, context_cap: int) -> list[int]:
-    """The assistant messages before which a request has enough candidates, by counting instead of freezing each.
+    """Return the assistant messages before which a request has enough candidates, by counting instead of freezing each.
 
-    Before decision i the older Steps are the complete ones but the latest two; enough of them must lie in the view and
-    hold a Block that can be deleted. What freezing each decision would say is the tests' slow twin.
+    Before decision i the older Steps are the complete ones but the latest two; enough of them must be in the view and
+    hold a Block that can be deleted. The tests compare this with freezing each decision.
     """
     decisions = [step.message for step in history.steps if _is_decision(history, step)]
     decisions = decisions[: _valid_decisions(history.request, decisions)]
@@ -120,7 +120,7 @@ def eligible_decisions(history: History, rendering: Rendering, lead: int, contex
 
 
 def _is_decision(history: History, step: Step) -> bool:
-    """False for what a source marks as history only: a framework's own words, or decided behind another request."""
+    """Return False for what a source marks as history only: a framework's own words, or output of another request."""
     return history.request.messages[step.message].wire.get("is_decision") is not False
 
 

@@ -22,7 +22,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 import drsr
-from drsr.errors import InputError
+from drsr.errors import CatalogUnreachable, InputError
 from drsr.offline.catalog import runs
 from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
@@ -293,6 +293,8 @@ def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
     intake.recorder.begin(read)
     try:
         _take_runs(file, intake, reader)  # and let go of the last one, before its bytes are written
+    except CatalogUnreachable:  # an InputError too: catalog or store are away, and nothing is wrong with this file
+        raise
     except InputError as error:
         # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
         read.quarantine(Quarantined(read.location, "unreadable", f"{error.what}; it will be tried again"))

@@ -39,12 +39,12 @@ from drsr.scorer.weights import scorer_bytes
 _UNNAMED = "0"
 """The version of a policy whose version is still to be chosen; no decision depends on it."""
 _PRUNED = 2
-"""Golden requests of which something is removed, at least, where they can be found ..."""
+"""Minimum number of golden requests from which something is removed, if they can be found ..."""
 _TRIES = 20
-"""... in so many requests of the sample corpus. Each costs a forward, seconds on a processor."""
+"""... in this many requests of the sample corpus. Each costs a forward, seconds on a CPU."""
 _TOLD = ("mode", "explanation", "states", "incomplete_states", "tried", "admissible", "selected", "unsafe_rate")
 _OF_CALIBRATION = (*_TOLD, "mean_harm", "mean_removal", "unsafe_bound", "confidence", "bound")
-"""What a policy says about its calibration."""
+"""Fields of a calibration that a policy repeats."""
 
 
 class Built(NamedTuple):
@@ -73,7 +73,7 @@ def representation_of(backbone: Backbone | LightReader, layout_hash: str) -> Fro
 def policy_numbers(
     traced: Traced, scorer: FrozenScorer, backbone: Backbone | LightReader, opinion: SecondOpinion | None = None
 ) -> PolicyNumbers:
-    """Every frozen number, each from where it was chosen or measured; the version is still to be chosen."""
+    """Return every frozen number, each from where it was chosen or measured; the version is chosen later."""
     record, view = traced.calibration, traced.view.identity
     caps = caps_for(backbone.window)
     return PolicyNumbers(
@@ -115,7 +115,7 @@ def _geometry(backbone: Backbone | LightReader) -> Geometry | None:
 def decide_golden(
     numbers: PolicyNumbers, scorer: FrozenScorer, backbone: Backbone | LightReader
 ) -> list[GoldenRequest]:
-    """The golden requests, decided by the real policy; without those whose decision hangs by a thread.
+    """Return the golden requests, decided by the real policy; without those whose decision hangs by a thread.
 
     A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
     prunes nothing would show no rewrite to whoever verifies it.
@@ -142,7 +142,7 @@ def decide_golden(
 
 
 def _golden(policy: Policy, name: str, request: Any) -> GoldenRequest | None:
-    """Return what a policy makes of a request; None where rounding could turn it."""
+    """Return a request with the policy's decision; None if rounding could change the decision."""
     with nullcontext() if policy.numbers.light else one_thread():
         decision = policy.prune(request=request, session=None)
     if decision.reason is Reason.INTERNAL_FAILURE:

@@ -9,7 +9,7 @@ from drsr.decide.numbers import PolicyNumbers
 from drsr.offline.publish.lineage import Traced
 
 FEWEST_TASKS = 30
-"""Below this an interval says more about the few tasks than about the policy."""
+"""Minimum number of tasks: below it an interval says more about the few tasks than about the policy."""
 _TWO_SIDED_95 = 1.96
 
 
@@ -39,8 +39,8 @@ def advise(
 ) -> Advice:
     """Advise by removal, by the interval of the unsafe rate against its limit, and by the number of tasks.
 
-    States of one task resemble each other, so the interval counts no more of them than there are tasks. A certified
-    `bound` takes the place of its upper end.
+    States of one task resemble each other, so the interval treats each task as one observation. A certified `bound`
+    takes the place of its upper end.
     """
     if not removal > 0 or not pruned or unsafe_rate is None:
         return Advice("do not deploy it", "It removes nothing from the states that it was calibrated on.")

@@ -1,7 +1,8 @@
-"""Scorer, operating point, evaluation and released policy as exported files: what the present data gave, and no more.
+"""Scorer, operating point, evaluation and released policy as exported files: what the present data gave, and nothing
+else.
 
-A folder holds one result and is replaced as a whole by the next; DVC remembers those before. Nothing in it depends on
-when or where it was made, so the same result gives the same bytes. JSON that holds numbers is sorted and indented.
+A folder holds one result and is replaced as a whole by the next; DVC remembers the earlier ones. Nothing in it depends
+on when or where it was made, so the same result gives the same bytes. JSON that holds numbers is sorted and indented.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def export_scorer(
 def export_calibration(
     catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params, folder: Path
 ) -> Summary:
-    """The operating point of that scorer (the later one, if plain and certified), and every policy that was tried."""
+    """Export the operating point of that scorer (the later one, if there is a plain and a certified one), and every
+    policy that was tried."""
     run = _trained(catalog, artifacts, inputs, params)
     both = (calibration_of(catalog, inputs, params, run, certified=certified) for certified in (False, True))
     found = [record for record in both if record is not None]
@@ -89,7 +91,7 @@ def export_evaluation(catalog: Catalog, artifacts: ArtifactStore, folder: Path) 
 
 
 def export_release(catalog: Catalog, artifacts: ArtifactStore, folder: Path) -> Summary:
-    """The policy that is released now, as its wheel; a folder that says so where none is."""
+    """Export the policy that is released now, as its wheel; if there is none, a folder that says so."""
     with catalog.reading() as connection:
         released = latest_releases(connection, 1)
     if not released:
@@ -119,7 +121,7 @@ def _trained(catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs,
 
 
 def _facts(table: type[Table], record: TrainingRecord | CalibrationRecord) -> dict[str, Any]:
-    """A row without its number, the numbers of other rows, and when and where it was made."""
+    """Return a row without its number, the numbers of other rows, and when and where it was made."""
     columns = table.__table__.columns
     return {
         name: value

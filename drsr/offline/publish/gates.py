@@ -1,7 +1,7 @@
-"""Gates: the checks that only publishing asks. Those of an audit are asked too, of the wheel that would be written.
+"""Gates: the checks that only publishing runs. It also runs those of an audit, on the wheel that would be written.
 
-`audit/release.py` puts both together. Whoever demands more hands further checks to `publish`; all are run and recorded
-alike.
+`audit/release.py` puts both together. To demand more, pass further checks to `publish`; all are run and recorded the
+same way.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The requests that a policy is published with: small, of our own making, the same every time.
+"""The requests that a policy is published with: small, made up for this purpose, the same every time.
 
-Conversations of a made-up warehouse agent in both wire forms, the bundled sample, and what no policy may touch. Where
-a policy prunes few of these, decisions of the sample corpus follow. They show that a policy decides as it did, not that
-it decides well: that is what evaluation is for.
+Conversations of a made-up warehouse agent in both wire forms, the bundled sample, and requests that no policy may
+touch. If a policy prunes few of these, decisions of the sample corpus follow. They show that a policy decides as it
+did, not that it decides well: that is what evaluation is for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Conversation(NamedTuple):
 
 
 def golden_requests() -> dict[str, Any]:
-    """Requests by name."""
+    """Return the requests by name."""
     whole = _stock_taking(1, turns=6)
     return {
         "bundled sample": json.loads(samples.REQUEST.read_text(encoding="utf-8")),
@@ -62,7 +62,7 @@ def golden_requests() -> dict[str, Any]:
 
 
 def sample_requests() -> Iterator[tuple[str, Any]]:
-    """The last decision of every run of the sample corpus, by name, in an order that mixes the kinds of work."""
+    """Return the last decision of every run of the sample corpus, by name, in an order that mixes the kinds of work."""
     runs = [run for run in read_runs(str(samples.CORPUS)) if isinstance(run, Trajectory)]
     for run in sorted(runs, key=lambda run: hashlib.sha256(run.external_id.encode()).digest()):
         messages = run.request["messages"]
@@ -71,7 +71,8 @@ def sample_requests() -> Iterator[tuple[str, Any]]:
 
 
 def _stock_taking(seed: int, *, turns: int, calls: int = 1, long: int | None = None) -> _Conversation:
-    """An agent counts wares; every call asks for one of them. Turn `long` gets a list of everything."""
+    """Return the run of an agent that counts wares; every call asks for one of them. Turn `long` returns a list of
+    everything."""
     pick = _picker(seed)
     made = []
     for turn in range(turns):

@@ -1,12 +1,12 @@
-"""The hash chain of a policy, back to the trajectories: what it was made from, link by link.
+"""The hash chain of a policy, back to the trajectories: its ingredients, link by link.
 
     trajectories -> states -> labels and features -> training -> calibration -> policy
                                                                    journal  -> policy
 
 Every link is a SHA-256 over its own facts, every item in it, and the links that it was made from. So the last one
-stands for all of them, and any of them can be computed again from the catalog and the artifact store. The journal's
-link is the event that recorded the calibration; a policy from before the journal has none. The lineage travels inside
-the policy as `lineage.json`; whoever reads one does not know who wrote it.
+covers all of them, and any of them can be computed again from the catalog and the artifact store. The journal's link is
+the event that recorded the calibration; a policy from before the journal has none. The lineage travels inside the
+policy as `lineage.json`; nothing in it proves who wrote it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from drsr.offline.train.stage import run_key
 
 FORMAT = "drsr-lineage/1"
 JOURNAL = "journal"
-"""The link that is the journal's event of the calibration; its items are all events up to it."""
+"""Name of the link to the journal's event of the calibration; its items are all events up to it."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ROUNDING = 1e-9
 """Nats per token; far below what any label is measured to."""
@@ -62,7 +62,7 @@ class Link(NamedTuple):
 
     link: str
     items: int
-    """How many."""
+    """Number of items."""
     sha256: str
     made_from: tuple[str, ...]
     facts: dict[str, Any]
@@ -77,11 +77,11 @@ class Traced(NamedTuple):
     labeler: NamedLabeler
     states: tuple[StateRows, ...]
     frames: dict[str, TrainingFrame]
-    """By split, put together from the states."""
+    """Frames by split, assembled from the states."""
     links: tuple[Link, ...]
-    """From `trajectories` to `calibration`, then `journal` where there is one."""
+    """Links from `trajectories` to `calibration`, then `journal` if there is one."""
     problems: tuple[str, ...]
-    """Where something recorded does not follow from what it was made from; empty is good."""
+    """Places where a record does not follow from what it was made from; empty if all is well."""
 
     @property
     def state_keys(self) -> bytes:
@@ -96,10 +96,10 @@ def trace(
     state_keys: Sequence[str] | None = None,
     kept: Kept | None = None,
 ) -> Traced:
-    """Read everything behind a calibration again, compute every link, and note what does not fit.
+    """Read everything that led to a calibration again, compute every link, and note what does not fit.
 
-    By default it rests on the states that are labelled and featurized now; a released policy says its own. With `kept`
-    a trajectory's bytes are not read again where it is known what they give.
+    By default it rests on the states that are labelled and featurized now; a released policy lists its own. With `kept`
+    a trajectory's bytes are not read again if their result is known.
     """
     with catalog.reading() as connection:
         run = get_training_run(connection, calibration.training_run_id)
@@ -186,7 +186,8 @@ def _links(
 
 _NOT_FACTS = {"id", "view_id", "labeler_id", "training_run_id", "code_version", "seconds"}
 _NOT_FACTS |= {"trained_at", "calibrated_at", "metrics", "history"}
-"""Of a run: row numbers, what depends on when and where it ran, and what nothing was made from."""
+"""Columns of a run that do not belong to a link: row numbers, what depends on when and where it ran, and what nothing
+was made from."""
 
 
 def _link(link: str, made_from: Sequence[Link], facts: dict[str, Any], items: Iterable[Any]) -> Link:
@@ -317,7 +318,7 @@ def lineage_bytes(links: Sequence[Link], states_key: str) -> bytes:
 
 
 def read_lineage(data: bytes, where: str | None = None) -> tuple[tuple[Link, ...], str]:
-    """The links and the key of the list of states. PolicyCorrupt says what in it is not what it should be."""
+    """Return the links and the key of the list of states. PolicyCorrupt says what in it is malformed."""
 
     def refuse(what: str) -> NoReturn:
         hint = "get the wheel again from whoever published it"

@@ -37,7 +37,7 @@ class NamedLabeler(NamedTuple):
     name: str
     identity: LabelerIdentity
     noise_floor: dict[str, Any] | None = None
-    """How much of its harms is rounding; None where that was not measured."""
+    """Amount of rounding in its harms; None if that was not measured."""
 
 
 class LabelledSet(NamedTuple):
@@ -49,7 +49,7 @@ class LabelledSet(NamedTuple):
 
 
 class StateRows(NamedTuple):
-    """One state, with everything that the catalog knows of it and training used."""
+    """One state, with everything that the catalog knows about it and training used."""
 
     source: str
     external_id: str
@@ -57,7 +57,7 @@ class StateRows(NamedTuple):
     split: Split
     group_key: str
     content_hash: str
-    """Of the trajectory."""
+    """Hash of the trajectory."""
     blob: str
     """Key of the trajectory's bytes."""
     rule: FreezingRule
@@ -69,13 +69,13 @@ class StateRows(NamedTuple):
     intact_nll: float
     target_hash: str
     labels: tuple[LabelledSet, ...]
-    """By mask."""
+    """Labels by mask."""
     prefix_hash: str
     request_tokens: int
     protocol_breaking: int
     feature_file: str
     has_text: bool
-    """Whether the trajectory's bytes are here; False where it was imported without them."""
+    """True if the trajectory's bytes are here; False if it was imported without them."""
 
 
 def view_of(connection: Connection, view_id: int) -> RegisteredView:
@@ -213,7 +213,8 @@ def frame_of(
 def read_features(
     artifacts: ArtifactStore, view: RegisteredView, states: Sequence[StateRows]
 ) -> dict[str, NDArray[np.float32]]:
-    """The stored features of the states by key: (candidates, columns), computed from the tokens the catalog says."""
+    """Return the stored features of the states by key, (candidates, columns), checked to be computed from the tokens in
+    the catalog."""
     by_file: dict[str, dict[str, str]] = {}
     for state in states:
         by_file.setdefault(state.feature_file, {})[state.state_key] = state.prefix_hash

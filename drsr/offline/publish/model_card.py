@@ -18,8 +18,8 @@ from drsr.policy.golden import TOLERANCE, GoldenRequest
 from drsr.policy.location import package_name, project_name
 
 ADVISES, BOUNDS = 2, 3
-"""Editions of the card: from the second on it says whether to deploy the policy, from the third on it has the
-finite-sample bound and a second opinion on the labels."""
+"""Editions of the card: the second adds advice on whether to deploy the policy, the third the finite-sample bound and a
+second opinion on the labels."""
 EDITION = BOUNDS
 SECOND_OPINION = "second_opinion"
 """Under which key the numbers of a calibration have it."""
@@ -130,7 +130,7 @@ def _assumed(bound: PointBound | None) -> list[str]:
 
 
 def _noise(traced: Traced) -> str:
-    """In half precision only: float32 has next to none, and how little depends on the machine."""
+    """Report the noise of half precision only: float32 has almost none, and how little depends on the machine."""
     floor = traced.labeler.noise_floor
     return "" if traced.labeler.identity.dtype == EXACT else f"Noise floor of harm: {floor_said(floor)}. "
 
@@ -185,7 +185,7 @@ def _scorer(traced: Traced) -> list[str]:
 
 
 def _cross_fitting(traced: Traced) -> list[str]:
-    """Say what cross-fitting assumes, with the numbers by which a reader can judge it."""
+    """State what cross-fitting assumes, with the numbers by which a reader can judge it."""
     run = traced.run
     if run.fold_scores is None:
         return []

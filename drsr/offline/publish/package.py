@@ -8,9 +8,9 @@
     drsr_policy/lineage.json         hash chain back to the trajectories
     drsr_policy/MODEL_CARD.md        for people
     drsr_policy/manifest.json        size and SHA-256 of all of these
-    drsr_policy-<version>.dist-info/ what pip wants
+    drsr_policy-<version>.dist-info/ metadata for pip
 
-A light policy's package is called `drsr_policy_light` and holds, besides:
+A light policy's package is called `drsr_policy_light` and also holds:
 
     drsr_policy_light/tokenizer.json          of the language model that labelled: whose tokens are counted
     drsr_policy_light/TOKENIZER_LICENSE.txt   its licence
@@ -51,7 +51,7 @@ def build_package(
     card: str,
     others: Mapping[str, bytes] | None = None,
 ) -> Package:
-    """The wheel of a policy; `others` are the files that it has besides: of a light one, and its distribution."""
+    """Build the wheel of a policy; `others` are its additional files: those of a light policy, and its distribution."""
     check_version(numbers.version)
     package = package_name(numbers)
     name = WheelName(package, numbers.version)

@@ -13,7 +13,7 @@ from drsr.offline.catalog.statements import insert_all
 
 
 class ReleaseRecord(NamedTuple):
-    """A row of `policy_release`, where each column is explained."""
+    """A row of `policy_release`; the table explains each column."""
 
     id: int
     version: str

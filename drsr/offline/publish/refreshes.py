@@ -45,7 +45,7 @@ class Refreshed(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """Of the runs that note such a refresh."""
+        """Subject of the runs that record such a refresh."""
         return f"nightly: {self.view}, {self.labeler}, {'certified' if self.certified else 'plain'}"
 
 
@@ -61,11 +61,12 @@ class Waiting(NamedTuple):
 
 
 ENOUGH_LABELS = r"[1-9]\d{0,8}|(\d|[1-9]\d)(\.\d{1,3})?%"
-"""How it is written with how many new labelled states training begins: a number, or a share of those it has seen."""
+"""Written form of the number of new labelled states at which training begins: a number, or a share of those it has
+seen."""
 
 
 def says_enough(wanted: str) -> bool:
-    """Return whether a text says with how many new labelled states training begins."""
+    """Return whether a text is a valid number of new labelled states at which training begins."""
     return re.fullmatch(ENOUGH_LABELS, wanted, re.ASCII) is not None
 
 
@@ -74,7 +75,7 @@ class NewLabels(NamedTuple):
 
     states: int
     others_gone: bool
-    """Whether states that it has seen take part no longer: then it should be trained again whatever is new."""
+    """True if states that it has seen no longer take part: then it should be trained again whatever is new."""
     seen: int = 0
     """States that it was trained and stopped on."""
 
@@ -82,7 +83,8 @@ class NewLabels(NamedTuple):
         return self.states < self.needed(wanted) and not self.others_gone
 
     def needed(self, wanted: int | str) -> int:
-        """Return how many begin a training: `wanted`, or so many percent of what the scorer has seen."""
+        """Return the number of new labels that begin a training: `wanted`, or that many per cent of what the scorer has
+        seen."""
         if isinstance(wanted, int) or not wanted.endswith("%"):
             return int(wanted)
         return math.ceil(self.seen * float(wanted[:-1]) / 100)
@@ -100,7 +102,7 @@ class Refresh(NamedTuple):
 
     stamp: str
     outcome: dict[str, Any]
-    """What it published, or why not."""
+    """Record of what it published, or why not."""
 
 
 def waiting(place: Place, *, view: str, labeler: str) -> Waiting:
@@ -147,7 +149,7 @@ def new_labels(catalog: Catalog, view: str, labeler: str, source: str | None = N
 
 
 def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:
-    """Changes whenever a refresh could come to another end; None where there is nothing that could be fitted yet."""
+    """Return a value that changes whenever a refresh could end differently; None if there is nothing to fit yet."""
     with catalog.reading() as connection:
         found, labeler_id = find_view(connection, refreshed.view), labeler_named(connection, refreshed.labeler)
         if found is None or labeler_id is None:

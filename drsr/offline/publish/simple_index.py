@@ -65,8 +65,8 @@ class WheelFile(NamedTuple):
 def install_command(index: Path, project: str = "drsr-policy") -> str:
     """Return the command to install a policy from this index alone.
 
-    With `--extra-index-url` a stranger's package of the same name and a higher version would win. So nothing else is
-    looked for: drsr and what it needs are installed before, or drsr comes from here too where it lies beside.
+    With `--extra-index-url` a stranger's package of the same name and a higher version would win. So no other index is
+    searched: drsr and its dependencies are installed before, or drsr comes from this index too if it holds it.
     """
     what = f"drsr {project}" if holds_drsr(index) else project
     return install_line(what, index.absolute().as_uri())
@@ -83,7 +83,7 @@ def place_of(index: Path, wheel: WheelFile) -> Path:
 
 
 def is_there(index: Path, wheel: WheelFile) -> bool:
-    """Return whether the index has this very wheel; VersionTaken if it has another one of that name."""
+    """Return whether the index has this exact wheel; raise VersionTaken if it has a different one of that name."""
     try:
         there = place_of(index, wheel).read_bytes()
     except FileNotFoundError:
@@ -99,9 +99,9 @@ def is_there(index: Path, wheel: WheelFile) -> bool:
 
 
 def add_wheels(index: Path, wheels: list[WheelFile]) -> None:
-    """Put wheels into the index and write its pages. What is there already stays as it is.
+    """Put wheels into the index and write its pages. Wheels already there are not changed.
 
-    One process at a time: the pages say what the folder holds when they are written.
+    One process at a time: the pages list what the folder holds when they are written.
     """
     try:
         there = [is_there(index, wheel) for wheel in wheels]  # all are looked at before anything is written
@@ -127,7 +127,8 @@ def write_pages(index: Path) -> None:
 
 
 def drsr_wheel(source: Path) -> WheelFile:
-    """The wheel of drsr itself: a wheel's file as it is, or built from a source tree by hatchling, reproducibly."""
+    """Return the wheel of drsr itself: a wheel's file unchanged, or one built reproducibly from a source tree by
+    hatchling."""
     if source.is_file():
         return _checked_drsr(WheelFile(source.name, source.read_bytes()), source)
     if not (source / "pyproject.toml").is_file():

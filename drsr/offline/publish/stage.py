@@ -71,11 +71,12 @@ class PublishOrder:
     wheel_checks: tuple[Check[Subject], ...]
     """Asked of the wheel that would be written."""
     audit: Order = Order()  # noqa: RUF009 - a plain value
-    """How much the checks of the wheel compute again."""
+    """Amount that the checks of the wheel compute again."""
     kept: Kept | None = None
-    """What was read and judged before and need not be again; None: everything is."""
+    """Values read and judged before that need not be computed again; None computes everything."""
     version: str | None = None
-    """By default the day of the calibration, `2026.11.16`; where another policy has that one, `2026.11.16.1`, ..."""
+    """Version to publish. By default the day of the calibration, `2026.11.16`; if another policy has that one,
+    `2026.11.16.1`, ..."""
     may_abstain_always: bool = False
     """Publish even a policy that never prunes, because calibration found nothing admissible."""
     beside: tuple[WheelFile, ...] = ()
@@ -84,7 +85,7 @@ class PublishOrder:
     """Another name for the same language model, under which consumers will load it."""
     device: str = "cpu"
     second_opinion: Path | None = None
-    """A file that says how far another language model agrees with the labels."""
+    """A file that records how far another language model agrees with the labels."""
 
 
 def find_calibration(
@@ -94,7 +95,7 @@ def find_calibration(
     a full scorer or of a light one, made of all sources or of one.
 
     Never just the latest: a calibration that somebody tried in the other mode, or of the other kind, must not take the
-    place of the one that is meant.
+    place of the one meant.
     """
     mode = "certified" if certified else "plain"
     with catalog.reading() as connection:
@@ -186,7 +187,7 @@ def _first_free(
     bound: PointBound | None,
     order: PublishOrder,
 ) -> Built:
-    """The package under the version that was asked for, or under the first that no other package has."""
+    """Return the package under the requested version, or under the first that no other package has."""
     for version in default_versions(traced.calibration) if order.version is None else (order.version,):
         built = build(traced, scorer, numbers, decided, version, bound)
         try:

@@ -1,8 +1,8 @@
-"""The subject of all checks: a policy, its calibration, and everything behind that, each read once.
+"""The subject of all checks: a policy, its calibration, and everything that led to it, each read once.
 
-Nothing here judges. Where something cannot be read, every check that needs it fails with that reason, and the others
-still run. Publishing asks about a candidate, which neither store nor catalog has yet, and may keep what it has read;
-an audit asks about a release, and reads everything itself.
+Nothing here judges. If something cannot be read, every check that needs it fails with that reason, and the others still
+run. Publishing checks a candidate, which is not yet in the store or the catalog, and may keep what it has read; an
+audit checks a release, and reads everything itself.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ class Order(NamedTuple):
     policy: str | None = None
     """A wheel, a folder or an installed package; by default the latest release of the catalog."""
     sample: int | None = 10
-    """How many states are computed again; None is all of them."""
+    """Number of states to compute again; None means all."""
     seed: int = 0
-    """Which ones: another number draws another sample."""
+    """Seed of the sample: another number draws another sample."""
     backbone: str | None = None
     """Another name for the same language model."""
     device: str = "cpu"
     certified: bool = False
-    """Where nothing is published yet: audit the latest certified calibration, and not the latest plain one."""
+    """True to audit the latest certified calibration, and not the latest plain one, if nothing is published yet."""
     retrain: bool | None = False
-    """Train the scorer again; takes as long as training did. None: where that took under ten minutes."""
+    """Train the scorer again, which takes as long as training did. None: only if that took under ten minutes."""
     promise: bytes | None = None
-    """What was promised before labels were read: the content of a file that `drsr promise` wrote."""
+    """Promise made before labels were read: the content of a file that `drsr promise` wrote."""
     anchor: bytes | None = None
     """Heads of the journal that were written down elsewhere: the content of a file that `drsr journal` added to."""
 
@@ -90,10 +90,10 @@ class Candidate(NamedTuple):
 
     traced: Traced
     may_abstain_always: bool = False
-    """Somebody said that it may, where calibration found nothing admissible."""
+    """True if the operator allows it when calibration found nothing admissible."""
     numbers: PolicyNumbers | None = None
     backbone: Backbone | LightReader | None = None
-    """What it reads with."""
+    """Reader that the policy reads with."""
     built: Built | None = None
     """Its wheel, and the list of states that it was made from."""
 
@@ -112,7 +112,7 @@ class Subject:
         self.catalog, self.artifacts, self.order = catalog, artifacts, order
         self.candidate = candidate
         self.kept = kept
-        """What a night has read and judged before; None in an audit."""
+        """Values that a night has read and judged before; None in an audit."""
         self._read: dict[str, Any] = {}
         with catalog.reading() as connection:
             released = latest_releases(connection, 1)
@@ -155,7 +155,7 @@ class Subject:
 
     @property
     def wheel(self) -> bytes | None:
-        """The wheel's bytes; None for a folder, an installed package or where nothing is published."""
+        """Return the wheel's bytes; None for a folder, for an installed package, or if nothing is published."""
         return self._once("wheel", self._read_wheel)
 
     @property
@@ -164,7 +164,8 @@ class Subject:
 
     @property
     def policy(self) -> PolicyFiles:
-        """The policy's files, every one checked against the manifest. PolicyCorrupt where one is not as listed."""
+        """Return the policy's files, every one checked against the manifest. Raise PolicyCorrupt if one differs from
+        its entry."""
         return self._once("policy", self._read_policy)
 
     @property
@@ -202,38 +203,39 @@ class Subject:
 
     @property
     def state_keys(self) -> list[str]:
-        """The states that the policy says it was made from; without a policy, those that there are now."""
+        """Return the states that the policy says it was made from; without a policy, the present ones."""
         return self._once("state keys", self._read_state_keys)
 
     @property
     def made_from(self) -> list[str] | None:
-        """Return what samples are drawn from: the policy's own states, or None without a policy."""
+        """Return the states that samples are drawn from: the policy's own, or None without a policy."""
         return self.state_keys if self.has_policy else None
 
     @property
     def drawn_from(self) -> str:
-        """The same in words, behind a number."""
+        """Return the same in words, to follow a number."""
         return "states of the policy" if self.has_policy else "states"
 
     @property
     def traced(self) -> Traced:
-        """Everything behind the calibration, read again, every link computed again. Where a single row is so wrong that
-        no frame can be made of it, this is an error; what needs no frame is asked for above."""
+        """Return everything that led to the calibration, read again, with every link computed again. If a row is so
+        wrong that no frame can be made of it, this is an error; checks that need no frame ask the properties above."""
         return self._once("traced", self._trace)
 
     @property
     def shipped_scorer(self) -> FrozenScorer:
-        """The scorer that decides: the policy's own; without a policy the trained one."""
+        """Return the scorer that decides: the policy's own; without a policy the trained one."""
         return self.policy.scorer if self.has_policy else load_trained(self.artifacts, self.run)
 
     def light_reader(self, name: str, identity: str) -> LightReader:
-        """Return what computes the view `light`; BackboneError where the language model on this machine is another."""
+        """Return the reader that computes the view `light`; raise BackboneError if the language model on this machine
+        differs."""
         reader = self._once(f"light reader {name}", lambda: load_light_reader(self.order.backbone or name))
         self._refuse_other(reader.name, reader.identity, identity)
         return reader
 
     def backbone(self, name: str, dtype: str, identity: str) -> FrozenLM:
-        """The language model of that identity; BackboneError where the one on this machine is another."""
+        """Return the language model of that identity; raise BackboneError if the one on this machine differs."""
 
         def load() -> FrozenLM:
             found = load_backbone(self.order.backbone or name, device=self.order.device, dtype=dtype)
@@ -254,7 +256,7 @@ class Subject:
             )
 
     def _once(self, what: str, make: Callable[[], Value]) -> Value:
-        """The same result for everybody, also where it is an error: of whatever kind, for a policy may be hostile."""
+        """Return the same result to every caller, even if it is an error: any error, for a policy may be hostile."""
         if what not in self._read:
             try:
                 self._read[what] = make()

@@ -2,8 +2,8 @@
 
 Both are judged on the same examples, the present validation split, by the order in which calibration chooses: the one
 that removes more is better, then the one with the lower unsafe rate, then the one with the lower mean harm. The new one
-must not be worse. A released one that no longer keeps to the limits on these examples does not stand in the way; one
-that cannot be judged on them, because it reads other features, does: a person decides then.
+must not be worse. A released policy that no longer keeps to the limits on these examples does not block it; one that
+cannot be judged on them, because it reads other features, does: the operator decides then.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Performance(NamedTuple):
     mean_removal: float
     """Part of the full request, over all states; abstention counts 0."""
     unsafe_rate: float
-    """Of the sets it selects; 0 where it selects none."""
+    """Unsafe share of the sets it selects; 0 if it selects none."""
     mean_harm: float
-    """Exact, of the same sets; 0 where it selects none."""
+    """Exact mean harm of the same sets; 0 if it selects none."""
 
     def keeps_to(self, max_unsafe_rate: float, max_mean_harm: float) -> bool:
         return self.unsafe_rate <= max_unsafe_rate and self.mean_harm <= max_mean_harm

@@ -2,7 +2,7 @@
 
     <root>/ab/ab12...   one object, or one pack of many objects: Zstandard frames, one after another
 
-A key is everything that is needed to find the bytes and to know that they are right:
+A key is all that is needed to find the bytes and to verify them:
 
     <sha256>                                  an object of its own
     <sha256>@<pack>:<offset>+<length>         an object inside a pack; offset and length in stored bytes
@@ -10,7 +10,7 @@ A key is everything that is needed to find the bytes and to know that they are r
 A trajectory is small and there are many of them: one file each would take longer to write than to read and parse it
 (77-480 us against 100 us), and on an object store one request each. A pack is named by the hash of its stored bytes, so
 the offsets in a key fit the file of that name, whichever version of Zstandard wrote it. What a killed process wrote
-before the catalog knew of it stays behind unnamed; it is never read, and never wrong.
+before the catalog recorded it is left without a name; it is never read, and never wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import errno
 import hashlib
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -32,6 +34,7 @@ from fsspec.registry import known_implementations
 
 from drsr.errors import ArtifactCorrupt, CatalogUnreachable, DrsrError, MissingExtra, SettingsError
 from drsr.files import write_atomically
+from drsr.offline.store.remote_files import AT_ONCE
 from drsr.redaction import redact, without_userinfo
 
 _LEVEL = 1
@@ -40,7 +43,7 @@ _OFFLINE_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _ELSEWHERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
-"""The three kinds of failures of storage that a person has to mend; any other may pass by itself."""
+"""The three kinds of storage failure that the user has to mend; any other may pass by itself."""
 _KEY = re.compile(r"(?P<sha256>[0-9a-f]{64})(@(?P<pack>[0-9a-f]{64}):(?P<offset>\d+)\+(?P<length>\d+))?")
 
 
@@ -93,7 +96,7 @@ class ArtifactStore:
         self._secrets = [part for part in (userinfo, *userinfo.split(":"), *map(unquote, userinfo.split(":"))) if part]
         self._filesystem, self._root = self._open(root, userinfo)
         self.local_root = Path(self._root) if isinstance(self._filesystem, LocalFileSystem) else None
-        """The folder, where it is one of this machine."""
+        """The folder, if it is on this machine."""
 
     def _open(self, root: str, userinfo: str) -> tuple[Any, str]:
         scheme = root.partition("://")[0] if "://" in root else "file"
@@ -139,7 +142,7 @@ class ArtifactStore:
         return keys
 
     def get(self, key: str) -> bytes:
-        """The bytes of a key; ArtifactCorrupt if they are missing or not the ones that were stored."""
+        """Return the bytes of a key; raise ArtifactCorrupt if they are missing or not the ones that were stored."""
         place = self._place(key)
         stored = self._read(place)
         if stored is None:
@@ -151,6 +154,32 @@ class ArtifactStore:
         if hashlib.sha256(data).hexdigest() != place.sha256:
             raise self._corrupt(key, "has another hash than the one it was stored under")
         return data
+
+    def each(self, keys: Iterable[str]) -> Iterator[bytes | ArtifactCorrupt]:
+        """The bytes of many keys, in order; in the place of damaged ones what is wrong with them.
+
+        A request to an object store is mostly waiting, so the next few are on their way.
+        """
+        if self.local_root is not None:
+            yield from map(self._got, keys)
+            return
+        waiting: deque[Future[bytes | ArtifactCorrupt]] = deque()
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drsr-fetch") as threads:
+            try:
+                for key in keys:
+                    waiting.append(threads.submit(self._got, key))
+                    if len(waiting) == AT_ONCE:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+
+    def _got(self, key: str) -> bytes | ArtifactCorrupt:
+        try:
+            return self.get(key)
+        except ArtifactCorrupt as error:
+            return error
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file for this key; `get` tells whether it is sound."""
@@ -175,7 +204,7 @@ class ArtifactStore:
         return sorted(name for name in found if _KEY.fullmatch(name))
 
     def unpacked(self, name: str) -> bytes:
-        """Return the content of a file, of all its objects; as it lies where it is damaged."""
+        """Return the content of a file, of all its objects; as stored if it is damaged."""
         return b"".join(self._objects(name))
 
     def holding(self, hashes: Collection[str]) -> list[str]:
@@ -228,7 +257,7 @@ class ArtifactStore:
         return f"{self._root}/{name[:2]}/{name}"
 
     def _read(self, place: _Place) -> bytes | None:
-        """None where there is no such file."""
+        """Read a file; return None if there is none."""
         path = self._path(place.name)
         with self._reaching():
             try:
@@ -282,7 +311,7 @@ class ArtifactStore:
 
 
 def _advice(error: Exception) -> str | None:
-    """Return what a person has to do about a failure of storage; None for one that may pass by itself."""
+    """Return what the user has to do about a storage failure; None for one that may pass by itself."""
     number = getattr(error, "errno", None)
     if number in _FULL:
         return "make room there"

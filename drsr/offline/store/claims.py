@@ -26,7 +26,7 @@ LEASE_SECONDS = 60.0
 """A claim that was not renewed for so long is free."""
 HEARTBEAT_SECONDS = 10.0
 POLL_SECONDS = 0.5
-"""How often to look whether the items of other workers are done, or free again because the worker died."""
+"""Seconds between checks whether other workers' items are done, or free again because the worker died."""
 
 
 class Item(Protocol):
@@ -54,7 +54,7 @@ _RELEASED = delete(Claim).where(*_OF_ITEM, Claim.worker == bindparam("of_worker"
 def holder_lives(connection: Connection, stage: str, item: str, *, by_age: bool = True) -> bool | None:
     """Return whether the worker that claimed an item seems to be alive; None if nobody claimed it.
 
-    Without `by_age` an old claim is no sign of death: nobody can renew one while the catalog is away.
+    Without `by_age` an old claim is not a sign of death: claims cannot be renewed while the catalog is away.
     """
     row = connection.execute(_HOLDER, {"of_stage": stage, "of_item": item}).one_or_none()
     if row is None:
@@ -148,15 +148,15 @@ class Claims:
         return True
 
     def release(self, connection: Connection, item: str) -> None:
-        """Give an item back, in the transaction that records what came of it."""
+        """Give an item back, in the transaction that records its result."""
         connection.execute(_RELEASED, {"of_stage": self._stage, "of_item": item, "of_worker": self._worker})
 
     def items(
         self, following: Callable[[Connection, int], AnyItem | None], enough: Callable[[], bool]
     ) -> Iterator[AnyItem]:
-        """Claimed items, one at a time, until none is left that a living worker does not have, or it is enough.
+        """Yield claimed items, one at a time, until living workers hold all that are left, or the limit is reached.
 
-        `following` gives the first unfinished item behind a place. One pass in their order; then again over what
+        `following` returns the first unfinished item after a position. One pass in their order; then again over what
         others had claimed, until it is done or its worker is dead.
         """
         cursor = 0

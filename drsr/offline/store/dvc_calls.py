@@ -1,4 +1,5 @@
-"""DVC called in process, ten times quicker than its command. `dvc.repo.Repo` is no promised interface: here alone."""
+"""DVC called in process, ten times faster than its command. `dvc.repo.Repo` is not a stable interface, so it is used
+only here."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from drsr.errors import CatalogError, CatalogUnreachable
 
 LOCK_SECONDS = 60.0
-"""How long to wait for another `dvc` command in the same repository. That command itself gives up after 4 s."""
+"""Seconds to wait for another `dvc` command in the same repository. That command itself gives up after 4 s."""
 
 T = TypeVar("T")
 

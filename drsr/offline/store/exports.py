@@ -1,9 +1,9 @@
-"""Exports: what a stage measured, as immutable Parquet parts in a folder, for DVC, for people and for other catalogs.
+"""Exports: what a stage measured, as immutable Parquet parts in a folder, for DVC, for readers and for other catalogs.
 
     <folder>/<sha256, 32 digits>.parquet    some rows, one per state or run; named by the file's own bytes
 
 An export adds one part with the rows that no part holds yet, so a nightly run writes what is new and nothing else. A
-part is never changed. It says itself what its numbers depend on (`about`); parts that disagree cannot share a folder.
+part is never changed. It states what its numbers depend on (`about`); parts that disagree cannot share a folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _ABOUT = b"drsr"
 
 Row = dict[str, Any]
 About = dict[str, Any]
-"""What the numbers of a part depend on, as JSON values: its format, the language model, the renderer, the rule, ..."""
+"""Everything that the numbers of a part depend on, as JSON values: its format, the language model, the renderer, the
+rule, ..."""
 
 Summary = dict[str, Any]
 """A few numbers of an export, for `dvc metrics show` and `dvc metrics diff`."""
@@ -40,9 +41,9 @@ class Exported(NamedTuple):
     """The result of an export."""
 
     part: str | None
-    """Name of the part that was added; None where nothing was new."""
+    """Name of the part that was added; None if nothing was new."""
     states: int
-    """Rows of that part: one per state, or per run where runs are exported."""
+    """Number of rows in that part: one per state, or per run if runs are exported."""
     there: int
     """Rows that other parts held already."""
 
@@ -93,7 +94,7 @@ def add_part(folder: Path, about: About, table: pyarrow.Table, there: int) -> Ex
 
 
 def part_without(path: Path, gone: Mapping[str, Collection[str]]) -> None:
-    """Write a part anew without the rows that have one of some values in a column, under its new name."""
+    """Rewrite a part without the rows that have one of some values in a column, under its new name."""
     table = pyarrow.parquet.read_table(path, use_threads=False)
     for name in gone.keys() & set(table.column_names):
         values = pyarrow.array(sorted(gone[name]), pyarrow.string())
@@ -116,7 +117,7 @@ def exported_keys(folder: Path, about: About, key: str) -> set[str]:
 
 
 def read_parts(folder: Path) -> Iterator[Part]:
-    """Every part, its bytes checked against its name. None at all is an error."""
+    """Yield every part, its bytes checked against its name. Raise an error if there is none."""
     paths = _paths(folder)
     if not paths:
         raise InputError("there is no export here", where=str(folder), hint="drsr export FOLDER makes one")
@@ -180,15 +181,15 @@ class Imported(NamedTuple):
     taken: int
     """States whose numbers are new in this catalog."""
     there: int
-    """States that had theirs already; they stay as they are."""
+    """Number of states that already had theirs; they are not changed."""
     unknown: int
     """States that this catalog has not frozen."""
 
 
 def import_rows(folder: Path, about: About, take: Callable[[list[Row]], tuple[int, int]]) -> Imported:
-    """Take over every part of a folder, some rows at a time. InputError: a part was made otherwise.
+    """Take over every part of a folder, some rows at a time. Raise InputError if a part was made differently.
 
-    `take` records the rows whose states are known here, and says how many these are and how many of them were new.
+    `take` records the rows whose states are known here, and returns their number and how many of them were new.
     """
     taken = there = unknown = 0
     for part in read_parts(folder):
@@ -216,5 +217,5 @@ CONTENTS = {stage.name: stage.folder for stage in STAGES}
 
 
 def place_of(root: Path, stage: str) -> Path:
-    """Return where a stage's export lies below a folder of exports."""
+    """Return the path of a stage's export below a folder of exports."""
     return root / stage / CONTENTS[stage]

@@ -1,11 +1,12 @@
-"""Kept values: what was computed from some bytes, found again by the hash of these bytes and of the code that did it.
+"""Kept values: results computed from some bytes, found again by the hash of these bytes and of the code that computed
+them.
 
-A night that finds little new should not read everything again to learn what it knew the night before. Whoever asks a
-question of many stored runs asks here first; what is not kept is computed and kept. One SQLite file in the cache folder
-of a machine, which may be deleted at any time: everything in it can be computed again, and only then takes longer.
+A night that finds little new should not read everything again to learn what it knew the night before. Code that asks a
+question of many stored runs looks here first; what is not kept is computed and kept. One SQLite file in the cache
+folder of a machine, which may be deleted at any time: everything in it can be computed again; that only takes longer.
 
 A value is found only for the same question about the same bytes by the same code. The code is every module of this
-package and the libraries that judge, so no version has to be raised by hand, and an upgrade begins anew. Values hold
+package and the libraries that judge, so no version has to be raised by hand, and an upgrade starts afresh. Values hold
 numbers and hashes, never a run's text. An audit opens no such file: it computes everything itself.
 """
 
@@ -61,7 +62,8 @@ class Kept:
             return dict(found.fetchall())
 
     def keep(self, question: str, values: Mapping[str, bytes], *, alone: bool = False) -> None:
-        """Keep values, all or none; `alone` forgets the question's other values. What other code kept goes."""
+        """Keep values, all or none; `alone` forgets the question's other values. Values kept by other code are
+        dropped."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         rows = [(self._code, question, content, value) for content, value in values.items()]
         with self._opened() as connection, connection:
@@ -109,7 +111,7 @@ def readings(
     """Return what `read` makes of each stored object, by name; a name must hold the hash of the object's bytes.
 
     `blobs` has the key of each. Without `kept` every object is read; with it those that were not read before, and those
-    whose file is gone, which is an error as ever.
+    whose file is gone, which is an error as usual.
     """
     known = {} if kept is None else kept.find(question, list(blobs))
     gone = artifacts.missing(blobs[name] for name in known)

@@ -48,10 +48,10 @@ class Hidden:
 def open_location(
     uri: str, *, storage_options: Mapping[str, Any] | None = None, hidden: Hidden | None = None
 ) -> Iterator[SourceFile]:
-    """Every file at a URI: a file, a folder, a glob, on any filesystem that fsspec knows.
+    """Yield every file at a URI: a file, a folder, a glob, on any filesystem that fsspec knows.
 
-    `hidden` counts what is passed over; of a hidden folder on this machine the folder alone.
-    Raises NothingThere where nothing is found, MissingExtra where the filesystem's package is not installed.
+    `hidden` counts what is skipped; a hidden folder on this machine counts as one. Raises NothingThere if nothing is
+    found, MissingExtra if the filesystem's package is not installed.
     """
     with storage_errors(uri):
         filesystem, path = _filesystem(uri, dict(storage_options or {}))
@@ -96,7 +96,7 @@ def _local(path: str, uri: str, hidden: Hidden) -> Iterator[SourceFile]:
 
 
 def _status(path: str, uri: str) -> os.stat_result:
-    """Return what is known of the place that was given. Raises InputError where it is a link that leads nowhere."""
+    """Return what is known of the location. Raise InputError if it is a link that leads nowhere."""
     try:
         return os.stat(path)
     except OSError as error:
@@ -150,9 +150,10 @@ def _walk(folder: str, root: str, walked: set[str], hidden: Hidden) -> Iterator[
 
 
 def _scan(folder: str, walked: frozenset[str], hidden: Hidden) -> Iterator[tuple[str, bool, OSError | None]]:
-    """Files below a real folder, folder by folder, each sorted by name, and whether it is a link; none is followed.
+    """Yield the files below a real folder, folder by folder, each sorted by name, and whether each is a link; links are
+    not followed.
 
-    A folder that cannot be listed comes with the reason. Of a folder no more is held than the names in it.
+    A folder that cannot be listed comes with the reason. Only the names in a folder are held in memory.
     """
     stack = [folder]
     while stack:
@@ -182,7 +183,7 @@ def _scan(folder: str, walked: frozenset[str], hidden: Hidden) -> Iterator[tuple
 
 
 def _covered(real: str, walked: set[str]) -> bool:
-    """Return whether a real path lies in a folder that was walked, and not in a hidden corner of it."""
+    """Return whether a real path is in a folder that was walked, and not in a hidden part of it."""
     while real not in walked:
         parent, name = os.path.split(real)
         if name.startswith(".") or parent == real:
@@ -263,9 +264,9 @@ def _remote(filesystem: Any, path: str, uri: str, hidden: Hidden) -> Iterator[So
 
 
 def _info(filesystem: Any, path: str) -> dict[str, Any] | None:
-    """Return what a filesystem knows of a path, or None where nothing is there.
+    """Return what a filesystem knows of a path, or None if nothing is there.
 
-    The one for HTTP says FileNotFoundError whatever went wrong; only the cause tells a refused connection apart.
+    The HTTP filesystem raises FileNotFoundError whatever went wrong; only the cause identifies a refused connection.
     """
     try:
         return cast(dict[str, Any], filesystem.info(path))
@@ -355,7 +356,7 @@ def _source_name(relative: str, root: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name as Unicode text: bytes of a file name that are no UTF-8 are spelled out."""
+    """Return a name as Unicode text: bytes of a file name that are not UTF-8 are spelled out."""
     return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
 
 

@@ -13,7 +13,7 @@ import fsspec
 from drsr.offline.store.source_files import storage_errors
 
 _WEB = ("http", "https")
-"""These cannot be listed: each address is asked for by itself."""
+"""Filesystems that cannot be listed: each address is checked by itself."""
 _GONE = (404, 410)
 _SECONDS = 20.0
 
@@ -46,7 +46,8 @@ def _absent_in(folder: str, files: list[str]) -> set[str]:
 
 
 def _is_gone_from_the_web(address: str) -> bool:
-    """Return whether a server says that nothing is there. One that wants a key, or refuses HEAD, does not say so."""
+    """Return whether a server says that nothing is there. A server that wants a key, or refuses HEAD, does not say
+    so."""
     with storage_errors(address):
         try:
             with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_SECONDS):

@@ -1,4 +1,4 @@
-"""Progress of long work: a moving bar when a person watches, a plain line now and then when not. On standard error."""
+"""Progress of long work: a moving bar on a terminal, otherwise a plain line now and then. On standard error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Report(Protocol):
-    """Called with how much is done, of how much where that is known, and how it goes where there is more to say."""
+    """Called with the amount done, the total if known, and a remark on how it goes if there is one."""
 
     def __call__(self, done: int, total: int | None, note: str = "") -> None: ...
 

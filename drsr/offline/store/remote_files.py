@@ -25,9 +25,9 @@ Other = TypeVar("Other")
 
 
 def fetched_ahead(files: Iterable[tuple[SourceFile, Other]]) -> Iterator[tuple[SourceFile, Other]]:
-    """The same files in the same order, small remote ones with their bytes at hand when they are opened.
+    """Yield the same files in the same order; the bytes of small remote ones are already there when they are opened.
 
-    A failure shows where the file is opened, as it would have without this.
+    A failure appears when the file is opened, as it would without this.
     """
     waiting: deque[tuple[SourceFile, Other, int]] = deque()
     held = 0

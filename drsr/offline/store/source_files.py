@@ -32,19 +32,19 @@ class SourceFile:
     source: str
     """Name of the source it belongs to: the first folder below the root, or the root's own name."""
     fingerprint: str | None
-    """Changes whenever the bytes do; None where the filesystem tells nothing that can be relied on."""
+    """Value that changes whenever the bytes do; None if the filesystem reports nothing reliable."""
     size: int | None
-    """Bytes, where the filesystem says it."""
+    """Size in bytes, if the filesystem reports it."""
     opener: Callable[[], BinaryIO] = field(repr=False, compare=False)
     refused: Refusal | None = None
-    """Set where the file must not be opened."""
+    """Reason why the file must not be opened, if any."""
     members: tuple[SourceFile, ...] = ()
-    """The files that together make this one, where a folder of event files is read as one run."""
+    """The files that together make this one, if a folder of event files is read as one run."""
     changed: float | None = None
-    """When it was last changed, in seconds since the epoch, where its filesystem tells contents apart by that alone."""
+    """Time of the last change, in seconds since the epoch, if its filesystem distinguishes contents by that alone."""
 
     in_parallel: bool = False
-    """Whether several threads may open files of its filesystem at once, which is worth it over a network."""
+    """True if several threads may open files of its filesystem at once, which is worth it over a network."""
 
     def open(self) -> BinaryIO:
         """The bytes from the start, as a buffered stream. Storage failures are raised as DrsrError."""
@@ -58,12 +58,13 @@ class SourceFile:
 
 
 _WRONG = (TypeError, ValueError, ImportError, IsADirectoryError, NotADirectoryError)
-"""What a filesystem says of a wrong name or option. Everything else may pass: buckets have errors of their own."""
+"""Errors that a filesystem raises for a wrong name or option. Everything else may pass: buckets have errors of their
+own."""
 
 
 @contextmanager
 def storage_errors(uri: str) -> Iterator[None]:
-    """Failures of storage become DrsrErrors. `from None`: the original text may spell out a signed URL."""
+    """Turn storage failures into DrsrErrors. `from None`: the original text may spell out a signed URL."""
     try:
         yield
     except (DrsrError, GeneratorExit):
@@ -80,7 +81,7 @@ def storage_errors(uri: str) -> Iterator[None]:
 
 
 def _safe_text(error: Exception, uri: str) -> str:
-    """Return what a filesystem says, without anything that the URI keeps secret, whole or in pieces."""
+    """Return a filesystem's message without anything that the URI keeps secret, whole or in pieces."""
     text = str(error).replace(uri, redact(uri))
     text = re.sub(r"(?<![a-z0-9+.-])[a-z0-9+.-]+://\S+", lambda match: redact(match.group()), text)
     for part in filter(None, map(take_apart, links(uri))):

@@ -1,8 +1,8 @@
 """A stage in several processes: one single-threaded process per core is faster than threads.
 
-The processes share nothing but the catalog. One that dies is no loss: the others take its trajectory over. It is told,
-all the same: with a limit, each does no more than its share of it. All of them end with the process that started them,
-however that ends: each watches a pipe whose other end only that process holds.
+The processes share nothing but the catalog. If one dies, the others take its trajectory over. Its death is still
+reported, because with a limit each does no more than its share. All of them end with the process that started them,
+however it ends: each watches a pipe whose other end only that process holds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 from drsr.errors import DrsrError
 
 Order = TypeVar("Order")
-"""What a worker process is told: plain values only, so that they can be sent to it."""
+"""Orders for a worker process: plain values only, so that they can be sent to it."""
 Report = Callable[[dict[str, Any]], None]
 """Is called with what was done so far."""
 Work = Callable[[Order, Report], dict[str, Any]]
-"""Carries an order out in this process, and says at the end what was done."""
+"""Carries an order out in this process, and returns what was done."""
 
 
 class WorkerFailed(DrsrError):
@@ -54,16 +54,16 @@ class _TracebackOfWorker(Exception):
 
 
 def share(limit: int | None, workers: int) -> int | None:
-    """Return each worker's share of a limit that holds for all of them together."""
+    """Return each worker's share of a limit on all of them together."""
     return None if limit is None else -(-limit // workers)
 
 
 def work_together(work: Work[Order], orders: Sequence[Order], report: Report) -> dict[str, Any]:
-    """Carry orders out, each in a process of its own; `report` is called with what all of them did so far.
+    """Carry out orders, each in a process of its own; `report` is called with the total progress.
 
-    `work` does one of them; it must be a function of a module, to be sent to another process. A single order is
-    carried out in this one. Where some were killed, `lost_workers` of the result is how many, and `endings` are how
-    they ended; an error in one of them is raised when the others are done.
+    `work` does one of them; it must be a function of a module, to be sent to another process. A single order is carried
+    out in this one. If some were killed, `lost_workers` of the result is their number, and `endings` says how they
+    ended; an error in one of them is raised when the others are done.
     """
     if len(orders) == 1:
         return work(orders[0], report)

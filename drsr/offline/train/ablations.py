@@ -19,13 +19,13 @@ from drsr.offline.train.examples import FrameKind
 from drsr.scorer.set_representation import ALL_PARTS, Parts
 
 MISMATCH_SEED = 4_096
-"""Which decisions are exchanged: the same in every run."""
+"""Seed of the exchange of decisions: the same in every run."""
 EXCHANGED_SAYS = (
     "Another decision's relations: attention, hidden relations and decision state of each candidate are those of the "
     "candidate at the same place of another run's decision. Block and state are both exchanged, so what is lost is not "
     "the state's alone; only the Block's own projection and its structural features stay."
 )
-"""For whoever reads a table of it. It is not the paper's control, which keeps the Block."""
+"""Note for readers of a table of it. It is not the paper's control, which keeps the Block."""
 STATE_GROUPS = ("attention", "hidden", "projection")
 """Feature groups that relate a candidate to the pre-action state, or describe that state."""
 BLOCK_PROJECTION = "projection.block"
@@ -41,11 +41,11 @@ class Ablation:
     """For a table's reader."""
     parts: Parts = ALL_PARTS
     feature_groups: tuple[str, ...] | None = None
-    """The only groups whose columns are used; None is all."""
+    """The only groups whose columns are used; None means all."""
     abstains: bool = True
-    """Whether selection has a risk gate."""
+    """True if selection has a risk gate."""
     mismatched_state: bool = False
-    """Whether `prepare_frame` takes the state-related columns from another decision."""
+    """True if `prepare_frame` takes the state-related columns from another decision."""
 
 
 FULL = Ablation("full", "everything")
@@ -66,7 +66,7 @@ ABLATIONS = {
 
 
 def find_ablation(name: str) -> Ablation:
-    """The configuration of that name."""
+    """Return the configuration of that name."""
     if name not in ABLATIONS:
         raise SettingsError(f"no ablation is called {name!r}", hint=f"use one of {', '.join(ABLATIONS)}")
     return ABLATIONS[name]
@@ -78,7 +78,8 @@ def method_name(ablation: str) -> str:
 
 
 def trained_as(ablation: Ablation) -> Ablation:
-    """The first configuration that is fitted the same way: one that only selects otherwise needs no own scorer."""
+    """Return the first configuration that is fitted the same way: one that differs only in selection needs no scorer of
+    its own."""
     return next(
         other
         for other in ABLATIONS.values()
@@ -87,7 +88,7 @@ def trained_as(ablation: Ablation) -> Ablation:
 
 
 def column_group(column: Column) -> str:
-    """The group of a feature column, with a part behind a point where it matters to a mismatched state."""
+    """Return the group of a feature column, with a part after a dot if it matters to a mismatched state."""
     is_block = column.group is Group.PROJECTION and "_block_" in column.name
     return BLOCK_PROJECTION if is_block else str(column.group)
 
@@ -115,12 +116,13 @@ def prepare_frame(frame: FrameKind, ablation: Ablation, column_groups: Sequence[
 
 
 def mismatch_states(frame: FrameKind, column_groups: Sequence[str], seed: int) -> FrameKind:
-    """The same candidates and labels, the state-related columns taken from a decision of another trajectory.
+    """Return the same candidates and labels, with the state-related columns taken from a decision of another
+    trajectory.
 
-    The candidate at the same place there gives them, so they relate another Block to another state; the projection of
-    the candidate itself stays. This is what a scorer has left without its relations, not the paper's control, which
-    keeps the Block and exchanges the state alone: `evaluation.analyses.state_relations` does that, where it can be
-    done without a forward.
+    They come from the candidate in the same position there, so they relate another Block to another state; the
+    projection of the candidate itself stays. This shows what a scorer has left without its relations. It is not the
+    paper's control, which keeps the Block and exchanges only the state: `state_relations` does that where no forward is
+    needed.
     """
     columns = np.flatnonzero(np.isin(np.asarray(column_groups), STATE_GROUPS))
     if len(columns) == 0:

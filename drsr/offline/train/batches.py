@@ -1,7 +1,7 @@
 """A frame as tensors: a few whole trajectories per batch, so that no ranking pair crosses two of them.
 
 An epoch is one step on the whole frame; batches keep its intermediate results small enough for the processor's cache
-(measured at 24,000 labels: 0.65 s of processor time per epoch, 1.1 s in one batch) and can be computed side by side.
+(measured at 24,000 labels: 0.65 s of processor time per epoch, 1.1 s in one batch) and can be computed in parallel.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Batch(NamedTuple):
     """Some whole trajectories of a frame."""
 
     rows: NDArray[np.int64]
-    """Which sets of the frame these are."""
+    """Indices of the batch's sets in the frame."""
     blocks: tuple[SameSize, ...]
     place: Tensor
-    """Where each row's set stands in the blocks' outputs, flattened one after another."""
+    """Index of each row's set in the blocks' outputs, flattened one after another."""
 
 
 class TargetBatch(NamedTuple):

@@ -17,10 +17,10 @@ from drsr.features.layout import Column, Group
 from drsr.offline.train.examples import ExampleFrame
 
 SHRINKAGE = 0.1
-"""How much of the correlation between columns is taken away: without, columns that are nearly the same would make any
-small difference between them a great distance."""
+"""Share of the correlation between columns that is removed: without it, columns that are nearly the same would turn any
+small difference between them into a great distance."""
 INSIDE = 0.95
-"""Of the training states, those that count as inside."""
+"""Share of the training states that counts as inside."""
 FOLDS = 5
 FEWEST_STATES = 20
 """Fewer give no twentieth to leave outside."""
@@ -31,8 +31,8 @@ _DIGITS = 6
 def fit_distribution(
     frames: Sequence[ExampleFrame], columns: Sequence[Column]
 ) -> tuple[TrainingDistribution, DistributionNumbers] | None:
-    """Fit on every state of the frames, whose columns are named. None where they have too few states or groups, or no
-    column that comes from the request's text."""
+    """Fit on every state of the frames, whose columns are named. Return None if they have too few states or groups, or
+    no column that comes from the request's text."""
     compared = _compared(columns)
     groups = [group for frame in frames for group in frame.group_ids]
     if not compared or len(groups) < FEWEST_STATES or len(set(groups)) < FOLDS:

@@ -32,16 +32,16 @@ class Evaluation(NamedTuple):
     epoch: int
     seed: int
     loss: float
-    """Of the training step that ended this epoch."""
+    """Loss of the training step that ended this epoch."""
     quality: Quality
     is_best: bool
     stopped: bool
-    """Whether the member's patience ended here, or earlier."""
+    """True if the member's patience ended here, or earlier."""
     split: str
-    """Where its quality was measured."""
+    """Split on which its quality was measured."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept of it; whether the member had stopped follows from the others."""
+        """Return the values that are kept; whether the member had stopped follows from the others."""
         kept = {"epoch": self.epoch, "seed": self.seed, "loss": self.loss, **self.quality._asdict()}
         return kept | {"is_best": self.is_best, "split": self.split}
 
@@ -79,7 +79,7 @@ def read_history(data: bytes, where: str) -> list[Evaluation]:
 
 
 def broken_rule(history: Sequence[Evaluation], params: TrainParams) -> Iterator[str]:
-    """Yield each way in which kept evaluations of networks are not what the rule of these parameters leaves behind."""
+    """Yield each way in which the kept evaluations of networks break the rule of these parameters."""
     last, every = params.max_epochs, params.evaluate_every
     schedule = [epoch for epoch in range(1, last + 1) if epoch % every == 0 or epoch == last]
     if {row.seed for row in history} != set(params.seeds):

@@ -36,12 +36,12 @@ class StateRow(NamedTuple):
     state_id: str
     trajectory_id: str
     group_id: str
-    """What is on one side of the split and counts as one draw: the task where it is known, else the trajectory."""
+    """Unit that is on one side of the split and counts as one draw: the task if it is known, else the trajectory."""
     split: Split
     request_tokens: int
     """Tok(C) of the full request."""
     candidate_savings: tuple[int, ...]
-    """What deleting each candidate alone saves, in tokens."""
+    """Number of tokens that deleting each candidate alone saves."""
 
 
 class LabelRow(NamedTuple):
@@ -57,7 +57,7 @@ class LabelRow(NamedTuple):
     """H(A) in nats per token."""
     unsafe: bool
     labeler: str
-    """What measured it: hash of backbone, renderer and rule versions."""
+    """Hash of the labeler: backbone, renderer and rule versions."""
 
 
 class StateFeatures(NamedTuple):
@@ -70,7 +70,7 @@ class StateFeatures(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ExampleFrame:
-    """Labelled deletion sets of one split, as arrays that nobody writes to."""
+    """Labelled deletion sets of one split, as read-only arrays."""
 
     split: Split
     layout_hash: str
@@ -231,7 +231,8 @@ def joined(train: TrainingFrame, validation: TrainingFrame) -> TrainingFrame:
 def some_states(
     kind: type[FrameKind], frame: ExampleFrame, kept: NDArray[np.bool_], split: Split = "train"
 ) -> FrameKind:
-    """The states for which `kept` says so, with their sets, in the same order, as a frame of the asked kind."""
+    """Return the states for which `kept` is true, with their sets, in the same order, as a frame of the requested
+    kind."""
     rows = kept[frame.state]
     values: dict[str, Any] = {"split": split, "layout_hash": frame.layout_hash, "labeler": frame.labeler}
     for field in fields(frame):
@@ -337,3 +338,20 @@ def _check_sets(frame: ExampleFrame) -> None:
     refuse((frame.unsafe != (frame.harm > HARM_TOLERANCE)), "is labelled under another harm tolerance", LabelersMixed)
     if (frame.candidate_savings[frame.present] <= 0).any():
         raise FrameError("a candidate saves nothing", where=frame.split)
+
+
+def check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:
+    """Refuse frames that do not belong together."""
+    if (train.split, validation.split) != ("train", "validation"):
+        raise SplitRefused(f"fitted on `train`, chosen by `validation`, not on {train.split} by {validation.split}")
+    if train.layout_hash != validation.layout_hash or train.columns != validation.columns:
+        raise LayoutMismatch(f"train has layout {train.layout_hash}, validation {validation.layout_hash}")
+    if train.labeler != validation.labeler:
+        raise LabelersMixed(f"train was labelled by {train.labeler}, validation by {validation.labeler}")
+    for what, ids, others in (
+        ("trajectories", train.trajectory_ids, validation.trajectory_ids),
+        ("tasks", train.group_ids, validation.group_ids),
+    ):
+        shared = sorted(set(ids) & set(others))
+        if shared:
+            raise SplitRefused(f"{len(shared)} {what} are in both splits", where=shared[0])

@@ -1,8 +1,8 @@
 """Training the ensemble: all members at once, each as if it were alone.
 
 Every member starts from its own seed, has its own loss, gradient clipping and early stopping; they share one pass over
-the data. Batches are computed side by side and their gradients added in the batches' order, and there is no random
-number after the initial weights: the same inputs give the same bits on one machine, with any number of workers.
+the data. Batches are computed in parallel, their gradients are added in the batches' order, and no random number is
+drawn after the initial weights: the same inputs give the same bits on one machine, with any number of workers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drsr.errors import LabelersMixed, LayoutMismatch, SplitRefused
 from drsr.offline.params import TrainParams
 from drsr.offline.train.ablations import FULL, Ablation, prepare_frame, used_columns
 from drsr.offline.train.batches import TargetBatch, make_batches, predict, with_targets
 from drsr.offline.train.checkpoints import Checkpoint, fingerprint_of, load_checkpoint, save_checkpoint
 from drsr.offline.train.evaluations import EarlyStopping, Evaluation, Quality
-from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.examples import TrainingFrame, check_frames
 from drsr.offline.train.metrics import auroc, brier, count_pairs, grouping
-from drsr.offline.train.objective import Objective, fit_harm_scale, positive_weight
-from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_normaliser
+from drsr.offline.train.objective import Objective, positive_weight
+from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_harm_scale, fit_normaliser
 from drsr.scorer.network import initial_parameters
 
 Progress = Callable[[list[Evaluation]], None]
@@ -40,7 +39,7 @@ class TrainedScorer(NamedTuple):
     ensemble: Ensemble
     """Each member at its best evaluation."""
     chosen: tuple[Evaluation, ...]
-    """That evaluation, by member."""
+    """That evaluation, for each member."""
     history: tuple[Evaluation, ...]
 
 
@@ -67,8 +66,8 @@ def train_scorer(
 ) -> TrainedScorer:
     """Fit an ensemble on `train`, choosing each member's epoch by `validation`.
 
-    `column_groups` (the layout's group of each feature column) is needed where the ablation tells groups apart.
-    With `checkpoint` the run is saved at every evaluation, and a run found there goes on. `workers` threads share the
+    `column_groups` (the layout's group of each feature column) is needed if the ablation distinguishes groups. With
+    `checkpoint` the run is saved at every evaluation, and a run found there continues. `workers` threads share the
     batches of an epoch.
     """
     check_frames(train, validation)
@@ -158,7 +157,7 @@ class _Run:
         return share.detach(), torch.autograd.grad(share.sum(), list(self.parameters.values()))
 
     def evaluate(self, loss: NDArray[np.float64]) -> list[Evaluation]:
-        """Judge every member on validation and keep its weights where they are its best."""
+        """Judge every member on validation and keep its weights if they are its best."""
         harm, unsafe = self._validation_scores()
         evaluations = []
         for number, (seed, member) in enumerate(zip(self.params.seeds, self.members, strict=True)):
@@ -251,23 +250,6 @@ def clip_by_member(gradients: Sequence[Tensor], limit: float) -> None:
 def _evaluation(row: list[Any]) -> Evaluation:
     epoch, seed, loss, quality, *rest = row
     return Evaluation(epoch, seed, loss, Quality(*quality), *rest)
-
-
-def check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:
-    """Refuse frames that do not belong together."""
-    if (train.split, validation.split) != ("train", "validation"):
-        raise SplitRefused(f"fitted on `train`, chosen by `validation`, not on {train.split} by {validation.split}")
-    if train.layout_hash != validation.layout_hash or train.columns != validation.columns:
-        raise LayoutMismatch(f"train has layout {train.layout_hash}, validation {validation.layout_hash}")
-    if train.labeler != validation.labeler:
-        raise LabelersMixed(f"train was labelled by {train.labeler}, validation by {validation.labeler}")
-    for what, ids, others in (
-        ("trajectories", train.trajectory_ids, validation.trajectory_ids),
-        ("tasks", train.group_ids, validation.group_ids),
-    ):
-        shared = sorted(set(ids) & set(others))
-        if shared:
-            raise SplitRefused(f"{len(shared)} {what} are in both splits", where=shared[0])
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class _State(NamedTuple):
     state_key: str
     candidates: int
     outcome: str | None
-    """None while the state waits for its features."""
+    """Outcome of the state; None while it waits for its features."""
     prefix_hash: str
     request_tokens: int
     protocol_breaking: int
@@ -266,7 +266,8 @@ def _labels(connection: Connection, part: _Part, states: list[_State]) -> dict[s
 def _with_places(
     connection: Connection, query: Select[Any], states: list[_State]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The rows whose first column is one of the states, as numbers, and the place of that state. All fit a double."""
+    """Return the rows whose first column is one of the states, as numbers, and the index of that state. All fit a
+    double."""
     rows = connection.execute(query).all()
     table = np.array([tuple(row) for row in rows], dtype=np.float64).reshape(len(rows), len(query.selected_columns))
     ids = np.array([state.id for state in states], dtype=np.int64)

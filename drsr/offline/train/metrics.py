@@ -1,7 +1,7 @@
 """Metrics of predicted harms and unsafe scores (paper, appendix "Offline Prediction Metrics").
 
-Each number says what it groups by and what a tie counts. Sets of one trajectory are dependent, and so are trials of one
-task; intervals come from resampling whole tasks, or trajectories where no task is known, with replacement (percentile
+Each number says what it groups by and how a tie counts. Sets of one trajectory are dependent, and so are trials of one
+task; intervals come from resampling whole tasks, or trajectories if the task is unknown, with replacement (percentile
 bootstrap, seeded).
 
     pair accuracy   pairs of sets of one state or one trajectory whose harms differ by the meaningful gap or more; equal
@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.ranking_pairs import group_numbers, pairs_within
@@ -83,6 +82,8 @@ class Correlations(NamedTuple):
 
 def spearman_within(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints) -> Correlations:
     """Rank correlation of predictions and harms within each group of three or more rows."""
+    from scipy.stats import rankdata  # takes a second to import; most processes that come here rank nothing
+
     trajectories = int(trajectory.max(initial=-1)) + 1
     total, groups = np.zeros(trajectories), np.zeros(trajectories)
     order = np.argsort(group, kind="stable")
@@ -149,8 +150,8 @@ class Bootstrap:
 def draw_trajectories(groups: Ints, bootstrap: Bootstrap) -> Floats:
     """Return how often each trajectory is drawn in each replicate: (replicates, trajectories).
 
-    `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together. One
-    group alone says nothing about others: no replicates, and so no interval.
+    `groups` numbers the group of each trajectory, from 0. Whole groups are drawn: trials of one task come together. A
+    single group says nothing about others, so it gives no replicates and no interval.
     """
     count = int(groups.max()) + 1
     if count < 2:
@@ -160,7 +161,7 @@ def draw_trajectories(groups: Ints, bootstrap: Bootstrap) -> Floats:
 
 @lru_cache(maxsize=2)
 def _times_drawn(count: int, bootstrap: Bootstrap) -> NDArray[np.uint32]:
-    """Return how often each of so many groups is drawn in each replicate. Every metric of a frame asks for the same."""
+    """Return how often each group is drawn in each replicate. Every metric of a frame asks for the same."""
     generator = np.random.default_rng(bootstrap.seed)
     drawn = generator.multinomial(count, np.full(count, 1 / count), size=bootstrap.replicates)
     return drawn.astype(np.uint32)
@@ -171,16 +172,16 @@ class Metric(NamedTuple):
 
     name: str
     grouping: str
-    """Which rows are compared, and how the comparisons are averaged."""
+    """Rows that are compared, and how the comparisons are averaged."""
     tie_rule: str
     value: float
     low: float
     high: float
-    """Bounds of the bootstrap interval over trajectories; NaN where no replicate has a value."""
+    """Bounds of the bootstrap interval over trajectories; NaN if no replicate has a value."""
     support: int
-    """How many pairs, groups or sets it rests on."""
+    """Number of pairs, groups or sets that it rests on."""
     trajectories: int
-    """How many trajectories these come from."""
+    """Number of trajectories that these come from."""
 
     def to_json(self) -> dict[str, Any]:
         """Without NaN, which JSON does not know."""

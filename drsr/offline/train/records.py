@@ -21,7 +21,7 @@ FOLD_SCORES = "fold_scores"
 
 
 class TrainingRecord(NamedTuple):
-    """A row of `training_run`, where each column is explained."""
+    """A row of `training_run`; the table explains each column."""
 
     id: int
     run_key: str
@@ -54,13 +54,13 @@ class TrainingRecord(NamedTuple):
 
     @property
     def fold_scores(self) -> str | None:
-        """Key of the scores by members that never saw the task of what they score; None unless cross-fitted."""
+        """Key of the scores by members that never saw the task they score; None unless cross-fitted."""
         found: str | None = self.metrics.get(FOLD_SCORES)
         return found
 
     @property
     def scored_by(self) -> str:
-        """Return what a calibration of it searches: the weights, and where it was cross-fitted the fold scores."""
+        """Return what a calibration of it searches: the weights or, if it was cross-fitted, the fold scores."""
         return self.weights if self.fold_scores is None else f"{self.weights} {self.fold_scores}"
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class TrainingRecord(NamedTuple):
 
 
 class CalibrationRecord(NamedTuple):
-    """A row of `calibration_run`, where each column is explained."""
+    """A row of `calibration_run`; the table explains each column."""
 
     id: int
     calibration_key: str

@@ -69,7 +69,7 @@ _Question = tuple[NDArray[np.float32], list[int], list[int], list[int]]
 
 
 def _questions(frame: ExampleFrame) -> Iterator[tuple[NDArray[np.int64], _Question]]:
-    """For each state its rows, and what a scorer is asked about them."""
+    """Return, for each state, its rows and the input of a scorer for them."""
     order = np.argsort(frame.state, kind="stable")
     ends = np.flatnonzero(np.diff(frame.state[order], append=-1)) + 1
     for rows in np.split(order, ends[:-1]):

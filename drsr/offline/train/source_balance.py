@@ -1,8 +1,9 @@
 """Weights of states by source, so that one large source does not speak for all of them.
 
-A measured corpus has the mix that was cheap to measure; the requests that a policy meets have another. With a balance
-of b a state counts (n / (S n_s)) ** b times, n states of S sources, n_s of its own: at 0 every state alike, at 1 every
-source. In between, a source of few states counts for more than them and is not trusted like a large one.
+A measured corpus has the mix that was cheap to measure; the requests that a policy meets have a different one. With a
+balance of b a state counts (n / (S n_s)) ** b times, for n states of S sources, n_s of them of its own source: at 0
+every state counts the same, at 1 every source does. In between, a small source counts for more than its number of
+states, but less than a large source.
 """
 
 from __future__ import annotations

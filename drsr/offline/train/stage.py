@@ -30,8 +30,7 @@ from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.train.ablations import FULL, Ablation, column_group, prepare_frame, trained_as, used_columns
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.evaluations import Evaluation, history_bytes
-from drsr.offline.train.examples import TrainingFrame, joined
-from drsr.offline.train.fitting import check_frames
+from drsr.offline.train.examples import TrainingFrame, check_frames, joined
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.learners.fit import FittedScorer, check_kind, fit_scorer
 from drsr.offline.train.learners.fold_scores import read_fold_scores
@@ -123,7 +122,7 @@ def run_key(
     train_hash: str,
     validation_hash: str,
 ) -> str:
-    """The same from what a recorded run says about itself."""
+    """Return the same key from what a recorded run says about itself."""
     return content_key(
         {
             "version": version,
@@ -154,7 +153,7 @@ def load_trained(artifacts: ArtifactStore, record: TrainingRecord) -> FrozenScor
 def load_fold_scores(
     artifacts: ArtifactStore, record: TrainingRecord, train: TrainingFrame, validation: TrainingFrame
 ) -> ScoredSets[TrainingFrame] | None:
-    """The scores by members that never saw the task of what they score, of both splits in one frame; None of a run that
+    """Return the scores by members that never saw the task they score, of both splits in one frame; None for a run that
     was not cross-fitted. `train` and `validation` are the run's own frames."""
     key = record.fold_scores
     if key is None:
@@ -225,7 +224,8 @@ def _is_whole(artifacts: ArtifactStore, record: TrainingRecord) -> bool:
 
 
 def _wait_for_turn(catalog: Catalog, artifacts: ArtifactStore, claims: Claims, key: str) -> bool:
-    """True once another worker has trained it; False as soon as it is this worker's to train."""
+    """Wait and return True once another worker has trained it, or False as soon as it is this worker's turn to
+    train."""
     while True:
         with catalog.writing() as connection:
             found = find_training_run(connection, key)
@@ -315,7 +315,7 @@ def _metrics(trained: FittedScorer, inputs: TrainingInputs, params: TrainParams,
 
 
 def _fold_facts(artifacts: ArtifactStore, trained: FittedScorer) -> dict[str, Any]:
-    """Of a cross-fitted run: where its fold scores lie, and what it rests on."""
+    """Return the facts of a cross-fitted run: where its fold scores are, and what they rest on."""
     if trained.fold_scores is None:
         return {}
     assert trained.histograms is not None  # whoever has the one has the other

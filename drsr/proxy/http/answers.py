@@ -1,8 +1,8 @@
-"""An answer as the assistant's message that the next request will repeat: read from what passes through, never held up.
+"""An answer as the assistant's message that the next request will repeat: read as it passes through, without delaying
+it.
 
-reader = AnswerReader("openai", headers)
-reader.add(chunk)           # as it comes: JSON, or a stream of events
-reader.message()            # the message, or None where it was not understood to its end
+reader = AnswerReader("openai", headers) reader.add(chunk) # as it comes: JSON, or a stream of events reader.message() #
+the message, or None if it was not understood to its end
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class AnswerReader:
 
 
 def unpacked(held: bytes, encoding: bytes) -> bytes | None:
-    """An answer's body; None where it is packed in a way that we do not know, or too long. May raise zlib.error."""
+    """Return an answer's decompressed body; None if its compression is unknown, or if it is too long. May raise
+    zlib.error."""
     if encoding in (b"identity", b""):
         return held
     if encoding not in (b"gzip", b"deflate"):

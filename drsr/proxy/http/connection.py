@@ -25,7 +25,8 @@ class ConnectionLimits(NamedTuple):
     """The bounds of every connection."""
 
     connections: int
-    """Open at once. Where there are more, the one that is idle longest goes; where none is, the new one."""
+    """Maximum number of open connections. Beyond it the one that has been idle longest is closed; if none is idle, the
+    new one."""
     head_seconds: float
     """From the connection, or a request's first byte, to the end of its head."""
     write_seconds: float
@@ -77,7 +78,8 @@ class Connection(H11Protocol):
             self._head = self.loop.call_later(self._limits.head_seconds, self._give_up)
 
     def handle_events(self) -> None:
-        """A head whose lines end in a bare LF is read differently by different servers: nobody gets to read it."""
+        """Refuse a head whose lines end in a bare LF: different servers read it differently, so it must not be passed
+        on."""
         if self.conn.their_state is h11.IDLE:
             waiting = bytes(self.conn.trailing_data[0])
             end = _END_OF_HEAD.search(waiting)

@@ -20,7 +20,7 @@ class Endpoint(Enum):
     DECIDE = "decide"
     """Ours: the decision alone, for who forwards the request by other means."""
     OTHER = "other"
-    """Everything else, which is forwarded as it is."""
+    """Everything else, which is forwarded unchanged."""
 
     @property
     def protocol(self) -> Protocol:
@@ -45,7 +45,8 @@ _PRUNED = (
 
 
 def endpoint_of(method: str, path: str) -> Endpoint:
-    """By the whole path: `/v1/messages/count_tokens` or `/v1/threads/x/messages` are something else."""
+    """Return the endpoint, by the whole path: `/v1/messages/count_tokens` or `/v1/threads/x/messages` are something
+    else."""
     if method != "POST":
         return Endpoint.OTHER
     return next((endpoint for pattern, endpoint in _PRUNED if pattern.fullmatch(path)), Endpoint.OTHER)

@@ -1,4 +1,4 @@
-"""One request and its answer as they are written down: in the log, in the metrics, on the page. No text, no secrets."""
+"""One request and its answer in the form that the log, the metrics and the page record. No text, no secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ending(StrEnum):
     COMPLETED = "completed"
     """The upstream's answer was passed on to its end, whatever its status."""
     REFUSED = "refused"
-    """The proxy answered itself; `refusal` says why."""
+    """The proxy answered by itself; `refusal` says why."""
     CLIENT_GONE = "client_gone"
     UPSTREAM_BROKE = "upstream_broke"
     """In the middle of its answer; the client's connection was cut off too."""
@@ -43,32 +43,32 @@ class Exchange:
     ending: Ending = Ending.CLIENT_GONE
     refusal: str | None = None
     reason: str | None = None
-    """`pruned`, or why the request was not changed; None where nobody asked."""
+    """`pruned`, or the reason why the request was not changed; None if no policy was asked."""
     decision: str | None = None
     """The decision's id."""
     tokens_before: int | None = None
     tokens_saved: int = 0
     """Not sent because of the decision."""
     model: str | None = None
-    """The model that the request asks for, where it could be read."""
+    """The model that the request asks for, if it could be read."""
     usage: Usage | None = None
-    """The tokens that the upstream counted, where it said so."""
+    """The tokens that the upstream counted, if it reported them."""
     bill: Bill | None = None
-    """Where the model's prices are known as well."""
+    """The bill, if the model's prices are known as well."""
     receipt: dict[str, Any] | None = None
     """The decision's, to be kept when the exchange has ended."""
     session: Mapping[str, Any] | None = None
-    """What the conversation's session reckoned for it."""
+    """Figures that the conversation's session computed for it."""
     outside: bool | None = None
-    """Whether it lies outside what the policy was calibrated on; None where nobody knows."""
+    """True if the request lies outside what the policy was calibrated on; None if that is unknown."""
     recalled: Recalled | None = None
-    """What the model asked for again before its answer. Such an exchange saved nothing."""
+    """Parts that the model asked for again before its answer. Such an exchange saved nothing."""
     recalling: Usage | None = None
     """The part of the usage that this took."""
     shadow: bool = False
-    """Whether nothing is changed, whatever is decided."""
+    """True if nothing is changed, whatever is decided."""
     shadow_reason: str | None = None
-    """What the reason would have been without shadow mode."""
+    """Reason that would have been given without shadow mode."""
     shadow_saved: int = 0
     decision_milliseconds: float | None = None
     upstream_milliseconds: float | None = None
@@ -82,7 +82,7 @@ class Exchange:
         return asked and self.refusal is None and self.status is not None and 200 <= self.status < 300
 
     def recalled_for(self, recalled: Recalled | None, usage: Usage | None, *, given_up: bool) -> None:
-        """Note what the model asked for again, its usage, and whether the request went as it came in the end."""
+        """Record what the model asked for again, its usage, and whether the original request was sent in the end."""
         self.recalled, self.recalling = recalled, usage if recalled is not None else None
         if given_up and self.reason == PRUNED:
             self.reason = ProxyReason.RECALL_FAILED

@@ -15,7 +15,7 @@ from drsr.request.history import Protect
 
 
 class Asked(NamedTuple):
-    """The request that the policy is asked about."""
+    """The request that the policy decides about."""
 
     request: dict[str, Any]
     """With `messages`, whatever the body calls them."""
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 
 def asked_about(body: dict[str, Any], endpoint: Endpoint) -> Asked:
-    """The question that a body asks. RequestError where it cannot be told as one."""
+    """Return the request that a body contains. Raise RequestError if it cannot be expressed as one."""
     if endpoint is Endpoint.RESPONSES or (endpoint is Endpoint.DECIDE and "input" in body and "messages" not in body):
         form = ResponsesBody(body)
         return Asked({"model": body.get("model"), **form.request}, form.format, form.pinned, _items(form))

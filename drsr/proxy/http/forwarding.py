@@ -41,7 +41,7 @@ class Parts(NamedTuple):
     upstream: Upstream
     activity: Activity
     reading: set[asyncio.Task[None]]
-    """What is read ahead at this moment."""
+    """Tasks that are reading ahead at this moment."""
 
 
 class Forwarding:
@@ -94,7 +94,8 @@ class Forwarding:
             await _refuse(refusal, exchange, send)
 
     async def _pass_on(self, incoming: Incoming, exchange: Exchange, send: Send, share: Share) -> Refusal | None:
-        """Read what is to be pruned, stream the rest. A refusal where there was nothing to forward, or in vain."""
+        """Read what is to be pruned, stream the rest. Return a refusal if there was nothing to forward, or forwarding
+        failed."""
         pruning = self._parts.pruning
         if not incoming.endpoint.prunable:
             return await self._stream(incoming, exchange, incoming.stream(), send)
@@ -138,7 +139,7 @@ class Forwarding:
         send: Send,
         treated: Treated | None = None,
     ) -> Refusal | None:
-        """Send it, and pass the answer on as it comes. A refusal where none came."""
+        """Send the request, and pass the answer on as it arrives. Return a refusal if there was no answer."""
         start = time.perf_counter()
         meanwhile = treated.meanwhile if treated is not None else None
         told = incoming.endpoint in (Endpoint.CHAT_COMPLETIONS, Endpoint.MESSAGES)
@@ -184,7 +185,7 @@ class Forwarding:
         return None
 
     def _read_ahead(self, incoming: Incoming, body: dict[str, Any], answer: AnswerReader) -> None:
-        """Read the conversation with its newest answer while the agent works on that; nobody waits for it."""
+        """Read the conversation with its newest answer while the agent works on that; nothing waits for it."""
         message = answer.message()
         if message is not None:
             so_far = {**body, "messages": [*body["messages"], message]}

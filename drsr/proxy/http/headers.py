@@ -1,7 +1,7 @@
 """The headers that pass the proxy, in either direction.
 
-Everything passes, authentication above all, but for what concerns one connection only (RFC 9110, 7.6.1), what the
-forwarded message says anew (host, length), and what is said to the proxy itself (`x-drsr-...`).
+Everything passes, authentication above all, except headers that concern one connection only (RFC 9110, 7.6.1), headers
+that the forwarded message sets itself (host, length), and headers addressed to the proxy (`x-drsr-...`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _AUTHENTICATION = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"
 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]], *, new_length: bool) -> RawHeaders:
-    """A request's headers for the upstream. `new_length` where the body is in memory, whose length is then said."""
+    """Return a request's headers for the upstream. `new_length` is the length of a body in memory, which the headers
+    then state."""
     headers = list(headers)
     chunked = any(name == b"transfer-encoding" for name, _ in headers)  # it overrides a length that is said beside it
     dropped = _SAID_ANEW | ({b"content-length"} if new_length or chunked else set())
@@ -53,7 +54,7 @@ def asks_for_bypass(headers: RawHeaders) -> bool:
 
 
 def is_encoded(headers: RawHeaders) -> bool:
-    """Return whether the body is compressed or the like."""
+    """Return whether the body is compressed or otherwise encoded."""
     return any(value.strip().lower() not in (b"", b"identity") for value in values(headers, b"content-encoding"))
 
 

@@ -15,7 +15,7 @@ from drsr.proxy.http.headers import RawHeaders, values
 from drsr.proxy.reasons import ProxyReason
 
 SLOWEST = 1024
-"""Bytes per second that a body must come with on average, once the first of them had time to come."""
+"""Average number of bytes per second at which a body must arrive, after a first grace period."""
 
 
 class ClientGone(Exception):
@@ -31,7 +31,7 @@ class Unread(NamedTuple):
 
     reason: ProxyReason
     pieces: AsyncIterator[bytes]
-    """All of it, what was read of it before included. Raises ClientGone or BodyStalled."""
+    """The whole body, including what was already read of it. Raises ClientGone or BodyStalled."""
 
 
 class Incoming:
@@ -60,7 +60,7 @@ class Incoming:
         return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
 
     async def read(self, limit: int, take: Callable[[int], bool]) -> bytes | Unread:
-        """The whole body, unless it has more than `limit` bytes or `take` has no room for so many more.
+        """Read the whole body, unless it has more than `limit` bytes or `take` has no room for them.
 
         Raises ClientGone or BodyStalled.
         """

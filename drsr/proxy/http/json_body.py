@@ -7,7 +7,7 @@ from typing import Any
 
 
 class NotJson(ValueError):
-    """The bytes are no JSON document in UTF-8. Its text says where; it quotes nothing of them but single characters."""
+    """The bytes are not a JSON document in UTF-8. The message says where, and quotes at most single characters."""
 
 
 class Unreadable(ValueError):
@@ -38,7 +38,7 @@ def parse_body(data: bytes) -> Any:
 
 
 def as_bytes(body: Any) -> bytes:
-    """A value as JSON, as it is sent."""
+    """Return a value as JSON, in the form in which it is sent."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 

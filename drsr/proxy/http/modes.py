@@ -17,13 +17,13 @@ class Mode(StrEnum):
 
     ON = "on"
     OFF = "off"
-    """None is made."""
+    """No decision is made."""
     SHADOW = "shadow"
     """It is recorded and changes nothing."""
 
 
 class Modes:
-    """The mode of each request. A header says more than a key, and a key more than the default."""
+    """The mode of each request. A header overrides a key, and a key overrides the default."""
 
     def __init__(self, default: Mode, keys: Mapping[str, Mode]) -> None:
         """`keys` has the SHA-256 of API keys, in hexadecimal."""
@@ -46,8 +46,8 @@ class Modes:
 
 
 def read_keys(path: Path) -> dict[str, Mode]:
-    """From a file with a line per key: its SHA-256 in hexadecimal, and `on`, `off` or `shadow`. SettingsError names the
-    line that says something else, and does not quote it: it could hold the key itself."""
+    """Read a file with one line per key: its SHA-256 in hexadecimal, and `on`, `off` or `shadow`. SettingsError names a
+    line that says anything else, but does not quote it: it could hold the key itself."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

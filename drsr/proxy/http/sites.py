@@ -43,7 +43,7 @@ _OTHER_SITE = Refusal(
 
 
 def _host(value: bytes) -> str:
-    """The name without its port; empty where it is none."""
+    """Return the name without its port; empty if it is not a host name."""
     return _name(f"//{value.decode('latin-1').strip()}")
 
 

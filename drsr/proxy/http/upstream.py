@@ -26,8 +26,8 @@ from drsr.proxy.settings import UpstreamUrl
 from drsr.receipts.recall import RECALL
 
 KEPT_SECONDS = 3.0
-"""How long an idle connection is kept: shorter than servers keep theirs (many 5 s), so that no request is sent into one
-that is just being closed."""
+"""Seconds for which an idle connection is kept: less than servers keep theirs (many 5 s), so that no request is sent
+into one that is just being closed."""
 
 
 class UpstreamFailed(Exception):
@@ -39,12 +39,12 @@ class UpstreamFailed(Exception):
 
 
 class UpstreamResponse(NamedTuple):
-    """An answer of which the head has come."""
+    """An answer whose head has arrived."""
 
     status: int
     headers: RawHeaders
     chunks: AsyncIterator[bytes]
-    """The body as it comes, still encoded. Raises UpstreamFailed where it breaks off."""
+    """The body as it arrives, still encoded. Raises UpstreamFailed if it breaks off."""
 
 
 @dataclass(slots=True)
@@ -55,24 +55,24 @@ class Recalls:
     came: bytes
     """The very bytes that came, for when that leads nowhere."""
     told: bool = False
-    """Whether the answer that is passed on says the usage of all."""
+    """True if the answer that is passed on reports the usage of all."""
 
     @property
     def usage(self) -> Usage | None:
-        """The usage of the answers that the client does not see; None where one of them does not say."""
+        """Return the usage of the answers that the client does not see; None if one of them does not report it."""
         said = [answer.get("usage") for answer in self.rounds.unseen]
         if not all(isinstance(one, dict) for one in said):
             return None
         return usage_of(whole_usage(said)) if said else Usage(0, 0, 0, 0)
 
     def usage_of_all(self, said: Usage | None) -> Usage | None:
-        """The usage of the exchange, where the answer that was passed on says so much."""
+        """Return the usage of the exchange, if the answer that was passed on reports it."""
         before = self.usage
         return said if said is None or before is None or self.told else before.plus(said)
 
 
 class Upstream:
-    """Connections to it are kept and used again. Made and closed inside the event loop that uses it."""
+    """The upstream. Connections to it are kept and reused. Created and closed inside the event loop that uses it."""
 
     def __init__(self, url: UpstreamUrl, *, connect_timeout: float, timeout: float) -> None:
         self._url = url
@@ -155,8 +155,8 @@ class Upstream:
 
 
 async def _held(response: UpstreamResponse) -> tuple[UpstreamResponse, bytes | None]:
-    """The response with its body in memory; None, and the response as it comes, where that would be too much of it, or
-    where it is no success."""
+    """Return the response with its body in memory and the body; or None and the response as it arrives, if the body is
+    too long or the response is not a success."""
     if response.status != 200:
         return response, None
     pieces, size = list[bytes](), 0
@@ -177,7 +177,7 @@ async def _joined(pieces: list[bytes], more: AsyncIterator[bytes] | None = None)
 
 
 async def _next(response: UpstreamResponse, recalls: Recalls) -> tuple[UpstreamResponse, Any]:
-    """The response as the client gets it, and None; or what to send instead of passing it on."""
+    """Return the response for the client and None, or what to send instead of passing it on."""
     rounds = recalls.rounds
     if response.status != 200:
         return response, rounds.after_error(response.status)
@@ -194,7 +194,7 @@ async def _next(response: UpstreamResponse, recalls: Recalls) -> tuple[UpstreamR
 
 
 def _unpacked(held: bytes, encodings: list[bytes]) -> bytes | None:
-    """The plain text of an answer; None where we cannot tell."""
+    """Return the plain text of an answer; None if it cannot be determined."""
     try:
         return unpacked(held, encodings[0] if encodings else b"identity") if len(encodings) < 2 else None
     except zlib.error:
@@ -202,7 +202,7 @@ def _unpacked(held: bytes, encodings: list[bytes]) -> bytes | None:
 
 
 def _parsed(text: bytes) -> Any:
-    """An answer; None where it is none."""
+    """Return a parsed answer; None if the response is not one."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
@@ -211,7 +211,8 @@ def _parsed(text: bytes) -> Any:
 
 
 def _written(following: Any, recalls: Recalls) -> bytes:
-    """The bytes to send next: those that came where the model's answer cannot be repeated, as half an emoji cannot."""
+    """Return the bytes to send next: the original ones if the model's answer cannot be repeated, as half an emoji
+    cannot."""
     if following is not recalls.rounds.original:
         try:
             return as_bytes(following)
@@ -221,7 +222,8 @@ def _written(following: Any, recalls: Recalls) -> bytes:
 
 
 def _reckoned(response: UpstreamResponse, recalls: Recalls, answer: Any) -> UpstreamResponse:
-    """The response with the usage of all answers; the very same where there was only one, or it cannot be written."""
+    """Return the response with the usage of all answers; the very same response if there was only one, or if it cannot
+    be rewritten."""
     whole = recalls.rounds.reckoned(answer)
     if whole is answer:
         return response

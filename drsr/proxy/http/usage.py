@@ -1,8 +1,7 @@
-"""The tokens that the upstream counted: read from an answer as it passes through, whole or streamed, never held up.
+"""The tokens that the upstream counted: read from an answer as it passes through, whole or streamed, without delaying
+it.
 
-reader = UsageReader(headers)
-reader.add(chunk)           # as it comes
-reader.usage()              # Usage, or None where the answer does not say
+reader = UsageReader(headers) reader.add(chunk) # as it comes reader.usage() # Usage, or None if the answer does not say
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Usage(NamedTuple):
     cached: int
     """Read from the provider's cache."""
     cache_creation: int
-    """Written to it."""
+    """Tokens written to the cache."""
     output: int
 
     @property

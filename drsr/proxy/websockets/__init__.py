@@ -1,1 +1,1 @@
-"""WebSockets through the proxy: a tunnel for all of them, and the requests in those of the Responses API pruned."""
+"""WebSockets through the proxy: a tunnel for all of them, with the requests of the Responses API pruned."""

@@ -14,19 +14,19 @@ _LENGTHS = {126: 2, 127: 8}
 
 
 class Frame(NamedTuple):
-    """One frame, or a piece of one that is not read."""
+    """One frame, or a piece of a frame that is not read."""
 
     raw: bytes
-    """As it came."""
+    """Bytes of the frame, unchanged."""
     text: bytes | None
-    """The message, where the frame is a whole text in one piece and uncompressed."""
+    """The message, if the frame is a whole, uncompressed text in one piece."""
 
 
 class Frames:
     """Splits what one side sends. What is not read passes at once, a text when it is whole."""
 
     def __init__(self, takes: Callable[[int], bool]) -> None:
-        """`takes` says whether a text of so many bytes is held until it is whole."""
+        """`takes` says whether to hold a text of that many bytes until it is whole."""
         self._takes = takes
         self._held = bytearray()
         self._passing = 0
@@ -82,7 +82,7 @@ def masked(text: bytes) -> bytes:
 
 
 def _head_size(held: bytearray) -> int | None:
-    """Bytes of a frame's head; None where it is not all there."""
+    """Return the size of a frame's head in bytes; None if it is not complete."""
     if len(held) < 2:
         return None
     size = 2 + _LENGTHS.get(held[1] & 0x7F, 0) + (4 if held[1] & _MASKED else 0)

@@ -1,8 +1,8 @@
-"""The requests in a WebSocket of the Responses API: pruned on their way up, written down when their answer has come.
+"""The requests in a WebSocket of the Responses API: pruned on their way up, recorded when their answer has come.
 
 A request is a text of the type `response.create`. One that brings its whole history is decided about like any other;
-one that only goes on with what the upstream keeps passes as it is. The upstream's events pass at once, and are read
-beside that for what ends an answer: its success and its usage.
+one that only continues what the upstream keeps passes unchanged. The upstream's events pass at once, and are read on
+the side for the event that ends an answer: its success and its usage.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from drsr.proxy.log import without_text
 from drsr.proxy.websockets.frames import Frame, Frames, masked
 
 METHOD = "WEBSOCKET"
-"""In the log and on the page, where other requests have their method."""
+"""Method in the log and on the page, for requests that have no method of their own."""
 _CREATE = "response.create"
 _ENDS = {"response.completed": 200, "response.incomplete": 200, "response.failed": 502, "error": 502}
-"""Events that end an answer, with the status that it counts as where they say none."""
+"""Events that end an answer, with the status that it counts as if they give none."""
 
 _log = logging.getLogger("drsr.proxy")
 
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 
 
 class ResponsesSocket:
-    """One connection. Streams of answers are told apart by their `stream_id`, where a client opens several."""
+    """One connection. Streams of answers are distinguished by their `stream_id` if a client opens several."""
 
     def __init__(self, parts: Parts, scope: Scope) -> None:
         self._parts = parts
@@ -89,7 +89,7 @@ class ResponsesSocket:
         await asyncio.gather(*self._settling, return_exceptions=True)
 
     async def _sent(self, frame: Frame) -> bytes:
-        """The frame to send. Whatever goes wrong, it is the one that came."""
+        """Return the frame to send: the original one if anything goes wrong."""
         if frame.text is None or _CREATE.encode() not in frame.text:
             return frame.raw
         try:

@@ -19,7 +19,7 @@ from drsr.proxy.websockets.responses import ResponsesSocket
 PIECE = 64 * 1024
 LARGEST_HEAD = 64 * 1024
 LAST_SECONDS = 5.0
-"""How long the rest of an answer is waited for that is not the beginning of a WebSocket."""
+"""Seconds to wait for the rest of an answer that does not open a WebSocket."""
 
 _log = logging.getLogger("drsr.proxy")
 
@@ -33,7 +33,7 @@ class Client(NamedTuple):
     """Waits until the client has read enough of what it was sent."""
 
     async def send_all(self, reader: asyncio.StreamReader, responses: ResponsesSocket | None = None) -> None:
-        """Pass on what the upstream says, to its end."""
+        """Pass on what the upstream sends, to its end."""
         while piece := await reader.read(PIECE):
             self.transport.write(piece)
             if responses is not None:

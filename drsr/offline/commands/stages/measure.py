@@ -161,6 +161,7 @@ def chosen_part(options: argparse.Namespace, catalog: Catalog) -> Selection:
 
 def _work(stage: str, name: str, options: argparse.Namespace, found: Configured, part: Selection) -> int:
     """Work on what waits, in as many processes as are asked for, and tell what came of it."""
+    from drsr.features.view_layouts import Kind, kind_of
     from drsr.offline.freeze.selection import count_to_freeze
     from drsr.offline.label.configured import count_left
     from drsr.offline.label.worker import WorkOrder, placed, placement_said, work
@@ -175,7 +176,9 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
     with opened(found.settings) as place, place.catalog.reading() as connection:
         to_freeze = count_to_freeze(connection, found.freezing, part)
     waited, code = left(), 0
-    if waited == 0:
+    # What is joined from two stored views needs no text, so it does not wait for one either.
+    joins = stage == "featurize" and kind_of(name) is Kind.WIDE
+    if waited == 0 and not joins:
         shown = {"states": 0} | ({"to_freeze": to_freeze} if to_freeze else {})
         print(json.dumps(shown) if options.json else _NOTHING[stage])
     else:

@@ -30,7 +30,7 @@ class DescribedSets(NamedTuple):
     group: NDArray[np.int64]
     """The task of each set."""
     weight: Floats
-    """How much each set counts, by its source."""
+    """Weight of each set, by its source."""
 
 
 def describe_frame(frame: ExampleFrame, used: NDArray[np.int32], *, retained_context: bool) -> Floats:

@@ -17,17 +17,17 @@ Floats = NDArray[np.float64]
 
 
 class FoldScores(NamedTuple):
-    """Of the joined frame of train and validation, in its order."""
+    """Scores of the joined frame of train and validation, in its order."""
 
     fold: NDArray[np.int64]
-    """Of each state: the fold whose members did not see it."""
+    """Fold of each state: the one whose members did not see it."""
     harm: Floats
     """(members, sets) predicted harm, nats per token."""
     unsafe: Floats
     """(members, sets) unsafe score."""
 
     def scored(self, frame: TrainingFrame) -> ScoredSets[TrainingFrame]:
-        """As the scores of an ensemble: mean and deviation over its members."""
+        """Return them as the scores of an ensemble: mean and deviation over its members."""
         return ScoredSets(frame, self.harm.mean(axis=0), self.unsafe.mean(axis=0), self.unsafe.std(axis=0))
 
     def to_bytes(self) -> bytes:
@@ -36,8 +36,8 @@ class FoldScores(NamedTuple):
 
 
 class Histograms(NamedTuple):
-    """The distributions of unsafe scores, as shares of each tenth from 0 to 1. Cross-fitting assumes that both are
-    alike."""
+    """The distributions of unsafe scores, as shares of each tenth from 0 to 1. Cross-fitting assumes that the two are
+    similar."""
 
     fold: list[float]
     """Scores of fold members, of sets of tasks that they did not see."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from drsr.offline.params import TrainParams, TreesParams
 from drsr.offline.train.examples import TrainingFrame
@@ -37,6 +36,9 @@ def fit_trees(
 
 def fit_member(sets: DescribedSets, params: TreesParams, seed: int) -> tuple[Any, Any]:
     """The models of one member as scikit-learn has them: of the unsafe score and of the harm."""
+    # Takes seconds to import; most processes that come here only read scorers.
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
     weights = drawn_weights(sets.group, sets.unsafe, seed) * sets.weight
     drawn = weights > 0
     options = {
@@ -81,7 +83,8 @@ def export_forest(members: list[tuple[Any, Any]]) -> Forest:
 
 
 def _nodes(nodes: NDArray[Any], offset: int) -> NDArray[np.float64]:
-    """Column, threshold, left, right and value of a tree's nodes, (5, nodes), moved behind `offset` others."""
+    """Return column, threshold, left, right and value of a tree's nodes, (5, nodes), with branches shifted by
+    `offset`."""
     leaf, here = nodes["is_leaf"].astype(np.bool_), offset + np.arange(len(nodes))
     return np.stack(
         [
