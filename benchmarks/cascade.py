@@ -74,9 +74,9 @@ def cascade(light: SelectionPath, full: SelectionPath, thresholds: Thresholds) -
 def best_thresholds(
     light: SelectionPath, full: SelectionPath, frame: TrainingFrame, params: CalibrateParams, most_read: float
 ) -> Thresholds | None:
-    """Return the thresholds that remove most within the limits and read at most this part; None if there are none.
+    """Return the thresholds that remove most within the limits and read at most this share; None if there are none.
 
-    On ties the part that is read is the smallest, and the thresholds are those tried first.
+    On ties the share that is read is the smallest, and the thresholds are those tried first.
     """
     tried, of_full = steps(light), steps(full)
     choices, by_full = [light.at(each) for each in tried], np.stack([full.at(each) for each in of_full])
@@ -103,7 +103,7 @@ class Outcomes(NamedTuple):
     unsafe: NDArray[np.float64]
     harm: NDArray[np.float64]
     weight: NDArray[np.float64]
-    """Of the row's state among sources."""
+    """Weight of the row's state among sources."""
 
     @classmethod
     def of(cls, frame: TrainingFrame, params: CalibrateParams) -> Outcomes:

@@ -103,10 +103,10 @@ class FullRow(NamedTuple):
     """CPU seconds of a first decision, of all threads."""
     first_clock: float
     session: float | None
-    """CPU seconds of the next decision in a session; None where a session has nothing to go on from."""
+    """CPU seconds of the next decision in a session; None if a session has no state to continue from."""
     session_clock: float | None
     new: int | None
-    """New tokens of that decision."""
+    """Number of new tokens in that decision."""
     peak: float
     """Peak memory of the process so far, MB."""
     quickest: int

@@ -50,7 +50,7 @@ from drsr.request.view import caps_for
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "trajectories" / "tau-bench"
-"""Real recorded runs, where this machine has them."""
+"""Real recorded runs, if this machine has them."""
 CONTEXT_TOKENS = range(1_500, 4_001)
 """Intact contexts of the real runs that are measured."""
 SPEED_TARGET, ALLOWED_TARGET, PEAK_TARGET, FEATURES_TARGET = 3.0, 0.9, 0.6, 1.05

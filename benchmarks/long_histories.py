@@ -1,8 +1,8 @@
-"""Long histories: what lies outside the window of a full policy. `python -m benchmarks.long_histories`.
+"""Long histories: what is outside the window of a full policy. `python -m benchmarks.long_histories`.
 
 For requests of recorded runs at some lengths: the Blocks that may be deleted (complete, older than Recent2, text) and
-their tokens, how many of them lie before the view that the full policy reads, and what the candidates of each policy
-would save if all of them went. The light policy's view is the whole request. No language model is read.
+their tokens, how many of them are before the view that the full policy reads, and what the candidates of each policy
+would save if all of them were deleted. The light policy's view is the whole request. No language model is read.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Longest(NamedTuple):
     removable: int
     """Tokens of all Blocks that may be deleted."""
     outside: int
-    """Those of them before the view of the full policy."""
+    """Number of those before the view of the full policy."""
     light: int
     """Tokens saved by deleting all candidates of the light policy."""
     full: int
-    """The same of the full policy; 0 where it has none."""
+    """The same for the full policy; 0 if it has none."""
     proposes: bool
-    """Whether the full policy has candidates."""
+    """True if the full policy has candidates."""
 
 
 def main() -> int:
@@ -94,7 +94,7 @@ def lengths_of(source: str, run: Trajectory, tokenizer: Tokenizer, cap: int) -> 
 
 
 def compared(source: str, wanted: int, history: History, rendering: Rendering, lead: int, cap: int) -> Longest | None:
-    """Return what both policies can propose for a request; None where not even the light one has candidates."""
+    """Return what both policies can propose for a request; None if not even the light one has candidates."""
     broken = violations(history.request)
     light = freeze_rendered(history, rendering, broken, lead, len(rendering))
     if isinstance(light, Ineligible):

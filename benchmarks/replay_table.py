@@ -58,7 +58,8 @@ def some_methods(replay: Replay, wanted: Sequence[str] | None) -> Replay:
 
 
 def join(journals: Sequence[tuple[Path, Replay]]) -> Replay:
-    """Several journals as one, each decision and method once; where a method has several versions, the last counts."""
+    """Join several journals into one, each decision and method once; if a method has several versions, the last
+    counts."""
     (first, whole), *others = journals
     for path, other in others:
         if other.about != whole.about:
@@ -97,8 +98,8 @@ def table(found: Comparison) -> str:
 
 
 def standing(rows: Sequence[Replayed], found: Comparison, bootstrap: Bootstrap) -> str:
-    """Say where each of DRSR's policies ranks among the methods that keep to the limit, by both readings of it; `found`
-    compares `rows`."""
+    """Report where each of DRSR's policies ranks among the methods that keep to the limit, by both readings of it;
+    `found` compares `rows`."""
     others = [one for one in found.methods if not one.method.startswith("drsr")]
     said = [
         f"{ours.method} removes {_percent(ours.removal)} %. "
@@ -155,7 +156,7 @@ def _cells(one: MethodSummary) -> list[str]:
 
 
 def _percent(metric: Metric) -> str:
-    """Without an interval where one task alone gives none."""
+    """Return a percentage, without an interval if a single task gives none."""
     if metric.value != metric.value:
         return "-"
     interval = "" if metric.low != metric.low else f" [{100 * metric.low:.1f}, {100 * metric.high:.1f}]"

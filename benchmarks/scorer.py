@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     value: float
     unit: str
     limit: float | None
-    """None: reported only."""
+    """Limit to keep; None if it is only reported."""
 
     @property
     def holds(self) -> bool:

@@ -1,8 +1,8 @@
 """`make demo`: from the measured public corpus to a policy that prunes, its audit, and one decision of it.
 
-Each step is a command that a person can type; it is shown before it runs. The policy is the light one, which needs no
-language model to decide, unless another is asked for: `make demo VIEW=default`. Where policies/ holds a released wheel,
-the one that is made here gets its version and is compared with it.
+Each step is a command that you can type yourself; it is shown before it runs. The policy is the light one, which needs
+no language model to decide, unless another is asked for: `make demo VIEW=default`. If policies/ holds a released wheel,
+the one made here gets its version and is compared with it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def steps(view: str, version: str | None) -> tuple[Step, ...]:
 
 
 def frontier(view: str, version: str | None) -> Path | None:
-    """The frontier of all methods in the replay of a released wheel; None where there is no figure of it."""
+    """Return the frontier of all methods in the replay of a released wheel; None if there is no figure of it."""
     if version is None:
         return None
     about = Path(RELEASED, "about")

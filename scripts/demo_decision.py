@@ -33,7 +33,7 @@ from drsr.request.view import caps_for
 
 REQUEST = Path("var", "demo", "request.json")
 TRIES = 100
-"""Requests that the policy is asked about, at most, until it prunes one."""
+"""Maximum number of requests to try until the policy prunes one."""
 LONGEST = 160
 """Characters of a removed Block that are shown."""
 
@@ -92,7 +92,7 @@ def measured_harm(shown: Shown, backbone: Backbone) -> float:
 
 
 def described(shown: Shown, harm: float, threshold: float | None) -> str:
-    """The facts about the decision that a person should know."""
+    """Return the facts about the decision that a reader should know."""
     decision = shown.decision
     chosen = next(found for found in decision.receipt["sets"] if found["verdict"] == "chosen")
     names = " and ".join(block["block"] for block in decision.receipt["removed"])

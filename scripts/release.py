@@ -1,7 +1,7 @@
 """`make release`: the policies of this repository, made from the measured corpus, twice, to the same bytes.
 
     policies/                                         a package index: pip installs from it
-    policies/params-default.yaml, params-light.yaml   what each is trained and calibrated with
+    policies/params-default.yaml, params-light.yaml   the parameters of training and calibration
     policies/about/NAME/                              card, evaluation and audit of the wheel of that name
 
 No text of a run is needed. Every policy is calibrated before the test split is read, once, to evaluate all of them.
@@ -21,12 +21,12 @@ from scripts.steps import Step, Workspace
 MEASURED = Path("corpora", "measured")
 POLICIES = Path(RELEASED)
 OPINION = POLICIES / "about" / "second-opinion.json"
-"""How far another language model agrees with the labels of the measured corpus."""
+"""File that records how far another language model agrees with the labels of the measured corpus."""
 WORK = Path("var", "release")
 PROJECTS = {"default": "drsr-policy", "light": "drsr-policy-light"}
-"""By kind, as `drsr publish --view` names it, what the policy is called."""
+"""Project name of the policy, by kind as `drsr publish --view` names it."""
 READS = {"default": "default", "light": "light"}
-"""By kind the feature view that its scorer reads: `default`, `window` or `wide` for the full one."""
+"""Feature view that the scorer reads, by kind: `default`, `window` or `wide` for the full one."""
 
 
 def params_of(view: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The price report: costs of recorded runs without pruning, pruned request by request, and in sessions.
 
-Every recorded call is made again on paper: its request is the recorded history up to it, its output the recorded one,
+Every recorded call is repeated on paper: its request is the recorded history up to it and its output the recorded one,
 whatever a mode would have sent. Tokens are those of the policy's backbone. The provider is assumed to keep every prefix
 that it has seen in the run.
 """
@@ -38,7 +38,7 @@ class Bill:
     """Calls whose request was shortened."""
     input_tokens: int = 0
     cached_tokens: int = 0
-    """Of the input, how many the provider reads from its cache."""
+    """Number of input tokens that the provider reads from its cache."""
     output_tokens: int = 0
     cost: float = 0.0
 
@@ -76,7 +76,7 @@ class PrefixCache:
 
 
 def kept_bills(path: Path, policy: Policy, prices: Prices, expected_calls: int | None) -> KeptResults:
-    """A file that keeps the bill of every run. InputError where it is something else, or cannot be read."""
+    """Open a file that keeps the bill of every run. Raise InputError if it is something else, or cannot be read."""
     return KeptResults(path, [policy.identity, prices.to_json(), expected_calls], "bills of a price report")
 
 

@@ -24,7 +24,7 @@ NOTHING_CHOSEN = "Calibration found nothing admissible: no threshold was chosen,
 def score_distributions(
     scored: Mapping[str, ScoredSets[ExampleFrame]], uncertainty_coefficient: float, risk_threshold: float | None
 ) -> Analysis:
-    """`scored` by the name of a split; a threshold only where one was admissible."""
+    """Return the distributions of `scored`, by split; a threshold appears only if one was admissible."""
     rows = []
     for split, sets in scored.items():
         score = sets.unsafe_score(uncertainty_coefficient)

@@ -63,7 +63,7 @@ def fit_lre(requests: Iterable[Request], counts: TokenCounts, *, strength: float
 
 
 def _labelled(request: Request, counts: TokenCounts) -> LabelledSteps | None:
-    """None for a run that the tokenizer cannot represent: freezing leaves it out too."""
+    """Return the labelled Steps; None for a run that the tokenizer cannot represent, which freezing leaves out too."""
     try:
         return label_steps(read_history(request), counts)
     except AlignmentError:

@@ -31,14 +31,14 @@ class Environment(Protocol):
 
     @property
     def opening(self) -> Json:
-        """The first request: `messages` and `tools`. The model's name is not in it."""
+        """Return the first request: `messages` and `tools`, without the model's name."""
 
     def follow(self, message: Json) -> Sequence[Json] | None:
-        """Return the reply to an assistant message: a result for each of its calls, or words of the user; None if the
-        task is over."""
+        """Return the reply to an assistant message: a result for each of its calls, or a message of the user; None if
+        the task is over."""
 
     def reward(self) -> float:
-        """Return how well the task was done, from 0 to 1, as things stand now."""
+        """Return how well the task is done so far, from 0 to 1."""
 
 
 class Suite(Protocol):
@@ -53,7 +53,7 @@ class Suite(Protocol):
 
 
 def find_suite(name: str) -> Suite:
-    """Our own, one that something installed here brings, or WorkBuddyBench's tasks in a folder that is named."""
+    """Return our own suite, one that an installed package brings, or WorkBuddyBench's tasks in a given folder."""
     if name == SANDBOX:
         from drsr.offline.bench.harness.sandbox_suite import SandboxSuite
 

@@ -16,7 +16,8 @@ from drsr.offline.sandbox.corpus import corpus_tasks
 
 
 def sample_supervision() -> set[str]:
-    """The tasks of the sample corpus that policies made from it have learned from, whatever the catalog at hand has."""
+    """Return the tasks of the sample corpus that policies made from it have learned from, whatever the present catalog
+    has."""
     tasks = (task.identity for task in corpus_tasks())
     return {task for task in tasks if assign_split(group_key("sandbox", "", task)) != "test"}
 

@@ -90,7 +90,7 @@ def references(manifest: str) -> dict[str, Reference]:
 
 
 def _words(shared: Shared) -> str:
-    """Return the part of a file that is missing from its table; nothing if all of it is there."""
+    """Return the part of a file that is missing from its table; empty if none is."""
     runs = f" {shared.runs_left_out:,} runs that not all of them have are left out." if shared.runs_left_out else ""
     few = f" Left out, as they have too few runs: {', '.join(shared.left_out)}." if shared.left_out else ""
     return runs + few
@@ -153,7 +153,7 @@ class _Point(NamedTuple):
     change: float
     reward: float
     number: int
-    """As in the table."""
+    """Number of the method in the table."""
     result: MethodResult
 
 
@@ -169,7 +169,7 @@ def _neighbours(numbered: Sequence[tuple[int, MethodResult]], weighting: Weighti
 
 
 def _label(points: Sequence[_Point]) -> str:
-    """Numbers in order, eight in a line; ours by name."""
+    """Return the numbers in order, eight per line; ours by name."""
     ordered = sorted(points, key=lambda point: point.number)
     words = [f"{point.number} DRSR" if point.result.method == OURS_NAME else str(point.number) for point in ordered]
     return "\n".join(", ".join(words[first : first + 8]) for first in range(0, len(words), 8))

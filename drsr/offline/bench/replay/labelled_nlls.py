@@ -34,8 +34,8 @@ def pair_key(pair: Pair) -> str:
 
 
 def labelled_nlls(catalog: Catalog, labeler: str, states: Sequence[StateRow], tokenizer: Tokenizer) -> dict[str, float]:
-    """The NLLs that a labeler has recorded of these states: of the whole context and behind every measured deletion.
-    None where no such labeler is, or where it computes in half precision."""
+    """Return the NLLs that a labeler has recorded for these states: of the whole context and after every measured
+    deletion. None if there is no such labeler, or if it computes in half precision."""
     ids = [state.id for state in states]
     with catalog.reading() as connection:
         recorded_as = recorded_identity(connection, labeler)

@@ -41,7 +41,7 @@ class RunRow(NamedTuple):
     source: str
     external_id: str
     group: str
-    """What no split divides: the task, or what several tasks are about. Its runs are not independent."""
+    """Unit that no split divides: the task, or the subject of several tasks. Its runs are not independent."""
     domain: str | None
     states: Mapping[int, str]
     """Keys of its labelled states, by their row numbers."""
@@ -56,7 +56,7 @@ class RunRow(NamedTuple):
 
 
 class Measuring(NamedTuple):
-    """Return the measure of recorded runs, the same one that labels use."""
+    """The measure of recorded runs, the same one that labels use."""
 
     backbone: Backbone
     caps: Caps
@@ -84,8 +84,8 @@ def open_runs(
     source: str | None = None,
     limit: int | None = None,
 ) -> list[RunRow]:
-    """The runs to measure on, in an order of which any beginning spreads over tasks and domains; `limit` takes one.
-    Asking for them is written down, and InputError if the labeler has measured nothing."""
+    """Return the runs to measure on, in an order whose beginnings all spread over tasks and domains; `limit` takes one.
+    The request is recorded; raise InputError if the labeler has measured nothing."""
     with catalog.reading() as connection:
         labeler_id = find_labeler(connection, labeler, tools.identity)
         found = get_view(connection, view)

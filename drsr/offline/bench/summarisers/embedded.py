@@ -1,7 +1,7 @@
 """The backbone itself as a summariser: greedy, on this machine, so that replay needs no endpoint.
 
 A model of 135M parameters summarises badly, and the report says which one it was. What matters for a comparison is that
-all methods ask the same one.
+all methods use the same one.
 """
 
 from __future__ import annotations
