@@ -1,8 +1,8 @@
 """The price of labels: `python -m benchmarks.label`.
 
 For trajectories drawn by a seed, all deletion sets of all states are measured by the engine and by the loop a user
-would write, `model(input_ids, labels=...)` for each context, in turn, on one thread, by process CPU time. Beside the
-speed-up:
+would write, `model(input_ids, labels=...)` for each context, in turn, on one thread, by process CPU time. In addition to
+the speed-up it reports:
 - what the counts of tokens and floating-point operations allow, and which share of that was reached;
 - which share of this machine's matrix-multiplication peak the engine reached, measured in the same run;
 - the engine while it also collects the intact features;

@@ -188,7 +188,7 @@ def other_states(frame: ExampleFrame) -> Ints:
 
 
 class _Layer(NamedTuple):
-    """Return the places of its coordinates among the feature columns."""
+    """The positions of its coordinates among the feature columns."""
 
     number: int
     block: list[int]

@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Files(NamedTuple):
-    """Return the file to read results from, or None if there is none."""
+    """The files to read results from; None for each that is missing."""
 
     replay: Path | None
     tasks: Path | None

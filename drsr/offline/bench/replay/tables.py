@@ -36,7 +36,7 @@ PANELS = 4
 
 
 class Point(NamedTuple):
-    """Return the place of each method in the frontier: methods at one place are one point."""
+    """A point of the frontier: methods in the same place share one point."""
 
     numbers: tuple[int, ...]
     """Numbers of the methods, as in the table."""

@@ -28,7 +28,7 @@ UNKNOWN_SOURCE = "# the catalog does not say where its runs were read from"
 
 
 class Recorded(NamedTuple):
-    """Return the catalog's record of how it came about."""
+    """The catalog's record of how it came about."""
 
     ingested: list[tuple[str, ...]]
     """The words of every `drsr ingest` that read something, oldest first."""

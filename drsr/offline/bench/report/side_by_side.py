@@ -106,7 +106,7 @@ def chosen_values(record: CalibrationRecord, params: CalibrateParams) -> Analysi
 
 
 class _Counterpart(NamedTuple):
-    """Return the columns here that come nearest to a representation of the paper's."""
+    """The columns here that come nearest to a representation of the paper's."""
 
     what: str
     scorer: str | None = None
