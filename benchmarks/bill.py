@@ -345,7 +345,7 @@ def serving(upstream: str, policy: str | None) -> Iterator[tuple[str, int]]:
 
 
 def in_anthropic_form(body: Body) -> Body:
-    """A chat request as Anthropic's messages."""
+    """Return a chat request as Anthropic's messages."""
     system, messages = [], list[Body]()
     for message in body["messages"]:
         role, text = message["role"], message.get("content") or ""
@@ -378,7 +378,7 @@ def in_anthropic_form(body: Body) -> Body:
 
 
 def with_mark(body: Body) -> Body:
-    """The same with a mark for caching on its last block."""
+    """Return the same with a mark for caching on its last block."""
     *others, last = body["messages"]
     content = last["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

@@ -50,7 +50,7 @@ class Template:
         self._tokenizer = tokenizer
 
     def text(self, request: Request, *, prompt: bool) -> str:
-        """The request as the template writes it, with or without the opening of an answer."""
+        """Return the request as the template writes it, with or without the opening of an answer."""
         wire = request.to_wire()
         messages = [self._read(message) for message in wire["messages"]]
         return self._template.render(messages=messages, tools=wire.get("tools"), add_generation_prompt=prompt)
@@ -139,7 +139,7 @@ def is_less(whole: TokenIds, part: TokenIds, stretches: int) -> bool:
 
 
 def chosen_states(scorer: TargetNll, count: int) -> Iterator[FrozenState]:
-    """The first state of every run of the sample corpus, the shortest first."""
+    """Return the first state of every run of the sample corpus, the shortest first."""
     caps = caps_for(scorer.backbone.window)
     found: list[FrozenState] = []
     for file in gather(open_location(str(samples.CORPUS))):

@@ -91,7 +91,7 @@ def _trajectories(location: str) -> Iterator[Trajectory]:
 
 
 def decisions(run: Request) -> list[Request]:
-    """The requests before each assistant message."""
+    """Return the requests before each assistant message."""
     ends = [index for index, message in enumerate(run.messages) if message.role == "assistant"]
     return [run.with_messages(run.messages[:end]) for end in ends]
 

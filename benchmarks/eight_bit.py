@@ -115,7 +115,7 @@ def featurized(backbone: FrozenLM, location: str, states: int, folder: Path) -> 
 
 
 def decided_twice(backbone: FrozenLM, stored: Sequence[Stored]) -> Iterator[Compared]:
-    """Each request decided from its stored features, and by `Policy.prune`."""
+    """Yield each request decided from its stored features, and by `Policy.prune`."""
     policy = tiny_policy(backbone, _threshold(tiny_policy(backbone, minimums=None), stored), minimums=None)
     for one in stored:
         decision = policy.prune(request=one.state.history.request.to_wire(), session=None)

@@ -229,7 +229,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def peak_megabytes(work: Callable[[], object]) -> float:
-    """The largest resident memory while working, above what is resident before."""
+    """Return the largest resident memory while working, above what is resident before."""
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak of loading the model is not of interest
     kept = work()
@@ -239,7 +239,7 @@ def peak_megabytes(work: Callable[[], object]) -> float:
 
 
 def _status(field: str) -> int:
-    """A line of the kernel's account of this process, in kB."""
+    """Return a line of the kernel's account of this process, in kB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 

@@ -153,7 +153,7 @@ def write_corpus(folder: Path, count: int, run: Callable[[int], dict[str, Any]])
 
 
 def short_run(seed: int) -> dict[str, Any]:
-    """The first messages of a run, cut: 2 KB."""
+    """Return the first messages of a run, cut: 2 KB."""
     run = agent_run(seed)
     return run | {"messages": [_cut(message) for message in run["messages"][:5]]}
 
@@ -163,7 +163,8 @@ def _cut(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def agent_run(seed: int) -> dict[str, Any]:
-    """A run like the recorded ones: 45 KB, 1.7 KB per message, outputs that show parts of the same files again."""
+    """Return a run like the recorded ones: 45 KB, 1.7 KB per message, outputs that show parts of the same files
+    again."""
     draw = random.Random(seed)
     names = [f"{draw.choice(WORDS)}_{draw.choice(WORDS)}" for _ in range(12)]
     files = [listing(draw, names) for _ in range(4)]

@@ -68,7 +68,8 @@ class OfOneSize(NamedTuple):
 
 
 def many_candidates(state: DecisionState) -> tuple[Candidate, ...]:
-    """The longest deletable Block of each of eight chronological bins, by the rule that chooses one of each of four."""
+    """Return the longest deletable Block of each of eight chronological bins, by the rule that chooses one of each of
+    four."""
     return choose_candidates(state.history, state.rendering, state.view, state.violations, bins=BLOCKS)
 
 
@@ -102,7 +103,7 @@ def measure(scorer: TargetNll, state: DecisionState, target: TokenIds, number: i
 
 
 def by_size(sets: Sequence[DeletedTogether]) -> list[OfOneSize]:
-    """One row per number of Blocks."""
+    """Return one row per number of Blocks."""
     single = {(one.state, one.members[0]): one.harm for one in sets if len(one.members) == 1}
     sums = {
         one: sum(single[one.state, member] for member in one.members)

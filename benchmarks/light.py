@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def light_rows(backbone: str, turns: int, lengths: Sequence[int] = tuple(TARGETS)) -> list[LightRow]:
-    """A row for each length."""
+    """Return a row for each length."""
     file, identity = read_tokenizer_file(backbone), identity_of(backbone)
     library, window = load_tokenizer(backbone)
 

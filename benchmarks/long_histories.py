@@ -76,7 +76,7 @@ def requests_of(source: str, tokenizer: Tokenizer, cap: int, runs: int) -> Itera
 
 
 def lengths_of(source: str, run: Trajectory, tokenizer: Tokenizer, cap: int) -> Iterator[Longest]:
-    """The last request of a run below each length that it reaches."""
+    """Yield the last request of a run below each length that it reaches."""
     try:
         whole = read_request(run.request, protocol=run.protocol)
         rendering = render(whole, tokenizer)
@@ -121,7 +121,7 @@ def compared(source: str, wanted: int, history: History, rendering: Rendering, l
 
 
 def shown(found: Sequence[Longest]) -> str:
-    """A row for each source and length, medians of shares."""
+    """Return a row for each source and length, medians of shares."""
     rows = []
     for key in dict.fromkeys((one.source, one.wanted) for one in found):
         these = [one for one in found if (one.source, one.wanted) == key]

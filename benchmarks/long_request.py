@@ -36,7 +36,7 @@ def recorded_runs() -> Path:
 
 
 def long_request(tokenizer: Tokenizer, tokens: int) -> LongRequest:
-    """The last decision whose request has at most this many tokens."""
+    """Return the last decision whose request has at most this many tokens."""
     session = recorded_runs() / SESSION
     if session.is_file():
         found = [item for file in open_location(str(session)) for item in sources.read(file)]

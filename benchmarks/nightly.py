@@ -60,7 +60,7 @@ class Night(NamedTuple):
         return sum(seconds for stage, seconds in self.stages.items() if stage in INCREMENTAL)
 
     def charged(self, seconds_per_state: float) -> float:
-        """Seconds of the whole night if the language model takes so long per state."""
+        """Return the seconds of the whole night if the language model takes that long per state."""
         return self.seconds + seconds_per_state * self.states
 
 
@@ -79,7 +79,7 @@ class Found(NamedTuple):
         return self.refresh.incremental / self.full.incremental
 
     def overhead(self, *stages: str) -> float:
-        """Seconds per state around the language model in some stages, by what more states take longer."""
+        """Return the seconds per state around the language model in some stages, by what more states take longer."""
         more = self.full.states - self.refresh.states
         return sum(self.full.stages[stage] - self.refresh.stages[stage] for stage in stages) / more
 
@@ -143,7 +143,8 @@ def growth(small: Found, large: Found) -> float:
 
 
 def whole_growth(small: Found, large: Found, seconds_per_state: float) -> float:
-    """The same of the whole night, with what reads everything, if the language model takes so long per state."""
+    """Return the same of the whole night, with what reads everything, if the language model takes that long per
+    state."""
     full = large.full.charged(seconds_per_state) - small.full.charged(seconds_per_state)
     return (large.refresh.charged(seconds_per_state) - small.refresh.charged(seconds_per_state)) / full
 

@@ -45,7 +45,8 @@ class Geometry(NamedTuple):
 
 
 def gemm_peak(turns: int = 5) -> float:
-    """The most operations per CPU second at fp32 matrix multiplications of several shapes, with the threads as set."""
+    """Return the most operations per CPU second at fp32 matrix multiplications of several shapes, with the threads as
+    set."""
     best = 0.0
     for rows, inner, columns in [(2048, 2048, 2048), (512, 576, 1536), (256, 1536, 576)]:
         one, other = torch.randn(rows, inner), torch.randn(columns, inner)

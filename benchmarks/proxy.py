@@ -144,7 +144,7 @@ class Agent:
 
 
 def request(marker: str, steps: int) -> dict[str, Any]:
-    """A request of a run whose every message differs from those of other runs."""
+    """Return a request of a run whose every message differs from those of other runs."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You watch logs."},
         {"role": "user", "content": f"Find the fault in {marker}."},

@@ -48,7 +48,7 @@ READINGS = (
 
 
 def some_methods(replay: Replay, wanted: Sequence[str] | None) -> Replay:
-    """The replay with every decision that was ever asked for, of these methods or of all."""
+    """Return the replay with every decision that was ever asked for, of these methods or of all."""
     if wanted is not None and (unknown := sorted(set(wanted) - replay.present.keys())):
         raise InputError(
             f"no rows of {', '.join(unknown)}", where="journal", hint=f"there are {', '.join(sorted(replay.present))}"

@@ -136,7 +136,7 @@ def _pairs(one: Opinions) -> Iterator[_Pair]:
 
 
 def _choice(one: Opinions) -> int | None:
-    """The largest set within the cap that the first finds safe."""
+    """Return the largest set within the cap that the first finds safe."""
     allowed = [
         mask
         for mask, harm in one.first.items()
@@ -210,7 +210,7 @@ def labelled_states(catalog: Catalog, labeler: str) -> list[LabelledState]:
 
 
 def by_turns(states: Sequence[LabelledState]) -> list[LabelledState]:
-    """The first of every kind, then the second of every kind, and so on."""
+    """Return the first of every kind, then the second of every kind, and so on."""
     taken: Counter[tuple[str, str | None]] = Counter()
     turns = []
     for state in states:

@@ -27,14 +27,14 @@ UNRELEASED = "0.1"
 
 
 def released_version(view: str) -> str | None:
-    """The version of the newest released wheel of a view, by the order of its numbers."""
+    """Return the version of the newest released wheel of a view, by the order of its numbers."""
     project = PROJECTS[view]
     found = [path.name.split("-")[1] for path in Path(RELEASED, project).glob("*.whl")]
     return max(found, key=lambda version: [int(part) for part in version.split(".") if part.isdigit()], default=None)
 
 
 def steps(view: str, version: str | None) -> tuple[Step, ...]:
-    """Everything in order; `version` is that of the released wheel to compare with."""
+    """Return everything in order; `version` is that of the released wheel to compare with."""
     *before, train, calibrate = fitting(view)
     made = str(wheel_of(INDEX, view, version or UNRELEASED))
     compare = []

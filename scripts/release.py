@@ -30,7 +30,8 @@ READS = {"default": "default", "light": "light"}
 
 
 def params_of(view: str) -> dict[str, str]:
-    """The parameters that a released policy is made with, for the environment: its own, or those of the repository."""
+    """Return the parameters that a released policy is made with, for the environment: its own, or those of the
+    repository."""
     own = POLICIES / f"params-{view}.yaml"
     return {"DRSR_PARAMS": str(own.absolute())} if own.is_file() else {}
 
@@ -41,7 +42,7 @@ def wheel_of(index: Path, view: str, version: str) -> Path:
 
 
 def fitting(view: str) -> tuple[Step, ...]:
-    """The steps that never see the test split; training and calibration are the last two."""
+    """Return the steps that never see the test split; training and calibration are the last two."""
     reads = READS[view]
     joining = Step("Columns of two views in one, without a language model", ("drsr", "featurize", "--view", reads))
     return (
@@ -66,7 +67,8 @@ def publishing(view: str, version: str, index: Path) -> Step:
 
 
 def make(work: Workspace, index: Path, version: str, views: tuple[str, ...], about: Path | None) -> int:
-    """Everything into an index, and what is to be known of each policy into a folder; 0 if all steps went well."""
+    """Make all policies into an index, and write the facts about each into a folder; return 0 if all steps went
+    well."""
     shutil.rmtree(work.folder, ignore_errors=True)
     work.folder.mkdir(parents=True)
     steps = [(step, {}, None) for step in (BACKBONE, TAKEN)]

@@ -87,7 +87,7 @@ def price_runs(
     expected_calls: int | None,
     kept: KeptResults | None = None,
 ) -> Iterator[RunBill | Quarantined]:
-    """The bills of every run, or why it cannot be reckoned; what is `kept` is not reckoned again."""
+    """Yield the bills of every run, or why they cannot be computed; bills in `kept` are not computed again."""
     for run in runs:
         found = kept.get(run.content_hash) if kept else None
         try:
@@ -106,7 +106,7 @@ def _read_bill(kept: Any) -> RunBill:
 
 
 def price_run(run: Trajectory, policy: Policy, prices: Prices, expected_calls: int | None) -> RunBill:
-    """One run in every mode."""
+    """Return one run in every mode."""
     whole = read_request(run.request, protocol=run.protocol, where=run.external_id)
     session = policy.session(prices=prices, expected_calls=expected_calls)
     modes: dict[str, Callable[[Any], Decision | None]] = {

@@ -96,7 +96,8 @@ def get_training_frame(
     purpose: Purpose,
     labeler: str = "default",
 ) -> ExampleFrame:
-    """All labelled deletion sets of a split with the features of their states, in an order that depends on content.
+    """Return all labelled deletion sets of a split with the features of their states, in an order that depends on
+    content.
 
     Purposes `train` and `calibrate` get a TrainingFrame of `train` or `validation` and are refused `test`; `evaluate`
     gets an ExampleFrame of any split. The read is recorded, a refusal is not.
@@ -128,7 +129,8 @@ def get_training_frame(
 
 
 def labeler_hash(identity: LabelerIdentity) -> str:
-    """SHA-256 over all that a labeler's numbers depend on: what a frame, and whatever is fitted on it, names it by."""
+    """Return the SHA-256 over all that a labeler's numbers depend on: the name by which a frame, and everything fitted
+    on it, refers to it."""
     return hashlib.sha256(orjson.dumps(identity.facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -181,7 +183,7 @@ def _labelled(columns: list[Any], view: RegisteredView, labeler: _Labeler, split
 
 
 def _states(connection: Connection, view: RegisteredView, labeler: _Labeler, split: Split) -> tuple[list[_State], int]:
-    """The states with features, sorted by source, run and decision; and how many were excluded."""
+    """Return the states with features, sorted by source, run and decision; and how many were excluded."""
     columns = [
         *(Source.name, Trajectory.external_id, DecisionState.decision_index, Trajectory.group_key),
         *(DecisionState.id, DecisionState.state_key, DecisionState.candidates),
@@ -224,7 +226,7 @@ def _savings(
 def _labels(
     connection: Connection, view: RegisteredView, labeler: _Labeler, split: Split, states: list[_State]
 ) -> dict[str, Any]:
-    """The arrays of the frame that have one entry per labelled set, ordered by state and mask."""
+    """Return the arrays of the frame that have one entry per labelled set, ordered by state and mask."""
     columns = [Label.state_id, Label.mask, Label.direct_saving, Label.harm, Label.unsafe]
     mine = and_(Label.state_id == DecisionState.id, Label.labeler_id == labeler.id)
     table, place = _with_places(connection, _labelled(columns, view, labeler, split).join(Label, mine), states)

@@ -28,7 +28,7 @@ class Analysis(NamedTuple):
     """SVG; empty if a table is enough."""
 
     def to_csv(self) -> str:
-        """The table with a line of headings."""
+        """Return the table with a line of headings."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         with_interval = [any(isinstance(row[at], Metric) for row in self.rows) for at in range(len(self.columns))]
@@ -42,7 +42,7 @@ class Analysis(NamedTuple):
         return stream.getvalue()
 
     def to_markdown(self) -> str:
-        """The same for documents."""
+        """Return the same for documents."""
         lines = [_line(self.columns), _line(["---"] * len(self.columns))]
         return "\n".join([*lines, *(_line([shown(value) for value in row]) for row in self.rows)]) + "\n"
 
@@ -57,7 +57,7 @@ class Section(NamedTuple):
 
 
 def shown(value: Cell) -> str:
-    """A cell as people read it: three decimals, one from a hundred on, nothing for nothing."""
+    """Return a readable cell: three decimals, one from a hundred on, empty for no value."""
     if isinstance(value, Metric):
         return cell(value)
     if value is None or value != value:

@@ -20,7 +20,7 @@ _INK = "#123456"
 
 
 def figure(draw: Callable[..., None], panels: int = 1, *, height: float = 3.0, width: float = 3.6) -> bytes:
-    """One row of panels, each of this width in inches; `draw` is called with their axes."""
+    """Return one row of panels, each of this width in inches; `draw` is called with their axes."""
     import matplotlib
     from matplotlib.figure import Figure
 

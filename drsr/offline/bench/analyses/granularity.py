@@ -50,7 +50,7 @@ class StepHarm(NamedTuple):
 
 
 def measure_steps(scorer: TargetNll, states: Sequence[tuple[str, DecisionState, TokenIds]]) -> list[StepHarm]:
-    """Every older Step of some states of one trajectory, with the output recorded next to each."""
+    """Return every older Step of some states of one trajectory, with the output recorded next to each."""
     pairs: list[Pair] = []
     found: list[tuple[str, float, int, int, list[int]]] = []
     for name, state, target in states:

@@ -114,7 +114,7 @@ def is_exact(columns: Sequence[str]) -> bool:
 
 
 def best_in_training(layers: Iterable[LayerRelations]) -> LayerRelations:
-    """The layer whose own state orders most training pairs."""
+    """Return the layer whose own state orders most training pairs."""
     return max(layers, key=lambda layer: layer.fit)
 
 
@@ -220,7 +220,7 @@ def _products(block: Floats, states: Iterable[Floats]) -> Floats:
 
 
 def _count(frame: ExampleFrame, values: Floats, margin: float) -> PairCounts:
-    """Each pair once, with its mean credit over the states it was held beside."""
+    """Return each pair once, with its mean credit over the states it was compared with."""
     single = _single(frame)
     about = (frame.harm[single], frame.state[single], frame.trajectory[single], margin)
     counts = [count_pairs(column, *about) for column in values.T]

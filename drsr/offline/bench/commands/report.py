@@ -91,7 +91,7 @@ class _Files(NamedTuple):
 
 
 def _files(options: argparse.Namespace) -> _Files:
-    """Those that are named, else those in their usual places."""
+    """Return the named files, else those in their usual places."""
     usual = (RESULTS_FOLDER / f"replay-{options.split}.jsonl", RESULTS_FOLDER / "tasks-sandbox.jsonl")
     replay, tasks = (path if path.exists() else None for path in usual)
     return _Files(options.replay or replay, options.tasks or tasks)

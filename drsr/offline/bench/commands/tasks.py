@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _part(chosen: str | None) -> slice:
-    """The tasks of one machine, spread evenly over a manifest that may be sorted by domain."""
+    """Return the tasks of one machine, spread evenly over a manifest that may be sorted by domain."""
     from drsr.errors import SettingsError
 
     if chosen is None:
@@ -254,7 +254,7 @@ def _methods(
 
 
 def _loaded_once(settings: Settings) -> Callable[[], Measuring]:
-    """The language model of the settings, for whoever needs it: loaded when the first asks, and then no more."""
+    """Return the language model of the settings, loaded once, when it is first needed."""
 
     @functools.cache
     def model() -> Measuring:

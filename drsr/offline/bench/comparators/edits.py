@@ -29,7 +29,7 @@ KEEPS_UNFINISHED = (
 
 
 def cut(history: History, first: int) -> Request:
-    """The prefix, and the messages from index `first` on."""
+    """Return the prefix, and the messages from index `first` on."""
     messages = history.request.messages
     return history.request.with_messages([*messages[: history.prefix_length], *messages[first:]])
 
@@ -62,7 +62,7 @@ def with_section(request: Request, prefix_length: int, title: str, text: str) ->
 
 
 def said(request: Request, role: str, text: str) -> Message:
-    """A new message of plain text, in the request's protocol."""
+    """Return a new message of plain text, in the request's protocol."""
     return _read(request, {"role": role, "content": text})
 
 

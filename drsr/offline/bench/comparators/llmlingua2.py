@@ -77,7 +77,7 @@ class LlmLingua2(PlainMethod):
         return Rewrite(with_texts(request, changed) if changed else request, read, events=events if changed else ())
 
     def _compressed(self, texts: dict[PartRef, str], rate: float) -> tuple[dict[PartRef, str], int]:
-        """The texts without the words that score lowest, and the tokens that the classifier read."""
+        """Return the texts without the words that score lowest, and the tokens that the classifier read."""
         words = {ref: _WORD.findall(text) for ref, text in texts.items()}
         every = [word for found in words.values() for word in found]
         scored = self._scored(words.values(), every)

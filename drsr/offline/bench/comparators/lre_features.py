@@ -50,8 +50,8 @@ def step_texts(history: History) -> list[str]:
 
 
 def step_features(texts: list[str], counts: TokenCounts) -> NDArray[np.float64]:
-    """One row per Step. Position is relative to the Steps up to its own, so that it is the same in a finished run, on
-    which the regression is fitted, as when a decision is made; a word is rare that no earlier Step had."""
+    """Return one row per Step. Position is relative to the Steps up to its own, so that it is the same in a finished
+    run, on which the regression is fitted, as when a decision is made; a word is rare that no earlier Step had."""
     rows = []
     seen: set[str] = set()
     previous: set[str] = set()

@@ -36,7 +36,8 @@ def train_requests(catalog: Catalog, artifacts: ArtifactStore) -> Iterator[Reque
 
 
 def fit_lre(requests: Iterable[Request], counts: TokenCounts, *, strength: float = 1.0) -> LreModel:
-    """An L2 logistic regression over standardised features. `strength` is the inverse of the penalty's weight."""
+    """Return an L2 logistic regression over standardised features. `strength` is the inverse of the penalty's
+    weight."""
     from sklearn.linear_model import LogisticRegression
 
     runs = [run for request in requests if (run := _labelled(request, counts)) is not None and len(run.matters)]

@@ -129,7 +129,7 @@ class Pace:
 
 
 def form_of(weight: float, pressure: float) -> str:
-    """The form of an interaction, by its weight and the pressure."""
+    """Return the form of an interaction, by its weight and the pressure."""
     return _FORMS[sum(weight > threshold * (1 + 0.5 * pressure) for threshold in THRESHOLDS)]
 
 
@@ -142,7 +142,7 @@ def weights(texts: list[str]) -> NDArray[np.float64]:
 
 
 def weighed(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The softmax of cosines with the query, times their number."""
+    """Return the softmax of cosines with the query, times their number."""
     scaled = np.exp((cosine - cosine.max()) / TEMPERATURE)
     found: NDArray[np.float64] = scaled / scaled.sum() * len(cosine)
     return found

@@ -68,7 +68,8 @@ def running(package: str) -> Iterator[None]:
 
 
 def tell(request: Request) -> list[Told]:
-    """The request, one after another. Anthropic's results become messages of their own, in front of the user's."""
+    """Return the request, one after another. Anthropic's results become messages of their own, in front of the
+    user's."""
     told = [] if request.system is None else [_told(SYSTEM_FIELD, request.system, range(len(request.system.parts)))]
     for index, message in enumerate(request.messages):
         results = [number for number, part in enumerate(message.parts) if isinstance(part, Result)]
@@ -111,7 +112,7 @@ def carry_back(request: Request, left: Sequence[Left]) -> Request:
 
 
 def arguments(call: Call) -> str:
-    """A call's arguments as the string that OpenAI's form has."""
+    """Return a call's arguments as the string that OpenAI's form has."""
     return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
 
 
@@ -135,6 +136,6 @@ def _told(index: int, message: Message, numbers: Sequence[int]) -> Told:
 
 
 def _spoken(request: Request, told: Told) -> list[PartRef]:
-    """The parts whose words a package may change: the first takes them all."""
+    """Return the parts whose words a package may change: the first takes them all."""
     parts = request.messages[told.message].parts
     return [PartRef(told.message, number) for number in told.parts if isinstance(parts[number], Text | Result)]

@@ -80,7 +80,7 @@ class RecallTool(NamedTuple):
     """Heading of an answer."""
 
     def view(self, history: History, store: PageStore) -> Request:
-        """The task with all notes and answers, and what came after the pages."""
+        """Return the task with all notes and answers, and what came after the pages."""
         if not store.until:
             return history.request
         lines = [f"{self.note} {number}: {page.note}" for number, page in enumerate(store.pages)]
@@ -105,21 +105,22 @@ class RecallTool(NamedTuple):
 
 
 def newest_turn(history: History) -> str:
-    """The last Step and what followed it: what an agent would state as its intent."""
+    """Return the last Step and what followed it: what an agent would state as its intent."""
     first = history.steps[-1].message if history.steps else 0
     return transcript(history.request.messages[first:])
 
 
 def visible_before(shown: Request, history: History, until: int) -> str:
-    """All that the agent still sees when it comes to its newest turn. `shown` is the request without the messages that
-    were put away, those before `until`."""
+    """Return all that the agent still sees when it comes to its newest turn. `shown` is the request without the
+    messages that were put away, those before `until`."""
     newest = history.steps[-1].message if history.steps else 0
     behind = len(history.request.messages) - max(newest, until)
     return conversation(shown.with_messages(shown.messages[: len(shown.messages) - behind]))
 
 
 def wanted_page(intent: str, visible: str, pages: Sequence[str]) -> tuple[int, frozenset[str]] | None:
-    """The page that holds most of what the intent names and the visible context before it does not; and those names."""
+    """Return the page that holds most of what the intent names and the visible context before it does not; and those
+    names."""
     missing = identifiers(intent) - identifiers(visible)
     found = [(len(missing & identifiers(page)), -number) for number, page in enumerate(pages)]
     best = max(found, default=(0, 0))

@@ -77,7 +77,7 @@ class ContextTools:
         one.state = "shown"
 
     def search(self, name: str) -> list[Fragment]:
-        """The hidden pieces that hold this."""
+        """Return the hidden pieces that hold this."""
         every = (one for pieces in self.fragments.values() for one in pieces)
         return [one for one in every if one.state != "shown" and name in one.text]
 

@@ -118,7 +118,7 @@ class SelfGc:
 
 
 def index(history: History) -> dict[str, Entry]:
-    """Every turn and tool span of the complete Steps but the last, by id: `t3`, `s3_1`."""
+    """Return every turn and tool span of the complete Steps but the last, by id: `t3`, `s3_1`."""
     complete = [step for step in history.steps if step.complete]
     found: dict[str, Entry] = {}
     for step in complete[:-1]:

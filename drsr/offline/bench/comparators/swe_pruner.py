@@ -67,7 +67,7 @@ class SwePruner(PlainMethod):
         return Rewrite(with_texts(request, texts), read, events=(Event("skimmed", f"{len(texts)} tool outputs"),))
 
     def _pruned(self, history: History, step: Step) -> tuple[dict[PartRef, str], int]:
-        """The shorter outputs of a Step, and the tokens that the skimmer read for them."""
+        """Return the shorter outputs of a Step, and the tokens that the skimmer read for them."""
         parts = history.request.messages[step.message].parts
         spoken = "\n".join(part.text for part in parts if isinstance(part, Text | Reasoning))
         texts: dict[PartRef, str] = {}
@@ -108,7 +108,7 @@ def skim(output: str, goal: str) -> str:
 
 
 def _without(lines: list[str], wanted: list[bool]) -> str:
-    """The lines that are wanted, first, last and those about errors among them, with marks where others were."""
+    """Return the lines that are wanted, first, last and those about errors among them, with marks where others were."""
     ends = (0, len(lines) - 1)
     stays = [at in ends or wanted[at] or bool(_ALWAYS.search(line)) for at, line in enumerate(lines)]
     written: list[str] = []

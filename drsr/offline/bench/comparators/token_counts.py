@@ -30,7 +30,7 @@ class TokenCounts:
         return len(self.ids([text])[0]) if text else 0
 
     def ids(self, texts: Sequence[str]) -> list[TokenIds]:
-        """The tokens of many texts."""
+        """Return the tokens of many texts."""
         found = self._tokenizer.encode_contents(texts)
         self._count(sum(map(len, found)))
         return found

@@ -30,6 +30,7 @@ class ToolCall(NamedTuple):
 
 
 def tool_turn(counts: TokenCounts, shown: Request, *calls: ToolCall) -> Completion:
-    """One turn, as an answer that was paid for. A call is written as the renderer writes any call."""
+    """Return the cost of one turn, as an answer that was paid for. A call is written as the renderer writes any
+    call."""
     written = [canonical_json({"arguments": call.arguments, "name": call.name}) for call in calls]
     return Completion("", counts.request(shown), sum(map(counts.text, written)))

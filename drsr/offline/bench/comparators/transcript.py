@@ -29,7 +29,7 @@ def step_messages(history: History, step: Step) -> tuple[Message, ...]:
 
 
 def conversation(request: Request) -> str:
-    """The whole request."""
+    """Return the whole request."""
     head = (request.system,) if request.system is not None else ()
     return transcript([*head, *request.messages])
 

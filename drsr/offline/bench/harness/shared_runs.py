@@ -27,7 +27,7 @@ class Shared(NamedTuple):
 
 
 def shared_runs(episodes: Sequence[Episode]) -> Shared:
-    """The most results that make a table without a hole."""
+    """Return the largest choice of results that makes a table without a gap."""
     runs: dict[str, set[Run]] = {}
     for episode in episodes:
         runs.setdefault(episode.method, set()).add(_run(episode))

@@ -49,7 +49,8 @@ class Suite(Protocol):
         """Return whether commands that the agent writes run on this machine, with the rights of this process."""
 
     def open(self, task: str) -> AbstractContextManager[Environment]:
-        """A fresh environment; what it needs is gone when the block ends. ManifestError for an id it does not know."""
+        """Open a fresh environment; its resources are released when the block ends. Raise ManifestError for an id it
+        does not know."""
 
 
 def find_suite(name: str) -> Suite:

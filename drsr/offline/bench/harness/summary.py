@@ -207,7 +207,7 @@ class _Tasks:
         self._draws = draw_trajectories(np.arange(len(self.names), dtype=np.int64), bootstrap)
 
     def of(self, episodes: Sequence[Episode], value: Callable[[Episode], float]) -> Floats:
-        """One number per task, in the order of their names."""
+        """Return one number per task, in the order of their names."""
         found: dict[str, list[float]] = {name: [] for name in self.names}
         for episode in episodes:
             found[episode.task].append(value(episode))

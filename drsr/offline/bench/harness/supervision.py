@@ -23,7 +23,7 @@ def sample_supervision() -> set[str]:
 
 
 def catalog_supervision(catalog: Catalog) -> set[str]:
-    """The tasks of a catalog's train and validation split, also as Eval40 calls them."""
+    """Return the tasks of a catalog's train and validation split, also as Eval40 calls them."""
     query = select(Trajectory.task, Trajectory.external_id).where(Trajectory.split != "test", Trajectory.is_current())
     with catalog.reading() as connection:
         rows = [tuple(row) for row in connection.execute(query)]

@@ -47,14 +47,15 @@ class Reference(NamedTuple):
 
 
 def task_tables(about: Mapping[str, Any], found: Summary, *, drawn: bool) -> list[Analysis]:
-    """The tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
+    """Return the tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
     methods = found.methods
     tables = [_results(about, methods, _words(found.shared), drawn=drawn), _components(methods), _paths(methods)]
     return [*tables, _by_domain(found.domains)] if len(found.domains) > 1 else tables
 
 
 def task_section(results: TaskResults | None, bootstrap: Bootstrap) -> Section:
-    """A file of results as a section of the report; of a method that was fitted again the version asked for last."""
+    """Return a file of results as a section of the report; of a method that was fitted again the version asked for
+    last."""
     title = "End to end"
     if results is None or not results.latest:
         return Section(title, [], {"tasks": "no tasks were run: drsr evaluate --tasks sandbox"})
@@ -72,7 +73,7 @@ def notice(about: Mapping[str, Any]) -> str:
 
 
 def references(manifest: str) -> dict[str, Reference]:
-    """The paper's overall values by method: of Full260 for that manifest, else of Eval40."""
+    """Return the paper's overall values by method: of Full260 for that manifest, else of Eval40."""
     if manifest == "full260":
         overall = [row for row in paper_tables.full260() if row.domain == paper_tables.OVERALL]
         return {row.method: Reference(row.reward, row.tokens_millions, row.change_percent) for row in overall}

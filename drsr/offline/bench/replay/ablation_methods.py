@@ -108,7 +108,7 @@ def ablation_methods(
     view: str,
     labeler: str,
 ) -> AblationMethods:
-    """Every configuration but the full one, which is the policy itself."""
+    """Return every configuration but the full one, which is the policy itself."""
     backbone, groups = _with_layers(tools), trained.inputs.column_groups
     validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
     ensembles, fold_scores = trained.ensembles(artifacts), trained.fold_scores(artifacts)

@@ -120,7 +120,7 @@ class Replay(NamedTuple):
 def chosen_rows(
     rows: Iterable[Replayed], decisions: Collection[str] | None, versions: Mapping[str, str]
 ) -> list[Replayed]:
-    """The rows of some decisions and of one version of each method, in the order of `versions`."""
+    """Return the rows of some decisions and of one version of each method, in the order of `versions`."""
     order = {method: place for place, method in enumerate(versions)}
     found = [
         row
@@ -155,7 +155,7 @@ class ReplayFile(Journal[Line]):
         self._there = {_key(row) for row in self.replayed}
 
     def missing(self, state_keys: Collection[str], versions: Mapping[str, str]) -> list[str]:
-        """The methods that have not got a row of their version for each of these states."""
+        """Return the methods that lack a row of their version for some of these states."""
         return [
             name
             for name, version in versions.items()
@@ -183,7 +183,7 @@ class ReplayFile(Journal[Line]):
 
 
 def read_replay(path: Path) -> Replay:
-    """Everything in a file."""
+    """Return everything in a file."""
     return _replay(*read_journal(path, REPLAY))
 
 

@@ -82,7 +82,7 @@ class Journal(Generic[Row]):
         os.fsync(self._file.fileno())
 
     def refuse_other(self, about: Json, path: Path, *, hint: str) -> None:
-        """InputError if the lines of a file depend on something else than the lines of this one."""
+        """Raise InputError if the lines of a file depend on something else than the lines of this one."""
         for name in sorted(self.about.keys() | about.keys()):
             if about.get(name) != self.about.get(name):
                 raise InputError(

@@ -96,7 +96,7 @@ def _free(boxes: Floats, taken: Floats) -> NDArray[np.bool_]:
 
 
 def _dots_along(corners: Floats) -> Floats:
-    """A line as boxes without an extent, two points apart."""
+    """Return a line as boxes without an extent, two points apart."""
     dots = [
         start + (end - start) * part
         for start, end in zip(corners, corners[1:], strict=False)
@@ -110,5 +110,5 @@ def _distance(box: Floats, point: Floats) -> float:
 
 
 def _lead(box: Floats, point: Floats) -> Floats:
-    """A line from a mark to the nearest place of its label."""
+    """Return a line from a mark to the nearest place of its label."""
     return _dots_along(np.array([point, np.clip(point, box[:2], box[2:])]))

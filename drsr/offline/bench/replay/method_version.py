@@ -27,6 +27,6 @@ def version_of(method: Comparator) -> str:
 
 
 def version_with(method: Comparator, summariser: Summariser) -> str:
-    """The same, and of a method that asks for summaries who writes them."""
+    """Return the same and, for a method that asks for summaries, who writes them."""
     parts = [version_of(method), f"summaries by {summariser.name}" if method.asks else ""]
     return ", ".join(filter(None, parts))

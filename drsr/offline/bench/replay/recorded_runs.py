@@ -113,8 +113,8 @@ def _keys(rows: Iterable[RunRow]) -> set[str]:
 
 
 def spread(rows: Sequence[RunRow]) -> list[RunRow]:
-    """The first run of every task, then the second, and so on; tasks of different domains by turns. Trials of one task
-    say nothing about others, so the first N runs should not be of one task."""
+    """Return the first run of every task, then the second, and so on; tasks of different domains by turns. Trials of
+    one task say nothing about others, so the first N runs should not be of one task."""
     trials: dict[str, int] = {}
     tasks: dict[str, dict[str, int]] = {}
     places: list[tuple[int, int, RunRow]] = []
@@ -188,7 +188,7 @@ def load_runs(
     rows: Iterable[RunRow],
     tools: Measuring,
 ) -> Iterator[RecordedRun]:
-    """One run at a time: memory holds one trajectory, however many there are."""
+    """Yield one run at a time: memory holds one trajectory, however many there are."""
     for row in rows:
         item = TrajectoryItem(row.id, row.blob, row.split, "")
         states = load_states(catalog, artifacts, item, tools.backbone.tokenizer, tools.caps, tools.freezing)

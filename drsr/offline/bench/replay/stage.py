@@ -124,7 +124,7 @@ def replay(
     scorer: TargetNll,
     known: KnownNlls = MappingProxyType({}),
 ) -> list[Replayed]:
-    """Every method on every recorded decision of one trajectory; `known` is what need not be measured again."""
+    """Return every method on every recorded decision of one trajectory; what is in `known` is not measured again."""
     tokenizer, caps = scorer.backbone.tokenizer, caps_for(scorer.backbone.window)
     rewritten = [found for method in methods for found in _rewrite(run, method, summariser, tokenizer)]
     targets = [render_output(row.frozen.next_output, tokenizer) for row in run.states]

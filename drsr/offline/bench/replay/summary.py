@@ -110,7 +110,7 @@ class Comparison(NamedTuple):
 
 
 def compare(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Comparison:
-    """Every method on the decisions that all have."""
+    """Return every method on the decisions that all have."""
     methods: dict[str, dict[str, Replayed]] = {}
     for row in rows:
         methods.setdefault(row.method, {})[row.state_key] = row
@@ -140,7 +140,7 @@ def compare(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Comparison:
 
 
 def by_domain(rows: Sequence[Replayed], bootstrap: Bootstrap) -> dict[str, Comparison]:
-    """The same for each domain alone, of the decisions that every method has."""
+    """Return the same for each domain alone, of the decisions that every method has."""
     methods = len({row.method for row in rows})
     number = Counter(row.state_key for row in rows)
     shared = [row for row in rows if number[row.state_key] == methods]
@@ -202,18 +202,19 @@ class _Decisions:
         self._draws = draw_trajectories(group, bootstrap) if rows else np.zeros((0, 0))
 
     def task_mean(self, name: str, values: Floats) -> Metric:
-        """Every task once: the mean of its runs' means. `values` has one number per decision."""
+        """Return the mean with every task counted once: the mean of its runs' means. `values` has one number per decision."""
         total = self._weight * self._means(values)
         found = ratio_metric(name, TASKS, NO_TIES, total, self._weight, self._draws, self._bootstrap)
         return found._replace(support=len(values))
 
     def pooled_mean(self, name: str, values: Floats, counted: Floats) -> Metric:
-        """Every decision that counts once."""
+        """Return the mean over all decisions that count."""
         total, number = self._by_run(values * counted), self._by_run(counted)
         return ratio_metric(name, POOLED, NO_TIES, total, number, self._draws, self._bootstrap)
 
     def domain_mean(self, name: str, values: Floats) -> Metric:
-        """Every domain once: the mean of their task-weighted means. A draw without a domain's runs leaves it out."""
+        """Return the mean of the domains' task-weighted means. A draw without a domain's runs leaves it
+        out."""
         if not len(values):
             return Metric(name, DOMAINS, NO_TIES, np.nan, np.nan, np.nan, 0, 0)
         run_means = self._means(values)

@@ -103,8 +103,8 @@ def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool =
 
 
 def draw_frontier(found: Comparison) -> bytes:
-    """The frontier as SVG, its points numbered in the order of the methods; with several domains, a second panel in
-    which every domain counts once."""
+    """Return the frontier as SVG, its points numbered in the order of the methods; with several domains, a second panel
+    in which every domain counts once."""
     several = found.domains > 1
     numbered = list(enumerate(found.methods, start=1))
 

@@ -58,7 +58,7 @@ def write_report(folder: Path, report: Report) -> Path:
 
 
 def html(report: Report) -> str:
-    """The page. Everything that comes from data is escaped; figures are our own."""
+    """Return the page. Everything that comes from data is escaped; figures are our own."""
     contents = [_contents(part.title, {found.name: found.title for found in part.analyses}) for part in report.sections]
     endings = {
         "differences": items(report.differences),
@@ -77,7 +77,7 @@ def html(report: Report) -> str:
 
 
 def _contents(title: str, links: Mapping[str, str]) -> Markup:
-    """One part of the table of contents, with a link to each of its anchors."""
+    """Return one part of the table of contents, with a link to each of its anchors."""
     return element("div", element("b", title), *(element("a", text, href=f"#{name}") for name, text in links.items()))
 
 

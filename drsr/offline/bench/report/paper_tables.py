@@ -83,7 +83,7 @@ class Measurement(NamedTuple):
 
 @cache
 def eval40() -> tuple[Eval40Row, ...]:
-    """One row per method and domain, and one for `overall`."""
+    """Return one row per method and domain, and one for `overall`."""
     return tuple(
         Eval40Row(row["method"], row["domain"], float(row["reward"]), float(row["tokens_millions"]))
         for row in _rows("eval40.csv")
@@ -107,7 +107,7 @@ def eval40_change(method: str) -> float:
 
 @cache
 def eval40_ablations() -> tuple[AblationRow, ...]:
-    """One row per variant and domain, and one for `overall`."""
+    """Return one row per variant and domain, and one for `overall`."""
     numbers = AblationRow._fields[2:]
     return tuple(
         AblationRow(row["variant"], row["domain"], *(float(row[name]) for name in numbers))
@@ -117,7 +117,7 @@ def eval40_ablations() -> tuple[AblationRow, ...]:
 
 @cache
 def full260() -> tuple[Full260Row, ...]:
-    """One row per method and domain, and one for `overall`."""
+    """Return one row per method and domain, and one for `overall`."""
     return tuple(
         Full260Row(
             row["method"],

@@ -131,7 +131,7 @@ def _differences(given: ReportInputs) -> list[str]:
 
 
 def _summarisers(replay: Replay) -> str:
-    """Each with the methods that asked it."""
+    """Return each summariser with the methods that used it."""
     found = replay.summarisers.items()
     return "; ".join(f"{name} for {', '.join(note.title for note in notes)}" for name, notes in found)
 

@@ -61,7 +61,7 @@ class ChatEndpoint:
         self._client.close()
 
     def ask(self, body: Json) -> httpx.Response:
-        """The endpoint's answer to a request: status 200, or one by which it refuses this very request."""
+        """Return the endpoint's answer to a request: status 200, or one by which it refuses this very request."""
         response = self._post({**body, "model": self.model})
         if response.status_code != 200 and response.status_code not in REFUSED:
             raise self._failure(
@@ -72,7 +72,7 @@ class ChatEndpoint:
         return response
 
     def _post(self, body: Json) -> httpx.Response:
-        """The endpoint's response; tried again while it is busy or away."""
+        """Return the endpoint's response; tried again while it is busy or away."""
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:

@@ -80,7 +80,7 @@ def read_task(path: Path) -> TaskFolder:
 
 
 def _literal(name: str) -> str:
-    """The name as a pattern that only it matches."""
+    """Return the name as a pattern that only it matches."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)
 
 

@@ -153,7 +153,7 @@ def run_docker(words: Sequence[str], seconds: float, *, check: bool = True) -> s
 
 
 def _reward(text: str, name: str, path: Path) -> float:
-    """The number that the tests wrote, between 0 and 1; of several in JSON the one called `reward`."""
+    """Return the number that the tests wrote, between 0 and 1; of several in JSON the one called `reward`."""
     try:
         value = json.loads(text)
         found = value["reward"] if isinstance(value, dict) else value
