@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo release report repro sample quick test frameworks fuzz crash lint format benchmarks sbom hashes audit-dependencies clean
+.PHONY: help install demo release report repro sample quick test frameworks fuzz crash lint format benchmarks sbom hashes audit-dependencies clean feast images
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -71,11 +71,19 @@ fuzz: .venv/installed    ## ten thousand generated requests through the core, tw
 crash: .venv/installed   ## a hundred SIGKILLs over ingest, freeze, label and featurize, on SQLite and on PostgreSQL
 	DRSR_CRASH_KILLS=100 $(BIN)/python -m pytest tests/offline/test_crashes.py --timeout 3600
 
+feast: .venv/installed   ## Feast in an environment of its own, and the test that reads features through it; needs a package index
+	$(PYTHON) -m venv var/feast
+	var/feast/bin/python -m pip install --quiet feast==0.67.0
+	DRSR_FEAST_PYTHON=$(CURDIR)/var/feast/bin/python $(BIN)/python -m pytest -n 0 tests/offline/featurize/test_feast_repository.py
+
 lint: .venv/installed    ## ruff, strict mypy, hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/hadolint docker/*.Dockerfile
+
+images:          ## the images of docker/ by buildah, on a stand-in base made from Debian: as root, without an engine (IMAGES=decide)
+	$(PYTHON) -m scripts.images $(IMAGES) $(if $(BASE_IMAGE),--base $(BASE_IMAGE)) $(if $(MIRROR),--mirror $(MIRROR)) --build='$(BUILD)'
 
 format: .venv/installed  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

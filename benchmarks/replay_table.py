@@ -10,6 +10,7 @@ beside each other, count as one; `--joined FILE` keeps them as one, with which a
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -98,8 +99,8 @@ def table(found: Comparison) -> str:
 
 
 def standing(rows: Sequence[Replayed], found: Comparison, bootstrap: Bootstrap) -> str:
-    """Report where each of DRSR's policies ranks among the methods that keep to the limit, by both readings of it;
-    `found` compares `rows`."""
+    """Report where each of DRSR's policies ranks among the methods that keep to the limit, by both readings of it, and
+    compared with its other policy; `found` compares `rows`."""
     others = [one for one in found.methods if not one.method.startswith("drsr")]
     said = [
         f"{ours.method} removes {_percent(ours.removal)} %. "
@@ -107,6 +108,10 @@ def standing(rows: Sequence[Replayed], found: Comparison, bootstrap: Bootstrap) 
         for ours in found.methods
         if ours.method in OUR_METHODS
     ]
+    ours = [name for name in OUR_METHODS if any(one.method == name for one in found.methods)]
+    for one, other in itertools.combinations(reversed(ours), 2):
+        lead = difference(rows, one, other, bootstrap)
+        said.append(f"Decision by decision {one} removes {_percent(lead)} points more than {other}.")
     return " ".join(said) or "DRSR has no row here."
 
 

@@ -1,12 +1,13 @@
 """A second opinion on labels: the same states measured by another language model.
 
-    DRSR_CATALOG_URL=... python -m benchmarks.second_opinion --backbone qwen2.5-coder-0.5b --minutes 25
+    DRSR_CATALOG_URL=... python -m benchmarks.second_opinion --backbone qwen2.5-coder-0.5b --kept FILE --minutes 25
 
 Takes labelled states of train and validation, one of each task, that the first language model read whole: sources and
 domains by turns, so that it can be stopped at any time, the shortest of each first. The candidates stay those that were
 frozen; only the reader changes, and with it the tokens. Reports how often the two agree on what is unsafe, on the order
 of the sets of a state, and on what would have been deleted. Intervals are drawn by task. Nothing is written to the
-catalog, and nothing of the test split is read.
+catalog, and nothing of the test split is read. `--kept FILE` holds a line of numbers for every state, without any text:
+states in it are not measured again, and `--minutes 0` shows it without a language model.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import select
@@ -40,7 +41,7 @@ from drsr.request.contracts import Tokenizer
 from drsr.request.history import removal
 from drsr.request.rendering import render, render_output
 from drsr.request.view import Caps, caps_for, find_view
-from drsr.settings import load_settings
+from drsr.settings import Settings, load_settings
 
 MEANINGFUL_GAP = 0.02
 REMOVAL_CAP = 0.20
@@ -70,6 +71,17 @@ class Opinions(NamedTuple):
     """Share of the request, by mask, that deleting the set removes, in the first model's tokens."""
     first: dict[int, float]
     second: dict[int, float]
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Opinions:
+        """JSON has no numbers for names."""
+        numbers = (
+            {int(mask): number for mask, number in value[name].items()} for name in ("savings", "first", "second")
+        )
+        return cls(value["task"], value["context_tokens"], *numbers)
 
 
 class Agreement(NamedTuple):
@@ -244,35 +256,44 @@ def measure_again(
     return Opinions(labelled.task, labelled.context_tokens, savings, labelled.harms, second)
 
 
+def read_kept(path: Path | None, backbone: str, waiting: Sequence[LabelledState]) -> list[Opinions]:
+    """The opinions of a backbone that a file keeps, of states that still have these labels."""
+    if path is None or not path.exists():
+        return []
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    kept = [Opinions.from_json(line) for line in lines if line["backbone"] == backbone]
+    present = {labelled.task: labelled.harms for labelled in waiting}
+    return [one for one in kept if present.get(one.task) == one.first]
+
+
+def keep(path: Path, backbone: str, opinions: Opinions) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"backbone": backbone, **opinions.to_json()}) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="qwen2.5-coder-0.5b", help="the second language model")
-    parser.add_argument("--states", type=int, default=60, help="most states to measure (default: 60)")
+    parser.add_argument("--states", type=int, default=60, help="most states to have (default: 60)")
     parser.add_argument("--minutes", type=float, default=25.0, help="after which no state is begun (default: 25)")
     parser.add_argument("--labeler", default="default")
+    parser.add_argument(
+        "--kept", type=Path, metavar="FILE", help="every state as soon as it is measured; goes on with it"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="what drsr publish --second-opinion takes")
-    parser.add_argument("--json", action="store_true", help="print every state as soon as it is measured")
     options = parser.parse_args()
-    import torch
-
-    torch.set_num_threads(1)
     settings = load_settings()
-    first, window = load_tokenizer(settings.backbone)
-    scorer = TargetNll(load_backbone(options.backbone, device=settings.device, dtype=settings.dtype))
     artifacts = ArtifactStore(settings.artifact_root)
     with open_catalog(settings.catalog_url) as catalog:
         waiting = labelled_states(catalog, options.labeler)
-    found: list[Opinions] = []
-    started, computed = time.monotonic(), time.process_time()
-    for labelled in waiting:
-        if len(found) >= options.states or time.monotonic() - started > 60 * options.minutes:
-            break
-        run = RecordedRun.from_json(artifacts.get(labelled.blob))
-        opinions = measure_again(scorer, labelled, run, first, caps_for(window))
-        if opinions is not None:
-            found.append(opinions)
-            if options.json:
-                print(json.dumps(opinions._asdict()), flush=True)
+    found = read_kept(options.kept, options.backbone, waiting)
+    computed = time.process_time()
+    done = {one.task for one in found}
+    missing = [labelled for labelled in waiting if labelled.task not in done]
+    for opinions in islice(measured(settings, options, artifacts, missing), max(0, options.states - len(found))):
+        found.append(opinions)
+        if options.kept is not None:
+            keep(options.kept, options.backbone, opinions)
     if not found:
         raise SystemExit("not one state could be measured: label some of train or validation first")
     lengths = [one.context_tokens for one in found]
@@ -288,6 +309,27 @@ def main() -> None:
     for name, value in agreed._asdict().items():
         low, high = edges.get(name, (float("nan"),) * 2)
         print(f"{name:28} {f'{value:.3f} [{low:.3f}, {high:.3f}]' if isinstance(value, float) else value}")
+
+
+def measured(
+    settings: Settings, options: argparse.Namespace, artifacts: ArtifactStore, waiting: Sequence[LabelledState]
+) -> Iterator[Opinions]:
+    """The second opinion of one task after another, until the time is over."""
+    import torch
+
+    started = time.monotonic()
+    if not waiting or not options.minutes:
+        return
+    torch.set_num_threads(1)
+    first, window = load_tokenizer(settings.backbone)
+    scorer = TargetNll(load_backbone(options.backbone, device=settings.device, dtype=settings.dtype))
+    for labelled in waiting:
+        if time.monotonic() - started > 60 * options.minutes:
+            return
+        run = RecordedRun.from_json(artifacts.get(labelled.blob))
+        opinions = measure_again(scorer, labelled, run, first, caps_for(window))
+        if opinions is not None:
+            yield opinions
 
 
 def _share(flags: Sequence[bool] | np.ndarray) -> float:

@@ -12,6 +12,8 @@ ARG PIP_EXTRA_INDEX_URL
 WORKDIR /opt/drsr
 COPY pyproject.toml constraints.txt params.yaml README.md LICENSE ./
 COPY drsr drsr
+COPY flows flows
+COPY expectations expectations
 COPY migrations migrations
 COPY corpora/public corpora/public
 RUN python -m venv .venv

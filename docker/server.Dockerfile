@@ -5,6 +5,8 @@ FROM ${BASE_IMAGE} AS install
 WORKDIR /opt/drsr
 COPY pyproject.toml constraints.txt params.yaml README.md LICENSE ./
 COPY drsr drsr
+COPY flows flows
+COPY expectations expectations
 COPY migrations migrations
 COPY corpora/public corpora/public
 RUN python -m venv .venv

@@ -41,7 +41,7 @@ class Settings:
     """Number format it computes in: `float32`, `float16-mixed` (16-bit matrices between 32-bit activations, for GPUs),
     `bfloat16` or `float16`."""
     label_memory_mb: str = "8192"
-    """What measuring may take of the device's memory above the loaded model, in each process."""
+    """What measuring and featurizing may take of the device's memory above the loaded model, in each process."""
     on_failure: str = ""
     """What is told when a run fails: a webhook's URL, or a command, which is run without a shell."""
     lineage: str = ""

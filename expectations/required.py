@@ -27,6 +27,7 @@ REQUIRED: dict[str, dict[str, str]] = {
         "candidates are numbered from 0 without a gap": "expect_column_pair_values_to_be_equal",
         "a trajectory gives at most three states": "expect_column_values_to_be_between",
         "a decision lies inside its trajectory": "expect_column_pair_values_a_to_be_greater_than_b",
+        "a state is a decision that a model made behind its request": "expect_column_values_to_be_in_set",
         "freezing of the whole trajectory is recorded": "expect_column_values_to_be_in_set",
         "a state stays frozen": "expect_column_values_to_be_in_set",
         "ingesting is earlier than freezing": "expect_column_pair_values_a_to_be_greater_than_b",

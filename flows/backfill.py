@@ -15,14 +15,14 @@ from typing import Any
 from prefect import flow
 
 from drsr.flows.parameters import HERE, Days, FanOut, Location, Name, Part, of_day
-from drsr.flows.stage_tasks import in_time
+from drsr.flows.stage_tasks import in_time, run_name
 from drsr.flows.stages.featurize import featurize
 from drsr.flows.stages.freeze import freeze
 from drsr.flows.stages.ingest import ingest
 from drsr.flows.stages.label import label
 
 
-@flow(name="backfill")
+@flow(name="backfill", flow_run_name=run_name)
 def backfill(
     days: Days,
     location: Location | None = None,

@@ -1,6 +1,6 @@
-"""Failures that a task tries again: storage or a database that does not answer for a moment. Nothing else.
+"""Failures that a task tries again: storage, a database or Prefect's server that does not answer for a moment.
 
-A failed check, wrong input or a bug gives the same again; trying it again would only hide it for a while.
+Nothing else: a failed check, wrong input or a bug gives the same again; trying it again would only hide it for a while.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import httpx
 from prefect.client.schemas.objects import State
 from sqlalchemy.exc import InterfaceError, OperationalError
 
@@ -18,6 +19,7 @@ from drsr.errors import DrsrError
 DELAYS = (2.0, 10.0, 60.0, 300.0)
 """Seconds before each further attempt; up to a fifth more by chance, so that workers do not all come back at once."""
 JITTER = 0.2
+FIRST_SERVER_ERROR = 500
 Value = TypeVar("Value")
 
 
@@ -25,8 +27,11 @@ def is_passing(error: object) -> bool:
     """Return whether the same may well succeed in a moment."""
     if isinstance(error, DrsrError):
         return bool(getattr(error, "passing", False))
-    # What the catalog did not recognise, such as a deadlock; and sockets that were closed at the other end.
-    return isinstance(error, OperationalError | InterfaceError | ConnectionError)
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= FIRST_SERVER_ERROR
+    # What the catalog did not recognise, such as a deadlock; sockets that were closed at the other end; and a server of
+    # Prefect that is started again, which a new client of it does not wait for.
+    return isinstance(error, OperationalError | InterfaceError | ConnectionError | httpx.TransportError)
 
 
 def is_worth_another_try(task: Any, task_run: Any, state: State[Any]) -> bool:

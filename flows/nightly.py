@@ -34,7 +34,7 @@ from drsr.flows.stages.train import train
 from drsr.flows.summaries import leave_dashboard, leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.catalog.journal import head
-from drsr.offline.ingest.feeds.limits import feeds, load_limits
+from drsr.offline.ingest.feeds.limits import feeds, load_limits, load_mappings
 from drsr.offline.notices import failure_of, tell_failure
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
@@ -84,7 +84,7 @@ def nightly(
     """
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
-    load_limits()
+    load_mappings()
     if dvc:
         require_repository(Path.cwd())
     refreshed, wishes = Refreshed(view, labeler, certified), Wishes(index, docs, dvc, ablations)
@@ -160,7 +160,7 @@ def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
 def too_few_labels(refreshed: Refreshed, wanted: int | str) -> str | None:
     """Say what waits for training; None where enough is there, or nothing was trained yet."""
     with opened() as place:
-        new = new_labels(place.catalog, refreshed.view, refreshed.labeler)
+        new = new_labels(place.catalog, refreshed.view, refreshed.labeler, load_params().train.source)
     return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
 
 

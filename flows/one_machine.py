@@ -85,8 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Checked before anything is started."""
-    from drsr.flows.parameters import FanOut, Location
-    from drsr.flows.stages.ingest import SAMPLE
+    from drsr.flows.parameters import SAMPLE, FanOut, Location
     from drsr.offline.commands.run import require_enough
 
     try:
@@ -106,9 +105,8 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _load_stages() -> None:
-    """Import the flow, and what its first task needs anyway, while the server starts."""
-    import drsr.flows.nightly
-    import drsr.offline.train.fitting  # noqa: F401
+    """Import the flow while the server starts. Torch is not part of it: a night that finds nothing new needs none."""
+    import drsr.flows.nightly  # noqa: F401
 
 
 @contextmanager

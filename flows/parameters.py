@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from drsr.offline import samples
 from drsr.offline.freeze.selection import Selection, Shard
-from drsr.offline.ingest.format_names import FORMATS
+from drsr.offline.ingest.format_names import known_formats
 from drsr.offline.publish.refreshes import ENOUGH_LABELS
 from drsr.redaction import redact
 
@@ -43,8 +44,8 @@ class Location(_Parameters):
     @field_validator("format")
     @classmethod
     def _is_known(cls, value: str | None) -> str | None:
-        if value is not None and value not in FORMATS:
-            raise ValueError(f"unknown format; one of {', '.join(FORMATS)}")
+        if value is not None and value not in known_formats():
+            raise ValueError(f"unknown format; one of {', '.join(known_formats())}")
         return value
 
     @field_validator("uri")
@@ -110,6 +111,8 @@ class FanOut(_Parameters):
     """Address of a running scheduler, such as tcp://host:8786; by default a cluster is started on this machine."""
 
 
+SAMPLE = Location(uri=str(samples.CORPUS), source="sandbox")
+"""The bundled sample corpus, which the demo reads. A deployment names its own."""
 EVERYTHING = Part()
 HERE = FanOut()
 

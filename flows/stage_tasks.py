@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from prefect.flow_engine import FlowRunTimeoutError
+from prefect.runtime import flow_run
 
 from drsr.errors import DrsrError
 from drsr.flows.faults import RETRIES
@@ -20,6 +22,12 @@ interrupts what hangs only where a single limit is at work, and would leave a st
 GPU = "gpu"
 """Tag of every task that loads the language model: `prefect concurrency-limit create gpu 1` allows one at a time."""
 Value = TypeVar("Value")
+
+
+def run_name() -> str:
+    """Name a flow run by its flow and its day: `label 2026-11-17`."""
+    when = flow_run.scheduled_start_time or datetime.datetime.now(datetime.UTC)
+    return f"{flow_run.flow_name} {when:%Y-%m-%d}"
 
 
 class StageTimedOut(DrsrError):

@@ -39,9 +39,8 @@ def leave_dashboard(place: Place, docs: Path) -> None:
 
 def leave_summary(results: Results, seconds: Mapping[str, float], headline: str, docs: Path | None) -> None:
     """The summary of a refresh: what was done, the numbers of the policy, the checks, and where to look."""
-    text = "\n".join(
-        [f"# {headline}", "", *(f"- **{stage}**: {said(stage, result)}" for stage, result in results.items())]
-    )
+    done = (f"- **{stage}**: {said(stage, result)}" for stage, result in results.items())
+    text = "\n".join([f"# {headline}", "", *done, *left_out(results.get("ingest", {}))])
     create_markdown_artifact(markdown=text, key="refresh", description=headline)
     create_table_artifact(table=stage_rows(results, seconds), key="stages", description="What each stage did.")
     numbers = policy_rows(results)
@@ -52,6 +51,12 @@ def leave_summary(results: Results, seconds: Mapping[str, float], headline: str,
         create_table_artifact(table=gates, key="checks", description="The checks before publishing.")
     for key, (address, what) in links(results, docs).items():
         create_link_artifact(link=address, link_text=what, key=key)
+
+
+def left_out(ingested: Mapping[str, Any]) -> list[str]:
+    """Name what could not be read, and why, as lines of Markdown."""
+    items = ingested.get("left_out", ())
+    return ["", "Left out:", "", *(f"- `{item['where']}`: {item['detail']}" for item in items)] if items else []
 
 
 def stage_rows(results: Results, seconds: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -120,7 +125,7 @@ def _counted(count: int, word: str) -> str:
 def _ingested(result: Mapping[str, Any]) -> str:
     if result["files"] == result["unchanged_files"]:
         return f"nothing new in {result['files']:,} files"
-    runs = f"{result['added']:,} runs added, {result['superseded']:,} superseded"
+    runs = f"{_counted(result['added'], 'run')} added, {result['superseded']:,} superseded"
     refused = sum(result.get("quarantined", {}).values())
     return f"{runs}{f', {refused:,} quarantined: drsr status --quarantined' if refused else ''}"
 

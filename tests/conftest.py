@@ -41,12 +41,17 @@ settings.load_profile("fresh" if "DRSR_FUZZ_EXAMPLES" in os.environ else "fixed"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep what is imported here out of every later search for garbage: millions of objects that never become any."""
+    """Keep what is imported here out of every later search for garbage: millions of objects that never become any.
+
+    What tests import and load themselves is as good as that, and looking through it again and again took a seventh of
+    their time: look seldom.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 

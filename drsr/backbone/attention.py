@@ -25,6 +25,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from drsr.backbone.matrices.mixed import HALF_PRODUCTS
 from drsr.errors import BackboneError
 from drsr.settings import MIXED
 
@@ -154,7 +155,7 @@ def _reported(
     if half is None:
         return _attend(forward, query, key, value, scale=scale)
     rounded = (query.to(half), key.to(half), value.to(half))
-    if not query.is_cuda:  # as a GPU does it: factors of 16 bits, sums of 32
+    if query.device.type not in HALF_PRODUCTS:  # as a GPU does it: factors of 16 bits, sums of 32
         rounded = (rounded[0].float(), rounded[1].float(), rounded[2].float())
     return _attend(forward, *rounded, scale=scale).to(query.dtype)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from drsr.backbone import embedded, hub, installing, larger
 from drsr.backbone.frozen_lm import FrozenLM, check_int8_placement, read_settings
 from drsr.backbone.installing import GgufModel, Report
-from drsr.backbone.model_folder import backbone_identity, int8_identity, read_window
+from drsr.backbone.model_folder import CONFIG_FILE, backbone_identity, int8_identity, read_window
 from drsr.backbone.scripted import WINDOW, ScriptedBackbone, ScriptedTokenizer
 from drsr.backbone.tokenizer import TOKENIZER_FILE, HfTokenizer
 from drsr.errors import BackboneError, InputError, MissingExtra, UnknownBackbone
@@ -94,6 +94,12 @@ def load_config(name: str) -> Any | None:
     if name == SCRIPTED:
         return None
     return read_settings(_folder(name, tokenizer_only=False))
+
+
+def read_config_file(name: str) -> bytes | None:
+    """The content of a backbone's config.json; None for the scripted double, or where there is none."""
+    path = None if name == SCRIPTED else _folder(name, tokenizer_only=False) / CONFIG_FILE
+    return path.read_bytes() if path is not None and path.exists() else None
 
 
 def identity_of(name: str) -> str:

@@ -36,7 +36,7 @@ from transformers.cache_utils import (
 from drsr.backbone import attention
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.layer_states import KeyValueBuffer, NewKeyValues, RecurrentState
-from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory
+from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory, room_for
 from drsr.errors import BackboneError, NotEnoughMemory, WindowExceeded
 from drsr.request.contracts import TokenIds
 
@@ -114,6 +114,17 @@ class Continuation:
         self._is_sound = True
         """False after going back was interrupted: recurrent layers may then stand at different places."""
         self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
+
+    @classmethod
+    def within(cls, backbone: FrozenLM, capacity: int, megabytes: int, *, marks: int = 1) -> Continuation:
+        """Make one that takes at most so much memory above the model, with so many marks: by smaller forwards where
+        that is needed. NotEnoughMemory, before anything is read, where its state alone would take more."""
+        room = room_for(backbone, megabytes)
+        room.require(capacity, marks, backbone.name)
+        made = cls(backbone, capacity)
+        if not backbone.rounds_inputs:  # which must always be read in the same pieces
+            made.query_chunk = room.query_chunk(capacity, marks, made.query_chunk)
+        return made
 
     @property
     def length(self) -> int:

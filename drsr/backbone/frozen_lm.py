@@ -51,7 +51,7 @@ class FrozenLM:
         self.rounds_inputs = rounds_inputs
         """Whether layers round what they are given, as 8-bit ones do: a last bit of difference then grows, and a run is
         the same only where it is cut into the same pieces."""
-        _note_what_it_reads(self._model.get_input_embeddings())
+        _note_what_it_reads(self._model)
         self._vocabulary = int(self._model.get_input_embeddings().weight.shape[0])
         if tokenizer.largest_id >= self._vocabulary:
             raise BackboneError(
@@ -122,15 +122,24 @@ class FrozenLM:
             raise IndexError(f"positions must be from 0 to {length - 1}, got {min(positions)} to {max(positions)}")
 
 
-def _note_what_it_reads(embedding: Any) -> None:
-    """Every forward begins here, whoever makes it; a copy of the model notes as well."""
+def _note_what_it_reads(model: Any) -> None:
+    """Every forward begins in the embedding, or is handed embeddings; a copy of the model notes as well."""
+    embedding, decoder = model.get_input_embeddings(), model.get_decoder()
     if _noted not in embedding._forward_pre_hooks.values():
         embedding.register_forward_pre_hook(_noted)
+        decoder.register_forward_pre_hook(_noted_embeddings, with_kwargs=True)
 
 
 def _noted(_: Any, arguments: Any) -> None:
     if is_noting():
         note(arguments[0].reshape(-1).cpu().numpy().astype(np.int32))
+
+
+def _noted_embeddings(_: Any, arguments: Any, named: dict[str, Any]) -> None:
+    """Whose tokens cannot be known: each counts as one that is in no request."""
+    given = named.get("inputs_embeds")
+    if given is not None and is_noting():
+        note(np.full(given.shape[0] * given.shape[1], -1, dtype=np.int32))
 
 
 def read_settings(folder: Path) -> Any:
@@ -229,8 +238,12 @@ def _moved(model: Any, device: str, folder: Path) -> Any:
 
 def _spread(folder: Path, dtype: str) -> dict[str, str]:
     """Return the further options for loading a model that is larger than one GPU."""
-    published = getattr(read_settings(folder), "dtype", None)  # as the numbers lie in the files
+    settings = read_settings(folder)
+    published = getattr(settings, "dtype", None)  # as the numbers lie in the files
     size = weight_bytes(folder) * (4 if dtype == "float32" else 2) // getattr(published, "itemsize", 4)
+    if dtype == MIXED:  # the embedding, and an output matrix of its own, stay in 32 bits
+        text = settings.get_text_config()
+        size += 2 * text.vocab_size * text.hidden_size * (1 if settings.tie_word_embeddings else 2)
     spread = spread_over("cuda", size, free_on_gpus())
     return {} if spread is None else {"device_map": spread}
 

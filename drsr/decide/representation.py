@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from drsr.backbone.catalogue import TokenizerAndWindow, identity_of, load_backbone, load_tokenizer
 from drsr.backbone.frozen_lm import check_placement
+from drsr.backbone.memory import DEFAULT_MEGABYTES
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.decide.background import GiveUp, SessionSource
 from drsr.decide.candidates import DecisionState
@@ -76,9 +77,11 @@ class Representation(FeatureSource, Protocol):
 class FrozenRepresentation:
     """Read with a language model loaded by transformers; `kind` selects which of its columns to return."""
 
-    def __init__(self, backbone: FrozenLM, kind: Kind = Kind.FULL) -> None:
+    def __init__(self, backbone: FrozenLM, kind: Kind = Kind.FULL, *, memory_mb: int = DEFAULT_MEGABYTES) -> None:
         self.backbone = backbone
         self.kind = kind
+        self.memory_mb = memory_mb
+        """What a decision may take above the model."""
         self.layout_hash = scored_layout(kind, geometry_of(backbone)).hash
         self._sessions: SessionCache | None = None
         self._lock = threading.Lock()
@@ -100,7 +103,7 @@ class FrozenRepresentation:
         return self.backbone.window
 
     def features(self, state: DecisionState) -> CandidateFeatures:
-        return candidate_features(self.backbone, state, kind=self.kind)
+        return candidate_features(self.backbone, state, kind=self.kind, memory_mb=self.memory_mb)
 
     def session(self) -> SessionSource:
         """Open a source of features for one run. All sessions share one bounded store, which finds a run's state by its
@@ -109,7 +112,7 @@ class FrozenRepresentation:
 
         with self._lock:
             if self._sessions is None:
-                self._sessions = SessionCache(self.backbone, SESSION_BYTES, kind=self.kind)
+                self._sessions = SessionCache(self.backbone, SESSION_BYTES, kind=self.kind, memory_mb=self.memory_mb)
             return self._sessions
 
 
@@ -154,7 +157,16 @@ class LazyRepresentation:
     """A backbone by name. Its files are checked at once, its tokenizer is read with the first request, its weights with
     the first eligible one. Safe to use from several threads."""
 
-    def __init__(self, name: str, identity: str, layout_hash: str, *, device: str, dtype: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        identity: str,
+        layout_hash: str,
+        *,
+        device: str,
+        dtype: str,
+        memory_mb: int = DEFAULT_MEGABYTES,
+    ) -> None:
         """Raise PolicyMismatch if the backbone of this name differs from the one in `identity`, SettingsError if it
         cannot be loaded on that device or in that dtype."""
         for package in ("torch", "transformers"):
@@ -165,7 +177,7 @@ class LazyRepresentation:
         if found != identity:
             raise _other_backbone(name, found, identity)
         self.name, self.identity, self.layout_hash = name, identity, layout_hash
-        self._device, self._dtype = device, dtype
+        self._device, self._dtype, self._memory_mb = device, dtype, memory_mb
         self._lock = threading.Lock()
         self._read: TokenizerAndWindow | None = None
         self._loaded: FrozenRepresentation | None = None
@@ -189,7 +201,7 @@ class LazyRepresentation:
         with self._lock:
             if self._loaded is None:
                 backbone = load_backbone(self.name, device=self._device, dtype=self._dtype)
-                self._loaded = checked(backbone, self.identity, self.layout_hash)
+                self._loaded = checked(backbone, self.identity, self.layout_hash, memory_mb=self._memory_mb)
             return self._loaded
 
     def _quick(self) -> TokenizerAndWindow:
@@ -212,7 +224,9 @@ class _LazySession:
         return self._session.features(state, give_up)
 
 
-def checked(backbone: Backbone, identity: str, layout_hash: str) -> FrozenRepresentation:
+def checked(
+    backbone: Backbone, identity: str, layout_hash: str, *, memory_mb: int = DEFAULT_MEGABYTES
+) -> FrozenRepresentation:
     """Return a loaded backbone as a representation model; raise PolicyMismatch if it is not the expected one."""
     from drsr.backbone.frozen_lm import FrozenLM
 
@@ -229,7 +243,7 @@ def checked(backbone: Backbone, identity: str, layout_hash: str) -> FrozenRepres
             where=backbone.name,
             hint="install the drsr version that the policy was made with",
         )
-    return FrozenRepresentation(backbone, kind)
+    return FrozenRepresentation(backbone, kind, memory_mb=memory_mb)
 
 
 def _other_backbone(name: str, found: str, expected: str) -> PolicyMismatch:

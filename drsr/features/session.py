@@ -20,6 +20,7 @@ import numpy as np
 
 from drsr.backbone.continuation import Continuation, Mark
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.backbone.memory import DEFAULT_MEGABYTES, room_for
 from drsr.decide.background import GiveUp, Interrupted
 from drsr.decide.candidates import DecisionState
 from drsr.features.geometry import geometry_of
@@ -41,6 +42,9 @@ MAX_COPIES = 8
 """Number of marks of a backbone with recurrent layers, each of which holds a copy of their state. Other marks cost
 nothing."""
 
+_MOST_MARKS = MAX_COPIES + 2
+"""One more before they are thinned out, and one more while the state is extended."""
+
 TAKEOVER = 0.5
 """A session is used for a request that shares at least this part of the session's tokens. With less in common (the
 system prompt of all agents, say) it is probably another run's, and going back would throw that run's state away."""
@@ -49,10 +53,13 @@ system prompt of all agents, say) it is probably another run's, and going back w
 class Session:
     """The state of one run. Safe to use from several threads, one decision at a time."""
 
-    def __init__(self, backbone: FrozenLM, *, capacity: int = 0, kind: Kind = Kind.FULL) -> None:
+    def __init__(
+        self, backbone: FrozenLM, *, capacity: int = 0, kind: Kind = Kind.FULL, memory_mb: int = DEFAULT_MEGABYTES
+    ) -> None:
         """`capacity` is the total number of tokens to come, if known: then there is room from the start. `kind` selects
-        the columns."""
+        the columns, `memory_mb` limits what reading may take above the model."""
         self._backbone = backbone
+        self._memory_mb = memory_mb
         self._kind = kind
         queried = {Kind.WINDOW: WINDOW_POSITIONS, Kind.WIDE: WINDOW_POSITIONS, Kind.SEMANTIC: backbone.window}
         self._queried = queried.get(kind, 1)
@@ -100,7 +107,8 @@ class Session:
     def _features(self, state: DecisionState, token_ids: TokenIds, give_up: GiveUp | None) -> CandidateFeatures:
         if self._continuation is None or not self._fits(len(token_ids)):
             self._forget()
-            self._continuation = Continuation(self._backbone, self._capacity_for(len(token_ids)))
+            capacity = self._capacity_for(len(token_ids))
+            self._continuation = Continuation.within(self._backbone, capacity, self._memory_mb, marks=_MOST_MARKS)
             self._marks = [self._continuation.mark()]
         continuation = self._continuation
         spans = [span for spans in block_spans(state) for span in spans]
@@ -154,7 +162,8 @@ class Session:
 
     def _capacity_for(self, length: int) -> int:
         wanted = self._foreseen if length <= self._foreseen else 2 * length
-        return min(max(SMALLEST_CAPACITY, wanted), self._backbone.window)
+        spare = room_for(self._backbone, self._memory_mb).to_grow_into(_MOST_MARKS)
+        return min(max(SMALLEST_CAPACITY, wanted), self._backbone.window, max(length, spare))
 
 
 class SessionCache:
@@ -164,10 +173,13 @@ class SessionCache:
     comes meanwhile gets a session of its own.
     """
 
-    def __init__(self, backbone: FrozenLM, max_bytes: int, *, kind: Kind = Kind.FULL) -> None:
+    def __init__(
+        self, backbone: FrozenLM, max_bytes: int, *, kind: Kind = Kind.FULL, memory_mb: int = DEFAULT_MEGABYTES
+    ) -> None:
         """`max_bytes` bounds what is kept; a single decision larger than that is still made, and nothing of it is
-        kept."""
+        kept. Each may take `memory_mb` above the model."""
         self._backbone = backbone
+        self._memory_mb = memory_mb
         self._kind = kind
         self._max_bytes = max_bytes
         self._lock = threading.RLock()
@@ -215,7 +227,7 @@ class SessionCache:
         return self._idle.pop(max(near, key=lambda number: common[number])) if near else self._begun()
 
     def _begun(self) -> Session:
-        return Session(self._backbone, kind=self._kind)
+        return Session(self._backbone, kind=self._kind, memory_mb=self._memory_mb)
 
     def _evict(self) -> None:
         while self._idle and self.nbytes > self._max_bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from drsr.backbone.memory import DEFAULT_MEGABYTES
 from drsr.decide.candidates import DecisionState
 from drsr.errors import FeatureError, MisalignedSpan, NonFiniteFeature
 from drsr.features.attention import head_statistics, with_summaries
@@ -49,9 +50,14 @@ class CandidateFeatures(NamedTuple):
 
 
 def candidate_features(
-    backbone: FrozenLM, state: DecisionState, continuation: Continuation | None = None, *, kind: Kind = Kind.FULL
+    backbone: FrozenLM,
+    state: DecisionState,
+    continuation: Continuation | None = None,
+    *,
+    kind: Kind = Kind.FULL,
+    memory_mb: int = DEFAULT_MEGABYTES,
 ) -> CandidateFeatures:
-    """Return the features from one forward over the view's tokens.
+    """Return the features from one forward over the view's tokens, in at most `memory_mb` above the model.
 
     They run in `continuation`, which must be empty and large enough; afterwards it is at the pre-action position and
     can be extended further.
@@ -61,7 +67,7 @@ def candidate_features(
     if continuation is None:
         from drsr.backbone.continuation import Continuation
 
-        continuation = Continuation(backbone, len(token_ids))
+        continuation = Continuation.within(backbone, len(token_ids), memory_mb)
     elif continuation.length:
         raise FeatureError(
             f"the continuation already holds {continuation.length} tokens",

@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import yaml
@@ -79,6 +80,8 @@ class TrainParams:
     column_groups: tuple[str, ...] = ()
     folds: int = 0
     source_balance: float = 0.0
+    source: str | None = None
+    """Only states of this source, such as one tenant's; None: of all."""
     trees: TreesParams = field(default_factory=lambda: TreesParams(200, 0.03, 6, 20, 1.0, 0.2, 64, 0.15))
     linear: LinearParams = field(default_factory=lambda: LinearParams(3.0e-4, 0.15))
 
@@ -86,6 +89,7 @@ class TrainParams:
         _require(self.scorer in SCORERS, "train.scorer", f"one of {', '.join(SCORERS)}")
         _require(self.folds == 0 or self.folds >= 2, "train.folds", "0 or at least 2")
         _require(0 <= self.source_balance <= 1, "train.source_balance", "from 0 to 1")
+        _require(self.source is None or bool(self.source.strip()), "train.source", "the name of a source")
         _require(self.source_balance == 0 or self.scorer != "network", "train.source_balance", "0 for networks")
         _positive(self, "max_epochs", "evaluate_every", "patience", "learning_rate", "gradient_clip")
         _positive(self, "harm_scale_floor", "meaningful_gap", "ranking_full_gap", "smooth_l1_beta")
@@ -99,8 +103,9 @@ class TrainParams:
         trained then is found again.
         """
         values = asdict(self)
-        if not self.source_balance:  # what was trained before there was one is found again
-            del values["source_balance"]
+        for name in ("source_balance", "source"):
+            if not values[name]:  # what was trained before there was one is found again
+                del values[name]
         if self.scorer == "network" and not self.column_groups and not self.folds:
             for name in ("scorer", "column_groups", "folds", "trees", "linear"):
                 del values[name]
@@ -223,6 +228,8 @@ def _block(kind: type[T], value: object, name: str) -> T:
 def _value(kind: Any, value: object, name: str) -> Any:
     if is_dataclass(kind):
         return _block(kind, value, name)  # type: ignore[arg-type]
+    if get_origin(kind) is UnionType:
+        return None if value is None else _value(get_args(kind)[0], value, name)
     if get_origin(kind) is tuple:
         if not isinstance(value, (list, tuple)):
             raise SettingsError(f"{name} must be a list, not {value!r}")

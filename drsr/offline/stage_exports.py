@@ -129,7 +129,7 @@ class Exporter:
     def _inputs(self) -> TrainingInputs:
         from drsr.offline.train.stage import read_inputs
 
-        return read_inputs(self.catalog, self.artifacts, self.view, self.labeler, "train")
+        return read_inputs(self.catalog, self.artifacts, self.view, self.labeler, "train", self.params.train.source)
 
     @property
     def _fitted(self) -> tuple[Catalog, ArtifactStore, TrainingInputs, Params]:

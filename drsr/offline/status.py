@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -277,8 +278,11 @@ class QuarantinedRow(NamedTuple):
     detail: str
 
 
-def quarantined_items(catalog: Catalog) -> list[QuarantinedRow]:
-    """Everything that could not be read, with what to do about it."""
+def quarantined_items(catalog: Catalog, since: datetime.datetime | None = None) -> list[QuarantinedRow]:
+    """Everything that could not be read, with what to do about it; with `since`, of files that were read after it."""
     query = select(QuarantinedItem.location, QuarantinedItem.reason, QuarantinedItem.detail)
+    if since is not None:
+        read = SourceFile.read_at >= since
+        query = query.join(SourceFile, SourceFile.id == QuarantinedItem.source_file_id).where(read)
     with catalog.reading() as connection:
         return [QuarantinedRow(*row) for row in connection.execute(query.order_by(QuarantinedItem.location))]

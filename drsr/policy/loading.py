@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from drsr.backbone.catalogue import SCRIPTED
+from drsr.backbone.memory import DEFAULT_MEGABYTES
 from drsr.decide.distribution import DISTRIBUTION_FILE, read_distribution
 from drsr.decide.numbers import PolicyNumbers
 from drsr.decide.representation import LazyRepresentation, Representation, ScriptedRepresentation, checked
@@ -28,6 +29,7 @@ def load_policy(
     backbone: str | Backbone | None = None,
     device: str | None = None,
     dtype: str | None = None,
+    memory_mb: int = DEFAULT_MEGABYTES,
     receipts: Receipts | None = None,
     prices: Prices | PriceTable | None = None,
 ) -> Policy:
@@ -41,13 +43,17 @@ def load_policy(
     such device or dtype. Nothing that belongs to the policy is executed.
 
     A light policy needs no language model and no device; a `backbone` passed to it must count tokens the same way.
+    A decision of a full policy takes at most `memory_mb` above the loaded model: by smaller forwards, otherwise the
+    request goes through unchanged.
 
     `prices` are the prices that sessions use: one set for every model, or a table by model; by default the table that
     the setting `prices` names, else the list prices that ship with drsr.
     """
     full_first = backbone is not None or device not in (None, "cpu")
     files = read_found(None if location is None else os.fspath(location), full_first=full_first)
-    return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts, prices=prices)
+    return policy_of(
+        files, backbone=backbone, device=device, dtype=dtype, memory_mb=memory_mb, receipts=receipts, prices=prices
+    )
 
 
 def policy_of(
@@ -56,6 +62,7 @@ def policy_of(
     backbone: str | Backbone | None = None,
     device: str | None = None,
     dtype: str | None = None,
+    memory_mb: int = DEFAULT_MEGABYTES,
     receipts: Receipts | None = None,
     prices: Prices | PriceTable | None = None,
 ) -> Policy:
@@ -66,7 +73,7 @@ def policy_of(
         if backbone is not None:
             refuse_other_tokens(representation, backbone)
     else:
-        representation = _representation(numbers, backbone, device, dtype)
+        representation = _representation(numbers, backbone, device, dtype, memory_mb)
     table = PriceTable({}, prices) if isinstance(prices, Prices) else prices or PriceTable.chosen()
     distribution = None
     if numbers.distribution is not None:
@@ -75,12 +82,12 @@ def policy_of(
 
 
 def _representation(
-    numbers: PolicyNumbers, backbone: str | Backbone | None, device: str | None, dtype: str | None
+    numbers: PolicyNumbers, backbone: str | Backbone | None, device: str | None, dtype: str | None, memory_mb: int
 ) -> Representation:
     if backbone is not None and not isinstance(backbone, str):
         if backbone.name == SCRIPTED:
             return ScriptedRepresentation()
-        return checked(backbone, numbers.backbone.identity, numbers.layout_hash)
+        return checked(backbone, numbers.backbone.identity, numbers.layout_hash, memory_mb=memory_mb)
     name = backbone or numbers.backbone.name
     if name == SCRIPTED:
         return ScriptedRepresentation()
@@ -90,6 +97,7 @@ def _representation(
         numbers.layout_hash,
         device=device or "cpu",
         dtype=dtype or numbers.backbone.dtype,
+        memory_mb=memory_mb,
     )
 
 
@@ -99,11 +107,12 @@ def load_installed(
     backbone: str | Backbone | None = None,
     device: str | None = None,
     dtype: str | None = None,
+    memory_mb: int = DEFAULT_MEGABYTES,
     receipts: Receipts | None = None,
 ) -> Policy:
     """Return the policy whose package has this `__init__.py`, every file checked; see `drsr.load_policy`."""
     files = read_installed(Path(init_file).parent)
-    return policy_of(files, backbone=backbone, device=device, dtype=dtype, receipts=receipts)
+    return policy_of(files, backbone=backbone, device=device, dtype=dtype, memory_mb=memory_mb, receipts=receipts)
 
 
 def verify_installed(

@@ -46,6 +46,11 @@ class HarmScale(NamedTuple):
     scale: float
 
 
+def fit_harm_scale(harm: NDArray[np.float64], floor: float) -> HarmScale:
+    """Mean and deviation (of the population) of the training labels, the latter not below `floor`."""
+    return HarmScale(float(harm.mean()), max(float(harm.std()), floor))
+
+
 @dataclass(frozen=True, eq=False)
 class Ensemble(FrozenScorer):
     """The paper's networks, all members computed at once."""

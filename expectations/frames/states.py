@@ -1,15 +1,15 @@
 """The frames of `states`: one row per frozen state of a current trajectory, and one per candidate.
 
 A few columns of the catalog each: 600 bytes and 40 microseconds a state with its candidates, measured at 98,000 states,
-1,000 times the sample corpus. Where Recent2 begins is counted from the recorded run: every trajectory with states is
-read once, one at a time (0.3 ms for the 4 KB of a sample run, and no memory), unless its Steps are kept.
+1,000 times the sample corpus. Where Recent2 begins, and what a model decided, is read from the recorded run: every
+trajectory with states once, one at a time (0.3 ms for the 4 KB of a sample run, and no memory), unless that is kept.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pandas as pd
@@ -43,7 +43,9 @@ def states_frames(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None 
     states["states_of_trajectory"] = of_trajectory
     states["candidate_rows"] = rows["size"].fillna(0).to_numpy()
     states["positions"] = (rows["max"].fillna(-1) + 1).to_numpy()
-    states["recent_step"] = _recent_steps(artifacts, states, kept)
+    found = _read_runs(artifacts, states, kept)
+    states["recent_step"] = _recent_steps(states, found)
+    states["is_decision"] = _are_decisions(states, found)
     place = states.set_index("state_id")
     for name in ("trajectory", "decision", "recent_step"):
         candidates[name] = place[name].reindex(candidates["state_id"]).to_numpy()
@@ -104,22 +106,40 @@ def _candidates(connection: Connection) -> pd.DataFrame:
     return read_frame(connection, query)
 
 
-def _recent_steps(artifacts: ArtifactStore, states: pd.DataFrame, kept: Kept | None) -> pd.Series:
+def _read_runs(artifacts: ArtifactStore, states: pd.DataFrame, kept: Kept | None) -> dict[str, Any]:
+    """Complete Steps and decisions of every run whose text is here, by the name of its bytes."""
+    blobs = {bytes_named(blob): str(blob) for blob in states["blob"][states["has_text"].astype(bool)].unique()}
+    found = readings(artifacts, kept, "complete Steps and decisions of a run", blobs, lambda _, data: _read_run(data))
+    return {name: orjson.loads(data) for name, data in found.items()}
+
+
+def _read_run(data: bytes) -> bytes:
+    trajectory = Trajectory.from_json(data)
+    return orjson.dumps([complete_steps(trajectory), decisions(trajectory)])
+
+
+def _recent_steps(states: pd.DataFrame, found: Mapping[str, Any]) -> pd.Series:
     """By row the first Step of Recent2 before that decision; where the text is not here, behind every Step."""
-    has_text = states["has_text"].astype(bool)
-    blobs = {bytes_named(blob): str(blob) for blob in states["blob"][has_text].unique()}
-    complete = readings(artifacts, kept, "complete Steps of a run", blobs, lambda _, data: _steps(data))
     steps = [
-        first_recent_steps([tuple(step) for step in orjson.loads(complete[bytes_named(blob)])], [decision])[decision]
+        first_recent_steps([tuple(step) for step in found[bytes_named(blob)][0]], [decision])[decision]
         if is_here
         else _BEHIND_ALL
-        for blob, decision, is_here in zip(states["blob"], states["decision"], has_text, strict=True)
+        for blob, decision, is_here in zip(states["blob"], states["decision"], states["has_text"], strict=True)
     ]
     return pd.Series(steps, index=states.index, dtype="int64")
 
 
-def _steps(data: bytes) -> bytes:
-    return orjson.dumps(complete_steps(Trajectory.from_json(data)))
+def _are_decisions(states: pd.DataFrame, found: Mapping[str, Any]) -> list[bool]:
+    """By row whether a model said that message behind the request before it; True where the text is not here."""
+    rows = zip(states["blob"], states["decision"], states["has_text"], strict=True)
+    return [not is_here or decision in found[bytes_named(blob)][1] for blob, decision, is_here in rows]
+
+
+def decisions(trajectory: Trajectory) -> list[int]:
+    """Return the places of the assistant's messages that a model said there: not those that a compaction preserved, or
+    that the framework said in its place."""
+    messages = enumerate(trajectory.request["messages"])
+    return [at for at, said in messages if said["role"] == "assistant" and said.get("is_decision") is not False]
 
 
 def complete_steps(trajectory: Trajectory) -> list[tuple[int, int]]:

@@ -44,6 +44,13 @@ SUITE = Suite(
                     _AGAIN,
                 ),
                 Rule(
+                    "a state is a decision that a model made behind its request",
+                    gxe.ExpectColumnValuesToBeInSet(column="is_decision", value_set=[True]),
+                    "its run holds a message that a compaction preserved or a framework said: ingest and freeze it "
+                    "again with this version of drsr",
+                    needs_text=True,
+                ),
+                Rule(
                     "freezing of the whole trajectory is recorded",
                     gxe.ExpectColumnValuesToBeInSet(column="freezing_complete", value_set=[True]),
                     _AGAIN,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
@@ -22,7 +22,7 @@ from prefect.logging import get_run_logger
 from prefect.states import Cancelling, Crashed
 
 from drsr.errors import CatalogUnreachable, DrsrError
-from drsr.flows.faults import patiently
+from drsr.flows.faults import is_passing, patiently
 from drsr.flows.parameters import FanOut
 from drsr.flows.sharding.shards import Sight, Step, next_step
 from drsr.offline.catalog.engine import Catalog
@@ -182,7 +182,12 @@ def _call_off(client: SyncPrefectClient, watched: Sequence[_Watched]) -> None:
 
 
 def _look(client: SyncPrefectClient, claims: _ClaimsSeen, shard: _Watched) -> Step:
-    shard.run = client.read_flow_run(shard.run.id)
+    try:
+        shard.run = client.read_flow_run(shard.run.id)
+    except Exception as error:
+        if not is_passing(error):
+            raise
+        return Step.WAIT  # the server is being started again; the shard goes on, and so does its stage's limit
     state = shard.run.state
     if state is None:
         return Step.WAIT
@@ -199,7 +204,7 @@ def _give_up(client: SyncPrefectClient, claims: _ClaimsSeen, run: FlowRun) -> No
     patiently(lambda: claims.drop(run.id))
     if run.state is None or not run.state.is_final():
         # Lets go of its place in the pool, and says to everybody what became of it.
-        client.set_flow_run_state(run.id, Crashed(message="its worker is lost"), force=True)
+        patiently(lambda: client.set_flow_run_state(run.id, Crashed(message="its worker is lost"), force=True))
 
 
 def _restart(deployment: str, shard: _Watched, attempts: int) -> None:
@@ -213,6 +218,11 @@ def _restart(deployment: str, shard: _Watched, attempts: int) -> None:
 
 def _start(deployment: str, name: str, parameters: Mapping[str, Any], attempt: int) -> FlowRun:
     shown = name if attempt == 1 else f"{name}, attempt {attempt}"
-    run = run_deployment(deployment, parameters=dict(parameters), timeout=0, flow_run_name=shown)
+    key = str(uuid4())  # a request that is sent again because its answer was lost starts nothing twice
+    run = patiently(
+        lambda: run_deployment(
+            deployment, parameters=dict(parameters), timeout=0, flow_run_name=shown, idempotency_key=key
+        )
+    )
     assert isinstance(run, FlowRun)  # it is a coroutine only for those who are in an event loop
     return run

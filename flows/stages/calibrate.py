@@ -11,7 +11,7 @@ from prefect import flow, task
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Name
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
 from drsr.flows.summaries import show_plot
 
 
@@ -25,7 +25,7 @@ def choose_operating_point(view: str, labeler: str, certified: bool) -> dict[str
 
     params = load_params()
     with opened() as place, tempfile.TemporaryDirectory() as folder:
-        inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "calibrate")
+        inputs = read_inputs(place.catalog, place.artifacts, view, labeler, "calibrate", params.train.source)
         calibrated = calibrate(place.catalog, place.artifacts, inputs, params, certified=certified)
         searched = plain_search(place.artifacts, inputs, calibrated, params.calibrate)
         files = write_files(Path(folder), searched, operating_point(calibrated.record), params.calibrate)
@@ -34,7 +34,7 @@ def choose_operating_point(view: str, labeler: str, certified: bool) -> dict[str
     return calibrated.record.to_json() | {"is_new": calibrated.is_new}
 
 
-@flow(name="calibrate", timeout_seconds=TIMEOUTS["calibrate"])
+@flow(name="calibrate", flow_run_name=run_name, timeout_seconds=TIMEOUTS["calibrate"])
 def calibrate(view: Name = "default", labeler: Name = "default", certified: bool = False) -> dict[str, Any]:
     """Choose K, beta and tau."""
     return choose_operating_point(view, labeler, certified)

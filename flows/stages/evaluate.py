@@ -9,7 +9,7 @@ from prefect import flow, task
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Count, Name
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
 
 
 @task(name="judge-on-test", **RETRIES)
@@ -45,7 +45,7 @@ def judge_on_test(view: str, labeler: str, ablations: bool, workers: int) -> dic
     }
 
 
-@flow(name="evaluate", timeout_seconds=TIMEOUTS["evaluate"])
+@flow(name="evaluate", flow_run_name=run_name, timeout_seconds=TIMEOUTS["evaluate"])
 def evaluate(
     view: Name = "default", labeler: Name = "default", ablations: bool = False, workers: Count = 2
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
 from drsr.flows.sharding.fan_out import spread, work_alone
-from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
 from drsr.offline.freeze.selection import Shard
 
 
@@ -21,7 +21,7 @@ def featurize_shard(
     return work_alone("featurize", part, Shard(shard, of), view)
 
 
-@flow(name="featurize", timeout_seconds=TIMEOUTS["featurize"])
+@flow(name="featurize", flow_run_name=run_name, timeout_seconds=TIMEOUTS["featurize"])
 def featurize(part: Part = EVERYTHING, fan_out: FanOut = HERE, view: Name = "default") -> dict[str, Any]:
     """Compute what is missing; `label` fills the same view where it can."""
     return spread("featurize", part, fan_out, {"view": view})

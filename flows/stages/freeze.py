@@ -10,7 +10,7 @@ from drsr.backbone.catalogue import load_tokenizer
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Name
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
 from drsr.offline.freeze.stage import freeze as freeze_states
 from drsr.request.view import caps_for
 
@@ -23,7 +23,7 @@ def freeze_trajectories(source: str | None) -> dict[str, Any]:
         return freeze_states(place.catalog, place.artifacts, tokenizer, caps_for(window), source=source)._asdict()
 
 
-@flow(name="freeze", timeout_seconds=TIMEOUTS["freeze"])
+@flow(name="freeze", flow_run_name=run_name, timeout_seconds=TIMEOUTS["freeze"])
 def freeze(source: Name | None = None) -> dict[str, Any]:
     """Freeze every trajectory (of one source, if given) that is not frozen yet."""
     return freeze_trajectories(source)

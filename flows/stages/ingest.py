@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 from prefect import flow, task
@@ -11,18 +12,20 @@ from drsr.errors import InputError, NothingThere
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Location
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import TIMEOUTS
-from drsr.offline import samples
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
+from drsr.offline.ingest.feeds.limits import load_mappings
 from drsr.offline.ingest.feeds.redaction import load_redaction
 from drsr.offline.ingest.stage import ingest as read_location
+from drsr.offline.status import quarantined_items
 
-SAMPLE = Location(uri=str(samples.CORPUS), source="sandbox")
-"""The bundled sample corpus, which the demo reads. A deployment names its own."""
+MOST_NAMED = 20
+"""Things that could not be read, named in the summary of a night; `drsr status --quarantined` has all."""
 
 
 @task(name="ingest-location", task_run_name="ingest {location.uri}", **RETRIES)
 def ingest_location(location: Location, may_be_missing: bool = False) -> dict[str, Any] | None:
     """Read one location. None where nothing is there, if it may be missing."""
+    began = datetime.datetime.now(datetime.UTC)
     with opened(create=True) as place:
         try:
             summary = read_location(
@@ -30,7 +33,7 @@ def ingest_location(location: Location, may_be_missing: bool = False) -> dict[st
                 place.artifacts,
                 location.uri,
                 source=location.source,
-                reader=location.format,
+                reader=location.format or load_mappings(),
                 day=None if location.day is None else location.day.isoformat(),
                 redact=None if location.redact is None else load_redaction(location.redact),
             )
@@ -39,10 +42,11 @@ def ingest_location(location: Location, may_be_missing: bool = False) -> dict[st
                 raise
             get_run_logger().info("%s: %s", nothing.where, nothing.what)
             return None
-    return summary.to_json()
+        left_out = quarantined_items(place.catalog, since=began)[:MOST_NAMED] if summary.quarantined else []
+    return summary.to_json() | {"left_out": [item._asdict() for item in left_out]}
 
 
-@flow(name="ingest", timeout_seconds=TIMEOUTS["ingest"])
+@flow(name="ingest", flow_run_name=run_name, timeout_seconds=TIMEOUTS["ingest"])
 def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[str, Any]:
     """Read every location; there is no default. What did not change is not read again.
 
@@ -65,7 +69,7 @@ def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[
 
 
 def added_up(summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several summaries as one: numbers added, reasons added by name."""
+    """Several summaries as one: numbers added, reasons added by name, lists one after another."""
     total: dict[str, Any] = {}
     for summary in summaries:
         for key, value in summary.items():
@@ -73,6 +77,8 @@ def added_up(summaries: list[dict[str, Any]]) -> dict[str, Any]:
                 there = total.setdefault(key, {})
                 for reason, count in value.items():
                     there[reason] = there.get(reason, 0) + count
+            elif isinstance(value, list):
+                total[key] = total.get(key, []) + value
             else:
                 total[key] = total.get(key, 0) + value
     return total

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from drsr.flows.parameters import EVERYTHING, HERE, Count, FanOut, Name, Part
 from drsr.flows.sharding.fan_out import spread, work_alone
-from drsr.flows.stage_tasks import TIMEOUTS
+from drsr.flows.stage_tasks import TIMEOUTS, run_name
 from drsr.offline.freeze.selection import Shard
 
 
@@ -21,7 +21,7 @@ def label_shard(
     return work_alone("label", part, Shard(shard, of), labeler)
 
 
-@flow(name="label", timeout_seconds=TIMEOUTS["label"])
+@flow(name="label", flow_run_name=run_name, timeout_seconds=TIMEOUTS["label"])
 def label(
     part: Part = EVERYTHING, fan_out: FanOut = HERE, labeler: Name = "default", limit: Count | None = None
 ) -> dict[str, Any]:

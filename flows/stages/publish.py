@@ -11,7 +11,7 @@ from drsr.errors import ReleaseRefused
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Name
 from drsr.flows.places import opened
-from drsr.flows.stage_tasks import GPU, TIMEOUTS
+from drsr.flows.stage_tasks import GPU, TIMEOUTS, run_name
 from drsr.policy.location import install_line
 
 HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
@@ -22,6 +22,7 @@ HELD_BACK = frozenset({"admissible", "not worse than the released policy"})
 def publish_calibrated(index: str, calibration: str | None, certified: bool) -> dict[str, Any]:
     """Publish, or say why the released policy stays."""
     from drsr.offline.audit.release import gated_order
+    from drsr.offline.params import load_params
     from drsr.offline.publish.records import latest_releases
     from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE
@@ -29,7 +30,7 @@ def publish_calibrated(index: str, calibration: str | None, certified: bool) -> 
 
     with opened() as place:
         order = gated_order(index=Path(index), device=place.settings.device, more_checks=(NOT_WORSE,), kept=kept_here())
-        record = find_calibration(place.catalog, calibration, certified=certified)
+        record = find_calibration(place.catalog, calibration, certified=certified, source=load_params().train.source)
         try:
             published = publish(place.catalog, place.artifacts, record, order)
         except ReleaseRefused as refusal:
@@ -50,7 +51,7 @@ def publish_calibrated(index: str, calibration: str | None, certified: bool) -> 
     }
 
 
-@flow(name="publish", timeout_seconds=TIMEOUTS["publish"])
+@flow(name="publish", flow_run_name=run_name, timeout_seconds=TIMEOUTS["publish"])
 def publish(index: Name = "var/index", calibration: Name | None = None, certified: bool = False) -> dict[str, Any]:
     """Publish the calibration whose key begins so; without one the latest plain one, or the latest certified one."""
     return publish_calibrated(index, calibration, certified)

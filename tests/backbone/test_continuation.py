@@ -317,6 +317,7 @@ def test_the_model_itself_is_left_alone() -> None:
 
 
 def test_nothing_keeps_a_model_alive() -> None:
+    gc.freeze()  # what other tests loaded: looking through it takes a second
     backbone = fresh_backbone("qwen3")
     Continuation(backbone, 10).extend(tokens(5))
     model = weakref.ref(backbone.model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest
 import torch
 import transformers
 
-from drsr.backbone import frozen_lm
+from drsr.backbone import frozen_lm, memory
 from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory, spread_over, too_large_for, weight_bytes
+from drsr.decide.candidates import DecisionState
+from drsr.decide.representation import FrozenRepresentation
 from drsr.errors import NotEnoughMemory
+from drsr.features.session import Session
 from drsr.features.vectors import candidate_features
+from drsr.settings import MIXED
 from tests.features.states import run_messages, state_of
 from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
 from tests.tiny_models import Architecture
@@ -92,11 +97,24 @@ def test_the_size_is_that_in_the_precision_asked_for(
     assert frozen_lm._spread(folder, "float32") == {"device_map": "auto"}
 
 
-def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
+def test_embeddings_count_in_32_bits_where_only_the_matrices_have_16(
     tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = tiny_folder("llama")
+    mixed = FrozenLM.from_folder(folder, name="tiny", dtype=MIXED).model
+    held = sum(part.nbytes for part in (*mixed.parameters(), *mixed.buffers()))
+    monkeypatch.setattr(frozen_lm, "free_on_gpus", lambda: [int(1.25 * held)] * 2)
+    assert frozen_lm._spread(folder, MIXED) == {}
+    monkeypatch.setattr(frozen_lm, "free_on_gpus", lambda: [int(1.15 * held)] * 2)
+    assert frozen_lm._spread(folder, MIXED) == {"device_map": "auto"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", MIXED])
+def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
     """There is one device here: the map names it, and nothing is moved once the model is loaded."""
-    plain = FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    plain = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", dtype=dtype)
     asked: list[Any] = []
     load = transformers.AutoModelForCausalLM.from_pretrained
 
@@ -108,7 +126,7 @@ def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
     monkeypatch.setattr(frozen_lm, "check_placement", lambda device, dtype: None)
     monkeypatch.setattr(frozen_lm, "_spread", lambda folder, dtype: {"device_map": {"": "cpu"}})
     monkeypatch.setattr(frozen_lm, "_moved", lambda *arguments: pytest.fail("moved after it was spread"))
-    spread = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", device="cuda")
+    spread = FrozenLM.from_folder(tiny_folder("llama"), name="tiny", device="cuda", dtype=dtype)
     assert asked == [{"": "cpu"}]
     ids = np.arange(40, dtype=np.int32)
     assert np.array_equal(plain.logits(ids, [39]), spread.logits(ids, [39]))
@@ -167,3 +185,90 @@ def test_features_that_do_not_fit_at_all_are_a_named_error(monkeypatch: pytest.M
     with pytest.raises(NotEnoughMemory, match="16 tokens after 0 of .*out of memory") as refusal:
         candidate_features(backbone, state)
     assert "more memory" in str(refusal.value.hint)
+
+
+def tight(monkeypatch: pytest.MonkeyPatch, backbone: FrozenLM, length: int, chunk: int, marks: int) -> None:
+    """Allow what a state of so many tokens takes, and forwards of so many."""
+    real = memory.room_for(backbone)
+    room = real._replace(total=real.state(length, marks) + 2 * chunk * real.per_query)
+    monkeypatch.setattr("drsr.backbone.continuation.room_for", lambda *_: room)
+    monkeypatch.setattr("drsr.features.session.room_for", lambda *_: room)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_budget_makes_the_forwards_of_features_smaller_and_changes_nothing_else(
+    architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone = tiny_backbone(architecture)
+    state = state_of({"messages": run_messages(6)}, backbone.tokenizer)
+    length = len(state.view.token_ids(state.rendering.token_ids))
+    expected = candidate_features(backbone, state).matrix
+    watched = Crowded(10_000, monkeypatch)
+    tight(monkeypatch, backbone, length, 24, 1)
+    np.testing.assert_allclose(
+        candidate_features(backbone, state).matrix, expected, atol=2e-3 if architecture == "qwen3_5" else 1e-4
+    )
+    assert max(watched.largest) == 24
+    assert sum(watched.largest) == length
+
+
+def test_a_session_takes_no_more_room_to_grow_than_its_budget_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny_backbone("llama")
+    state = state_of({"messages": run_messages(40)}, backbone.tokenizer)
+    length = len(state.view.token_ids(state.rendering.token_ids))
+    generous = Session(backbone)
+    generous.features(state)
+    tight(monkeypatch, backbone, length + 10, 30, 10)
+    session = Session(backbone)
+    session.features(state)
+    here, there = (found._continuation for found in (session, generous))
+    assert here is not None
+    assert there is not None
+    assert (here.capacity, there.capacity) == (length, min(2 * length, backbone.window))
+    assert here.query_chunk < there.query_chunk
+
+
+def test_what_a_budget_cannot_hold_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny_backbone("llama")
+    state = state_of({"messages": run_messages(6)}, backbone.tokenizer)
+    length = len(state.view.token_ids(state.rendering.token_ids))
+    watched = Crowded(10_000, monkeypatch)
+    tight(monkeypatch, backbone, length - 1, 8, 10)
+    readings: list[Callable[[DecisionState], object]] = [
+        partial(candidate_features, backbone),
+        Session(backbone).features,
+    ]
+    for reading in readings:
+        with pytest.raises(NotEnoughMemory, match=rf"reading {length} tokens takes \d+ MB .* are allowed") as refusal:
+            reading(state)
+        assert "memory_mb" in str(refusal.value.hint)
+    assert not watched.largest
+
+
+def test_a_decision_keeps_to_the_budget_that_its_policy_was_loaded_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny_backbone("llama")
+    body = {"messages": run_messages(9)}
+    asked: list[int] = []
+
+    def room(backbone: FrozenLM, megabytes: int) -> memory.Room:
+        asked.append(megabytes)
+        return memory.room_for(backbone, megabytes)._replace(per_token=memory.MEGABYTE)
+
+    monkeypatch.setattr("drsr.backbone.continuation.room_for", room)
+    monkeypatch.setattr("drsr.features.session.room_for", room)
+    representation = FrozenRepresentation(backbone, memory_mb=3)
+    state = state_of(body, backbone.tokenizer)
+    for reading in (representation, representation.session()):
+        with pytest.raises(NotEnoughMemory, match="3 are allowed"):
+            reading.features(state)
+    assert set(asked) == {3}
+
+
+def test_a_model_that_rounds_its_inputs_is_read_in_the_same_pieces_whatever_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backbone = tiny_backbone("llama")
+    tight(monkeypatch, backbone, 500, 24, 1)
+    assert Continuation.within(backbone, 500, 1).query_chunk == 24
+    monkeypatch.setattr(backbone, "rounds_inputs", True)
+    assert Continuation.within(backbone, 500, 1).query_chunk == 256

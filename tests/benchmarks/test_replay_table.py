@@ -107,6 +107,12 @@ def test_an_ablation_is_neither_a_policy_nor_a_rival() -> None:
     assert ranked(("other", [50] * 4, SAFE)) == "DRSR has no row here."
 
 
+def test_the_light_policy_is_compared_with_the_full_one() -> None:
+    said = ranked(("drsr", [30] * 4, SAFE), ("drsr_light", [100] * 4, SAFE), ("drsr_no_gate", [200] * 4, SAFE))
+    assert said.endswith(" Decision by decision drsr_light removes 7.0 [7.0, 7.0] points more than drsr.")
+    assert "points more than drsr." not in ranked(("drsr_light", [100] * 4, SAFE), ("other", [50] * 4, SAFE))
+
+
 def test_the_journal_of_this_repository(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

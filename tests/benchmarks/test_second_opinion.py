@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
-from benchmarks.second_opinion import LabelledState, Opinions, by_turns, compare, intervals, read_by
+from benchmarks.second_opinion import (
+    LabelledState,
+    Opinions,
+    by_turns,
+    compare,
+    intervals,
+    keep,
+    read_by,
+    read_kept,
+)
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.offline.label.harm import contexts_of
 from tests.features.states import run_messages, state_of
@@ -49,6 +59,21 @@ def test_kinds_come_by_turns_and_keep_their_order() -> None:
 
 def test_nothing_to_count() -> None:
     assert math.isnan(compare([]).same_verdict)
+
+
+def test_what_is_kept_counts_while_its_labels_stand(tmp_path: Path) -> None:
+    def labelled(task: str, harms: dict[int, float]) -> LabelledState:
+        return LabelledState(task, ("intercode", None), "train", 0, "", 100, harms)
+
+    mine = Opinions("one", 100, SAVINGS, {1: 0.0, 2: 0.05, 3: 0.01}, {1: 0.01, 2: 0.06, 3: 0.03})
+    other = mine._replace(task="other")
+    file = tmp_path / "kept.jsonl"
+    assert read_kept(file, "larger", []) == []
+    for backbone, opinions in (("larger", mine), ("larger", other), ("largest", mine._replace(second={1: 9.0}))):
+        keep(file, backbone, opinions)
+    waiting = [labelled("one", mine.first), labelled("other", {**other.first, 3: 0.5}), labelled("third", {})]
+    assert read_kept(file, "larger", waiting) == [mine]
+    assert read_kept(file, "larger", [waiting[0], labelled("other", other.first)]) == [mine, other]
 
 
 def test_the_same_candidates_in_other_tokens() -> None:

@@ -282,8 +282,9 @@ def test_one_look_at_the_intact_prefix(evidence: Evidence) -> None:
 class LooksAtRewrites:
     """Gives the right features, after four passes of the real model over the request without one of its candidates."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, by_embeddings: bool) -> None:
         self.representation = policy.frozen.representation
+        self.by_embeddings = by_embeddings
 
     def features(self, state: DecisionState) -> CandidateFeatures:
         assert isinstance(self.representation, FrozenRepresentation)
@@ -291,16 +292,21 @@ class LooksAtRewrites:
         for _, candidate in zip(range(4), cycle(state.candidates), strict=False):
             rewritten = delete(state.history, [candidate.block]).request
             token_ids = render(rewritten, model.tokenizer).token_ids
-            model.logits(token_ids, [len(token_ids) - 1])
+            if self.by_embeddings:
+                embedded = model.model.get_input_embeddings().weight[token_ids.tolist()]
+                model.model(inputs_embeds=embedded[None])
+            else:
+                model.logits(token_ids, [len(token_ids) - 1])
         return self.representation.features(state)
 
 
-def test_a_source_that_runs_four_more_passes_over_rewrites_is_caught() -> None:
+@pytest.mark.parametrize("by_embeddings", [False, True])
+def test_a_source_that_runs_four_more_passes_over_rewrites_is_caught(by_embeddings: bool) -> None:
     policy = tiny_policy(small_backbone(transformers.LlamaConfig))
     request = read_request(BODY)
     honest = decide(request, policy.frozen)
     assert honest.reason is None
-    outcome = decide(request, policy.frozen, source=LooksAtRewrites(policy))
+    outcome = decide(request, policy.frozen, source=LooksAtRewrites(policy, by_embeddings))
     assert outcome.evidence.passes == 1  # by its own word
     assert len(outcome.evidence.tokens_read) >= len(honest.evidence.tokens_read) + 4
     assert outcome.reason is Reason.INVARIANT_VIOLATED

@@ -22,7 +22,7 @@ from drsr.decide.representation import (
     ScriptedRepresentation,
     checked,
 )
-from drsr.errors import InputError, MissingExtra, PolicyMismatch, SettingsError
+from drsr.errors import InputError, MissingExtra, NotEnoughMemory, PolicyMismatch, SettingsError
 from drsr.offline import samples
 from drsr.policy.folder import read_policy
 from drsr.policy.policy import Policy
@@ -75,6 +75,19 @@ def test_weights_are_read_with_the_first_eligible_request(folder: Path, loads: l
     assert policy.prune(run_messages(7), session=None).pruned
     assert policy.prune(run_messages(8), session=None).pruned
     assert len(loads) == 1
+
+
+def test_a_decision_that_would_take_more_memory_than_allowed_lets_the_request_through(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = run_messages(7)
+    assert load_policy(folder, memory_mb=4).prune(messages, session=None).pruned
+    monkeypatch.setattr("drsr.backbone.memory._key_value_heads", lambda config: 4096)
+    decision = load_policy(folder, memory_mb=4).prune(messages, session=None)
+    assert not decision.pruned
+    assert decision.messages is messages
+    assert isinstance(decision.error, NotEnoughMemory)
+    assert "4 are allowed" in str(decision.error)
 
 
 @pytest.mark.parametrize("options", [{"device": "nonsense"}, {"device": "cuda:77"}, {"dtype": "int3"}])

@@ -84,6 +84,17 @@ def test_what_is_copied_is_there_and_not_ignored(dockerfile: Path) -> None:
         assert name in allowed
 
 
+@pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+def test_what_a_link_leads_to_is_copied_as_well(dockerfile: Path) -> None:
+    """In the stage that installs: pip packs what the links in drsr/ lead to, and without it ends."""
+    links = [path for path in (ROOT / "drsr").iterdir() if path.is_symlink()]
+    assert links
+    lines = instructions(dockerfile)
+    until = next(place for place, (word, _) in enumerate(lines) if word == "RUN")
+    copied = {name for word, rest in lines[:until] if word == "COPY" for name in rest.split()[:-1]}
+    assert {str(path.resolve().relative_to(ROOT.resolve())) for path in links} <= copied
+
+
 def test_services_are_built_from_what_is_here_or_pinned() -> None:
     for name, service in SERVICES.items():
         if "image" in service:

@@ -88,6 +88,7 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
         "candidates are numbered from 0 without a gap": [at("positions", 4)],
         "a trajectory gives at most three states": [at("states_of_trajectory", 4)],
         "a decision lies inside its trajectory": [at("decision", 12)],
+        "a state is a decision that a model made behind its request": [at("is_decision", False)],
         "freezing of the whole trajectory is recorded": [at("freezing_complete", False)],
         "a state stays frozen": [at("status", "excluded"), at("status", None)],
         "ingesting is earlier than freezing": [at("frozen_at", EARLY), at("frozen_at", EARLY - (LATE - EARLY))],

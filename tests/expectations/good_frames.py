@@ -42,6 +42,7 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
                     "states_of_trajectory": [2, 2, 1],
                     "messages": [12, 12, 13],
                     "status": ["frozen"] * 3,
+                    "is_decision": [True, True, True],
                     "freezing_complete": [True, True, True],
                     "frozen_at": [LATE] * 3,
                     "ingested_at": [EARLY] * 3,

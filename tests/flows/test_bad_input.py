@@ -84,6 +84,15 @@ def test_a_stage_that_is_started_out_of_order(site: Path) -> None:
     assert last_run("label").state == "Completed"
 
 
+def test_a_poisoned_file_is_named_and_the_rest_goes_on(site: Path) -> None:
+    (site / "runs" / "poisoned.json").write_text('{"messages": [{"role": "user", "content": "cut off')
+    done = ingest([*RUNS, RUNS[0].model_copy(update={"uri": "runs/poisoned.json", "source": "again"})])
+    assert done["added"] == 8
+    assert [Path(item["where"]).name for item in done["left_out"]] == ["poisoned.json"] * 2, "once by each location"
+    assert all(item["detail"] for item in done["left_out"])
+    assert ingest(RUNS)["left_out"] == [], "it was not read again"
+
+
 def test_a_catalog_at_another_migration(site: Path) -> None:
     ingest([RUNS[0].model_copy(update={"uri": "runs/train-*"})])
     downgrade_catalog("sqlite:///catalog.sqlite", "-1", may_lose_rows=True)  # the journal

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+import httpx
 import pytest
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
@@ -15,6 +16,8 @@ from drsr.flows.faults import DELAYS, RETRIES, is_passing, is_worth_another_try,
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.worker_processes import WorkerFailed
 
+REQUEST = httpx.Request("GET", "http://server/api")
+
 
 @pytest.mark.parametrize(
     "error",
@@ -23,6 +26,9 @@ from drsr.offline.store.worker_processes import WorkerFailed
         WorkerFailed("the connection was lost", passing=True),
         OperationalError("SELECT 1", {}, Exception("deadlock detected")),
         ConnectionResetError(errno.ECONNRESET, "reset"),
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("no answer"),
+        httpx.HTTPStatusError("away", request=REQUEST, response=httpx.Response(503)),
     ],
 )
 def test_faults_that_pass(error: Exception) -> None:
@@ -41,6 +47,8 @@ def test_faults_that_pass(error: Exception) -> None:
         InputError("empty"),
         ValueError("a bug"),
         MemoryError(),
+        httpx.HTTPStatusError("not there", request=REQUEST, response=httpx.Response(404)),
+        httpx.TooManyRedirects("a wrong address"),
     ],
 )
 def test_everything_else_fails_at_once(error: Exception) -> None:

@@ -15,6 +15,7 @@ from prefect import Flow
 
 from drsr.errors import InputError
 from drsr.flows import nightly as nightly_module
+from drsr.flows import stage_tasks
 from drsr.flows.stages.ingest import ingest
 from drsr.offline.stages import NAMES
 
@@ -73,6 +74,17 @@ def test_a_flow_run_is_named_by_its_day_and_place(places: Any, expected: str, mo
     )
     monkeypatch.setattr(nightly_module, "flow_run", runtime)
     assert nightly_module.run_name() == expected
+
+
+def test_a_stage_s_flow_run_is_named_by_its_day_not_by_two_random_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard's is named by the stage that starts it, and a night's as above."""
+    for name, deployment in DEPLOYMENTS.items():
+        named = flow_of(deployment).flow_run_name
+        expected = {"nightly": nightly_module.run_name, "label-shard": None, "featurize-shard": None}
+        assert named is expected.get(name, stage_tasks.run_name), name
+    runtime = SimpleNamespace(flow_name="label", scheduled_start_time=datetime.datetime(2026, 11, 17, 2, 15))
+    monkeypatch.setattr(stage_tasks, "flow_run", runtime)
+    assert stage_tasks.run_name() == "label 2026-11-17"
 
 
 SEVERAL_STAGES = {"nightly", "backfill"}

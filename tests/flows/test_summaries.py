@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drsr.flows.one_machine import text
-from drsr.flows.summaries import links, policy_rows, said, stage_rows
+from drsr.flows.summaries import left_out, links, policy_rows, said, stage_rows
 
 INGEST = {"files": 3, "unchanged_files": 1, "added": 2, "superseded": 1, "quarantined": {"broken": 2, "empty": 1}}
 PUBLISH = {
@@ -26,6 +26,7 @@ PUBLISH = {
     [
         ("ingest", INGEST, "2 runs added, 1 superseded, 3 quarantined: drsr status --quarantined"),
         ("ingest", INGEST | {"unchanged_files": 3}, "nothing new in 3 files"),
+        ("ingest", INGEST | {"added": 1, "quarantined": {}}, "1 run added, 1 superseded"),
         ("freeze", {"frozen": 1_000, "states": 2_500}, "1,000 trajectories frozen, 2,500 decision states"),
         (
             "freeze",
@@ -46,6 +47,12 @@ PUBLISH = {
 )
 def test_what_a_stage_says(stage: str, result: dict[str, Any], expected: str) -> None:
     assert said(stage, result) == expected
+
+
+def test_what_was_left_out_is_named() -> None:
+    item = {"where": "runs/cut-off.json", "reason": "not_json", "detail": "is not JSON"}
+    assert left_out(INGEST | {"left_out": [item]}) == ["", "Left out:", "", "- `runs/cut-off.json`: is not JSON"]
+    assert left_out(INGEST | {"left_out": []}) == left_out({}) == []
 
 
 def test_a_row_per_stage() -> None:

@@ -94,15 +94,31 @@ def _postgres_server() -> str:
     given = os.environ.get("DRSR_TEST_POSTGRES_URL")
     if given:
         return given
-    script = Path(__file__).with_name("postgres_server.py")
-    command = [sys.executable, "-W", "ignore", str(script)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    url = process.stdout.readline().strip()
-    assert url, "PostgreSQL did not start; its own words are above"
-    atexit.register(_stop, process)
-    return url
+    server = PostgresServer()
+    atexit.register(server.stop)
+    return server.url
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
-    process.communicate(timeout=60)
+class PostgresServer:
+    """A PostgreSQL of its own, in a process that goes away with this one."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("postgres_server.py")
+        command = [sys.executable, "-W", "ignore", str(script)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self._ready()
+
+    def restart(self) -> None:
+        """Cut every connection, and be back in a moment."""
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+        assert self._ready() == self.url
+
+    def stop(self) -> None:
+        self._process.communicate(timeout=60)
+
+    def _ready(self) -> str:
+        assert self._process.stdout is not None
+        url = self._process.stdout.readline().strip()
+        assert url, "PostgreSQL did not start; its own words are above"
+        return url

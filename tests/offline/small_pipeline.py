@@ -139,9 +139,10 @@ def fit(
     catalog: Catalog, artifacts: ArtifactStore, folder: Path, numbers: Params, view: str = "default"
 ) -> CalibrationRecord:
     """Train and calibrate on what is there."""
-    inputs = read_inputs(catalog, artifacts, view, "default", "train")
+    source = numbers.train.source
+    inputs = read_inputs(catalog, artifacts, view, "default", "train", source)
     train(catalog, artifacts, inputs, numbers.train, checkpoints=folder / "checkpoints", workers=1)
-    inputs = read_inputs(catalog, artifacts, view, "default", "calibrate")
+    inputs = read_inputs(catalog, artifacts, view, "default", "calibrate", source)
     return calibrate(catalog, artifacts, inputs, numbers).record
 
 
@@ -176,7 +177,12 @@ def passed_unseen(subject: Subject, told: Told) -> list[Verdict]:
 
 
 def add_runs(
-    catalog: Catalog, artifacts: ArtifactStore, folder: Path, first: int = 0, runs: Mapping[str, int] = RUNS
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    folder: Path,
+    first: int = 0,
+    runs: Mapping[str, int] = RUNS,
+    source: str = "runs",
 ) -> None:
     """Ingest so many runs of every split."""
     for split, count in runs.items():
@@ -184,8 +190,8 @@ def add_runs(
         mine = (task for task in tasks if assign_split(group_key("", "", task)) == split)
         for seed, task in enumerate(itertools.islice(mine, count)):
             run = chat(1_000 * len(split) + first + seed, steps=6) | {"task": task, "id": f"{split}-{first}-{seed}"}
-            write_json(folder / "runs" / f"{split}-{first}-{seed}.json", run)
-    ingest(catalog, artifacts, str(folder / "runs"), source="runs")
+            write_json(folder / source / f"{split}-{first}-{seed}.json", run)
+    ingest(catalog, artifacts, str(folder / source), source=source)
 
 
 def featurize(catalog: Catalog, artifacts: ArtifactStore, backbone: FrozenLM, caps: Caps) -> None:

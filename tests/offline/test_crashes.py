@@ -8,25 +8,32 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
 
+from drsr.errors import CatalogUnreachable
+from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile
+from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.featurize.stored import FeatureReader, stored_states
 from drsr.offline.featurize.views import get_view
 from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.chat_files import change_corpus, chat, task_in_split, write_corpus, write_json
-from tests.offline.databases import fresh_database
+from tests.offline.databases import PostgresServer, fresh_database
 
 ALL_KILLS = int(os.environ.get("DRSR_CRASH_KILLS", "60"))
 """SIGKILLs on each database; `make crash` asks for more."""
 KILLS, LABEL_KILLS = ALL_KILLS // 2, ALL_KILLS // 3
 FEATURE_KILLS = ALL_KILLS - KILLS - LABEL_KILLS
+TRY_AGAIN = 3
+"""Exit code of a worker whose database was away."""
 KILLS_AT_A_TIME = 8
 """Most kills of one half of a round."""
 ROOT = Path(__file__).parents[2]
@@ -138,6 +145,41 @@ def test_labellers_killed_at_random_moments_leave_the_undisturbed_labels(
         assert killed["content"] == undisturbed["content"]
         assert set(killed["exits"]) <= {0}
         kills += killed["kills"]
+
+
+def test_four_labellers_and_a_restart_of_postgresql(ask: Ask, tmp_path: Path) -> None:
+    """In the middle of their work. Each is told to try again, and whoever comes next does what is left."""
+    corpus = tmp_path / "runs"
+    for seed in range(8):
+        write_json(corpus / f"{seed}.json", chat(seed, steps=5))
+    order = {"artifacts": str(tmp_path / "artifacts"), "corpus": str(corpus), "label": True}
+    alone = ask("run", catalog=f"sqlite:///{tmp_path}/alone.sqlite", **order)
+    server = PostgresServer()
+    try:
+        with ThreadPoolExecutor(1) as thread, open_catalog(server.url, create=True) as catalog:
+            four = thread.submit(ask, "together", workers=4, catalog=server.url, **order)
+            while not restarted_in_the_middle(server, catalog, states=8):
+                assert not four.done(), "all was done before"
+            exits = four.result()["exits"]
+        assert set(exits) <= {0, TRY_AGAIN}, "nobody takes it for a fault"
+        assert TRY_AGAIN in exits
+        assert ask("together", workers=4, catalog=server.url, **order) == {
+            "exits": [0] * 4,
+            "content": alone["content"],
+        }
+    finally:
+        server.stop()
+
+
+def restarted_in_the_middle(server: PostgresServer, catalog: Catalog, states: int) -> bool:
+    """Restart it if some states are measured, while nobody can record another; say whether that was so."""
+    measured = 0
+    with suppress(CatalogUnreachable), catalog.writing() as connection:  # of this connection nothing is left, either
+        measured = connection.execute(select(func.count()).select_from(StateMeasurement)).scalar_one()
+        if measured:
+            assert measured < states
+            server.restart()
+    return measured > 0
 
 
 def test_killed_workers_leave_each_state_s_features_once(ask: Ask, database: str, tmp_path: Path) -> None:

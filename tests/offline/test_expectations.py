@@ -164,6 +164,11 @@ PLANTED = [
         "a state has features or a known reason for none",
         "UPDATE state_features SET outcome = 'excluded', reason = '', file_id = NULL WHERE state_id = 1",
     ),
+    (
+        "states",
+        "a state is a decision that a model made behind its request",
+        "UPDATE decision_state SET decision_index = decision_index - 1 WHERE id = 1",
+    ),
     ("labels", "harm is finite", "UPDATE label SET harm = 9e999 WHERE state_id = 1 AND mask = 1"),
     (
         "labels",

@@ -78,6 +78,16 @@ def test_every_stage_is_a_command() -> None:
     assert [name for name in commands.choices if name in NAMES] == list(NAMES)
 
 
+def test_reading_scorers_takes_no_library_that_fits_them() -> None:
+    """Importing torch and scikit-learn takes seconds, which calibrate, evaluate, publish and audit need not wait."""
+    code = (
+        "import sys, drsr.offline.calibrate.stage, drsr.offline.evaluate.stage, drsr.offline.publish.stage, "
+        "drsr.offline.audit.running; print(sorted({'torch', 'sklearn', 'scipy'} & {*sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "[]\n"
+
+
 def test_the_table_is_plain_data() -> None:
     """Everything may read it, `drsr --help` too: it imports nothing of ours but the packages around it."""
     code = (

@@ -66,6 +66,7 @@ def test_what_is_cancelled_makes_room_and_is_forgotten() -> None:
     class Body:
         pass
 
+    gc.freeze()  # what other tests loaded: looking through it takes a second
     pool, gate, body = WorkerPool("t", 1, 1), Gate(), Body()
     seen = weakref.ref(body)
     submit(pool, gate)
@@ -86,6 +87,7 @@ def test_an_idle_worker_keeps_nothing_alive() -> None:
     class Body:
         pass
 
+    gc.freeze()  # what other tests loaded: looking through it takes a second
     pool, body = WorkerPool("t", 1, 0), Body()
     seen = weakref.ref(body)
     submit(pool, lambda body=body: None).result(PATIENCE)

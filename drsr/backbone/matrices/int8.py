@@ -11,17 +11,18 @@ online alike; harm is measured with the model itself.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import torch
+
+from drsr.backbone.matrices import Latest
 
 _LARGEST = 127.0
 
 
 def with_int8_weights(model: Any) -> Any:
     """The model with every matrix of its layers rounded, in place. Embeddings and norms stay as they are."""
-    latest = _Latest()
+    latest = Latest(in_whole_numbers)
     decoder = model.get_decoder()
     for module in list(decoder.modules()):
         for name, child in list(module.named_children()):
@@ -30,24 +31,11 @@ def with_int8_weights(model: Any) -> Any:
     return model
 
 
-class _Latest(threading.local):
-    """The input that this thread rounded last: the projections of one layer read the same."""
-
-    given: torch.Tensor | None = None
-    rounded: torch.Tensor
-    scale: torch.Tensor
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Latest:
-        return _Latest()
-
-    def of(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Whole numbers from -127 to 127 for each row, and the step of each row."""
-        if given is not self.given:
-            rows = given.reshape(-1, given.shape[-1])
-            self.scale = rows.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30).div_(_LARGEST)
-            self.rounded = (rows / self.scale).round_().to(torch.int8)
-            self.given = given
-        return self.rounded, self.scale
+def in_whole_numbers(given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return numbers from -127 to 127 for each row, and the step of each row."""
+    rows = given.reshape(-1, given.shape[-1])
+    steps = rows.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30).div_(_LARGEST)
+    return (rows / steps).round_().to(torch.int8), steps
 
 
 class Int8Linear(torch.nn.Module):
@@ -57,7 +45,7 @@ class Int8Linear(torch.nn.Module):
     scale: torch.Tensor
     bias: torch.Tensor | None
 
-    def __init__(self, linear: torch.nn.Linear, latest: _Latest) -> None:
+    def __init__(self, linear: torch.nn.Linear, latest: Latest) -> None:
         super().__init__()
         weights = linear.weight.detach().float()
         scale = weights.abs().amax(dim=1).clamp_(min=1e-30).div_(_LARGEST)

@@ -13,16 +13,25 @@ was published in bfloat16 is held to the last bit.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-HALF = torch.float16
-_LARGEST_EXPONENT = 15
-"""Numbers are scaled to below 2 to this power: float16 reaches almost 2 to the 16th."""
+from drsr.backbone.matrices import Latest
 
-_SMALLEST_EXPONENT = -100
-"""Its inverse is still a number in float32. What is smaller than that is nothing beside the rest of a model."""
+HALF = torch.float16
+HALF_PRODUCTS = ("cuda", "meta")
+"""Devices with a product of 16-bit factors and 32-bit sums. `meta` computes nothing: there a GPU's work is counted."""
+
+_LARGEST_EXPONENT = 14
+"""What is largest is scaled to at least 2 to this power and below twice that: float16 reaches almost 2 to the 16th."""
+
+_SMALLEST = 2.0**-86
+"""What is smaller than that is nothing beside the rest of a model, and is not made larger than its scale allows."""
+
+_EXPONENT_BITS, _MANTISSA_BITS = 0x7F800000, 23
+"""Of a float32."""
 
 
 def with_mixed_precision(model: Any) -> Any:
@@ -33,11 +42,12 @@ def with_mixed_precision(model: Any) -> Any:
     """
     from drsr.backbone import attention
 
+    latest = Latest(rounded)
     decoder = model.get_decoder()
     for module in list(decoder.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.Linear):
-                setattr(module, name, MixedLinear(child))
+                setattr(module, name, MixedLinear(child, latest))
     model.float()  # the matrices are held as buffers of their own kind, see `MixedLinear._apply`
     attention.register()
     model.set_attn_implementation(attention.IMPLEMENTATION)
@@ -53,13 +63,14 @@ class MixedLinear(torch.nn.Module):
     weight: torch.Tensor
     bias: torch.Tensor | None
 
-    def __init__(self, linear: torch.nn.Linear) -> None:
+    def __init__(self, linear: torch.nn.Linear, latest: Latest) -> None:
         super().__init__()
         weight = linear.weight.detach()
-        self.exponent = int(_exponent(weight.abs().amax().float()))
+        self.exponent = exponent_of(weight)
         """The matrix is `weight` times 2 to this power."""
         self.register_buffer("weight", torch.ldexp(weight.float(), torch.tensor(-self.exponent)).to(HALF))
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
+        self._latest = latest
 
     def _apply(self, fn: Any, recurse: bool = True) -> MixedLinear:
         """Move to a device, and keep the 16 bits whatever the rest of the model is converted to."""
@@ -72,29 +83,37 @@ class MixedLinear(torch.nn.Module):
         return self
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
-        rows = given.reshape(-1, given.shape[-1]).float()
-        exponents = _exponent(torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True))
-        rounded = torch.empty_like(rows, dtype=HALF)  # written in one pass over the rows, without a scaled copy
-        sums = product(torch.mul(rows, power_of_two(-exponents), out=rounded), self.weight)
-        found = sums.mul_(power_of_two(exponents + self.exponent))
+        rows, steps = self._latest.of(given)
+        found = product(rows, self.weight).mul_(steps * 2.0**self.exponent)
         if self.bias is not None:
             found.add_(self.bias)
         return found.reshape(*given.shape[:-1], -1)
 
 
+def rounded(given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rows in 16 bits, each divided by a power of two, and these powers."""
+    rows = given.reshape(-1, given.shape[-1]).float()
+    steps = powers_below(torch.linalg.vector_norm(rows, torch.inf, dim=1, keepdim=True))
+    return torch.div(rows, steps, out=torch.empty_like(rows, dtype=HALF)), steps  # in one pass, without a scaled copy
+
+
 def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Rows times the transposed matrix, both in 16 bits; summed and returned in float32."""
-    if rows.is_cuda:
+    if rows.device.type in HALF_PRODUCTS:
         return torch.mm(rows, weight.t(), out_dtype=torch.float32)
     # A CPU has no such product. Those of 16-bit numbers are exact in float32, so this one has the same roundings.
     return torch.nn.functional.linear(rows.float(), weight.float())
 
 
-def power_of_two(exponent: torch.Tensor) -> torch.Tensor:
-    """Return 2 to a whole power, put together from its bits: `exp2` of a GPU need not be exact."""
-    return ((exponent.to(torch.int32).clamp(-126, 127) + 127) << 23).view(torch.float32)
+def powers_below(largest: torch.Tensor) -> torch.Tensor:
+    """Return the powers of two by which to divide what has these largest values.
+
+    Taken from their bits: `exp2` of a GPU need not be exact.
+    """
+    exponents = largest.clamp(min=_SMALLEST).view(torch.int32) & _EXPONENT_BITS
+    return (exponents - (_LARGEST_EXPONENT << _MANTISSA_BITS)).view(torch.float32)
 
 
-def _exponent(largest: torch.Tensor) -> torch.Tensor:
-    """Return the powers of two by which to divide, so that what is largest comes close below 2 to the 15th."""
-    return (torch.frexp(largest).exponent - _LARGEST_EXPONENT).clamp_(min=_SMALLEST_EXPONENT)
+def exponent_of(weight: torch.Tensor) -> int:
+    """Return by which power of two a matrix is divided."""
+    return math.frexp(float(powers_below(weight.abs().amax().float())))[1] - 1

@@ -105,11 +105,12 @@ def _waits(wanted: str) -> str | None:
     """Say what waits for training; None where enough is there, or nothing was trained yet."""
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.views import DEFAULT_VIEW
+    from drsr.offline.params import load_params
     from drsr.offline.publish.refreshes import new_labels
     from drsr.settings import load_settings
 
     with open_catalog(load_settings().catalog_url) as catalog:
-        new = new_labels(catalog, DEFAULT_VIEW, "default")
+        new = new_labels(catalog, DEFAULT_VIEW, "default", load_params().train.source)
     return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
 
 

@@ -221,7 +221,7 @@ def said(night: Night) -> str:
         return f"not finished: {', '.join(night.unfinished)}"
     if outcome is None:
         only = {run.stage for run in night.runs} == {"ingest"}
-        return "read only" if only else "nothing was to be published"
+        return "nothing new to work on" if only else "nothing was to be published"
     if outcome.get("published"):
         return f"published {outcome['version']}"
     return f"the released policy stays: {outcome.get('reason', 'no reason was recorded')}"

@@ -90,7 +90,7 @@ def _nights(nights: Sequence[Night], total: int) -> Iterator[Markup]:
         return
     if total > len(nights):
         yield element("p", f"The latest {len(nights)} of {total:,}.", class_="dim")
-    labels = [f"{night.started_at:%m-%d}" for night in nights]
+    labels = _days(nights)
     series = [
         Series(name, [sum(night.seconds.get(stage, 0.0) for stage in stages) for night in nights])
         for name, stages in _TOGETHER
@@ -138,7 +138,7 @@ def _quarantine(numbers: Numbers) -> Iterator[Markup]:
         series = [Series(reason, [float(night.quarantined.get(reason, 0)) for night in nights]) for reason in named]
         if rest:
             series.append(Series("other", [float(sum(night.quarantined.get(r, 0) for r in rest)) for night in nights]))
-        labels = [f"{night.started_at:%m-%d}" for night in nights]
+        labels = _days(nights)
         yield bars(labels, series, "Things put into quarantine, by night and reason.", _count)
     if numbers.quarantined:
         now = [(source, reason, _number(count)) for source, reason, count in numbers.quarantined]
@@ -151,7 +151,7 @@ def _quarantine(numbers: Numbers) -> Iterator[Markup]:
 def _labels(numbers: Numbers) -> Iterator[Markup]:
     measured = [night for night in numbers.nights if night.labelled_per_hour is not None][-NIGHTS:]
     if measured:
-        labels = [f"{night.started_at:%m-%d}" for night in measured]
+        labels = _days(measured)
         speed = [night.labelled_per_hour or 0.0 for night in measured]
         yield bars(labels, [Series("states an hour", speed)], "Labelled states an hour, by night.", _count)
         rows = [_cost(night) for night in reversed(measured)]
@@ -167,6 +167,15 @@ def _labels(numbers: Numbers) -> Iterator[Markup]:
         yield element(
             "p", "No state was labelled by this catalog's own workers, so there is no speed and no cost to show."
         )
+
+
+def _days(nights: Sequence[Night]) -> list[str]:
+    """Name nights by their days, and by the time as well where a day has several."""
+    days = [f"{night.started_at:%m-%d}" for night in nights]
+    return [
+        day if days.count(day) == 1 else f"{night.started_at:%m-%d %H:%M}"
+        for day, night in zip(days, nights, strict=True)
+    ]
 
 
 def _cost(night: Night) -> tuple[object, ...]:

@@ -2,14 +2,15 @@
 
 The tasks of train and validation are dealt into folds. For every outer fold, K, beta and tau are searched on the other
 folds under the limits of calibration, each of them scored by members that saw neither it nor the outer fold; members
-fitted on all other folds then score the outer fold, and the point found decides there. A scorer fitted without folds a
-and b serves a inside b and b inside a, so n folds take n (n + 1) / 2 fits. The test split is not read.
+fitted on all other folds then score the outer fold, and the point decides there. A scorer fitted without folds a and b
+serves a inside b and b inside a, so n folds take n (n + 1) / 2 fits; an average of kinds that are compared beside it
+takes none. The test split is not read.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from drsr.offline.calibrate.search import OperatingPoint, calibrate_cross_fitted
 from drsr.offline.calibrate.selection_path import selection_path
 from drsr.offline.params import CalibrateParams, TrainParams
 from drsr.offline.train.examples import ExampleFrame, TrainingFrame, some_states
-from drsr.offline.train.learners.fit import deal_folds, learner
+from drsr.offline.train.learners.fit import AVERAGED, deal_folds, learner
 from drsr.offline.train.learners.fold_scores import FoldScores
 from drsr.offline.train.metrics import auroc, count_pairs, grouping
 from drsr.offline.train.scored_sets import ScoredSets, member_scores
@@ -131,14 +132,18 @@ def compare_kinds(
     folds = kinds[0].params.folds or FOLDS
     fold = deal_folds(frame, folds)
     outcomes, choices = [], []
-    total = len(kinds) * folds * (folds + 1) // 2
+    scored: dict[TrainParams, list[FoldScores]] = {}
+    fits = folds * (folds + 1) // 2
     for place, kind in enumerate(kinds):
-        start = place * folds * (folds + 1) // 2
 
-        def tell(done: int, start: int = start, name: str = kind.name) -> None:
-            progress(start + done, total, name)
+        def tell(done: int, start: int = place * fits, name: str = kind.name) -> None:
+            progress(start + done, len(kinds) * fits, name)
 
-        nested = _nested_scores(frame, kind.params, column_groups, fold, workers, tell)
+        nested = _average(kind.params, scored)
+        if not nested:
+            nested = _nested_scores(frame, kind.params, column_groups, fold, workers, tell)
+        tell(fits)
+        scored[kind.params] = nested
         chosen = [_choose(nested[number], frame, fold, number, calibrate) for number in range(folds)]
         outcomes.append(_outcome(kind, nested, frame, fold, chosen, calibrate))
         choices.append(chosen)
@@ -178,6 +183,19 @@ def _nested_scores(
             harm[outer][:, rows], unsafe[outer][:, rows] = found
         tell(done + 1)
     return [FoldScores(fold, harm[outer], unsafe[outer]) for outer in range(folds)]
+
+
+def _average(params: TrainParams, scored: Mapping[TrainParams, list[FoldScores]]) -> list[FoldScores]:
+    """The scores of an average of kinds that were all fitted on the same columns; none where one was not."""
+    parts = [scored.get(replace(params, scorer=name)) for name in AVERAGED.get(params.scorer, ())]
+    there = [part for part in parts if part is not None]
+    if len(there) < len(parts):
+        return []
+    found = []
+    for each in zip(*there, strict=True):
+        harm, unsafe = (np.mean(head, axis=0) for head in ([one.harm for one in each], [one.unsafe for one in each]))
+        found.append(FoldScores(each[0].fold, harm, unsafe))
+    return found
 
 
 def _choose(

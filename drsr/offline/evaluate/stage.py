@@ -91,7 +91,7 @@ def train_ablations(
     progress: Progress = lambda ablation, evaluations: None,
 ) -> TrainedAblations:
     """Train what is not trained yet; `configurations` leaves all others out, the full one must be among them."""
-    inputs = read_inputs(catalog, artifacts, view, labeler, "train")
+    inputs = read_inputs(catalog, artifacts, view, labeler, "train", params.train.source)
     wanted, missing = _possible(
         inputs, params.train, [*ABLATIONS.values()] if configurations is None else configurations
     )
@@ -132,8 +132,13 @@ def evaluate_ablations(
     )
     with catalog.writing() as connection:
         run_id = start_run(connection, "evaluate", f"ablations on {split}", drsr.__version__)
-    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
-    examples = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
+    source = params.train.source
+    validation = get_training_frame(
+        catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler, source=source
+    )
+    examples = get_training_frame(
+        catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler, source=source
+    )
     found = study(
         StudyInputs(
             examples=examples,

@@ -6,22 +6,25 @@ previous one, by the same code that decides online.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Connection, func
 
-from drsr.backbone.catalogue import identity_of, load_config
+from drsr.backbone.catalogue import identity_of, load_config, read_config_file
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.memory import is_out_of_memory
+from drsr.backbone.memory import DEFAULT_MEGABYTES, is_out_of_memory
 from drsr.decide.deletion_sets import deletion_sets
-from drsr.errors import FeatureError, NotEnoughMemory
-from drsr.features.geometry import no_layers
+from drsr.errors import FeatureError, InputError, NotEnoughMemory
+from drsr.features.geometry import Geometry, geometry_from, no_layers
 from drsr.features.layout import Column, Layout, ViewLayout
 from drsr.features.light import LIGHT_VIEW, light_features, light_layout
 from drsr.features.vectors import CandidateFeatures
-from drsr.features.view_layouts import Kind, kind_of, layout_from
+from drsr.features.view_layouts import Kind, kind_of, layout_from, scored_layout
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import DecisionState
 from drsr.offline.featurize.exclusions import ExclusionReason
@@ -50,11 +53,14 @@ from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.shared_work import Job, Record, WorkSummary, items_behind, work_through
 from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.kept import kept_here
 from drsr.request.contracts import Backbone, Tokenizer
 from drsr.request.view import Caps
 
 if TYPE_CHECKING:
     from drsr.features.session import Session
+
+_GEOMETRY = "geometry of a language model, by its config.json"
 
 
 @dataclass(slots=True)
@@ -92,6 +98,8 @@ class FeaturizeRun(NamedTuple):
     part: Selection
     limit: int | None
     """Stop after the trajectory with which this many states were reached."""
+    memory_mb: int = DEFAULT_MEGABYTES
+    """What reading may take above the loaded model."""
 
 
 def featurize_run(
@@ -122,10 +130,35 @@ def layout_without_weights(backbone: str, view: str = DEFAULT_VIEW) -> Layout | 
     """Return the columns that a view will have with the language model of this name."""
     if view == LIGHT_VIEW:
         return light_layout()
+    kind = kind_of(view)
+    return (
+        layout_from(kind, _config(backbone), backbone)
+        if kind is Kind.SEMANTIC
+        else scored_layout(kind, _geometry_without_weights(backbone))
+    )
+
+
+def _geometry_without_weights(backbone: str) -> Geometry:
+    """Ask transformers once per config.json: importing it takes longer than all else of a night without news."""
+    written = read_config_file(backbone)
+    if written is None:
+        return geometry_from(_config(backbone), backbone)
+    kept, content = kept_here(), hashlib.sha256(written).hexdigest()
+    known = kept.find(_GEOMETRY, [content])
+    if known:
+        layers, heads, full_attention = json.loads(known[content])
+        return Geometry(layers, heads, tuple(full_attention))
+    found = geometry_from(_config(backbone), backbone)
+    with suppress(OSError, InputError):  # a cache folder that cannot be written to costs seconds, and nothing else
+        kept.keep(_GEOMETRY, {content: json.dumps(found).encode()})
+    return found
+
+
+def _config(backbone: str) -> Any:
     config = load_config(backbone)
     if config is None:
         raise no_layers(backbone)
-    return layout_from(kind_of(view), config, backbone)
+    return config
 
 
 def count_waiting(
@@ -161,7 +194,8 @@ def materialize(
     pending = pending_features(ITEM_COLUMNS, view.id, freezing, run.part)
 
     def work(item: TrajectoryItem, rows: list[StateRow]) -> Record:
-        states = featurize_states(backbone, without_features(catalog, view, rows), kind_of(view.name))
+        missing = without_features(catalog, view, rows)
+        states = featurize_states(backbone, missing, kind_of(view.name), memory_mb=run.memory_mb)
         prepared = prepare_features(artifacts, view, item.split, states)
         summary.count(states)
         return lambda connection: record_features(connection, view, prepared)
@@ -179,7 +213,11 @@ def materialize(
 
 
 def featurize_states(
-    backbone: FrozenLM | LightReader, rows: Sequence[StateRow], kind: Kind = Kind.FULL
+    backbone: FrozenLM | LightReader,
+    rows: Sequence[StateRow],
+    kind: Kind = Kind.FULL,
+    *,
+    memory_mb: int = DEFAULT_MEGABYTES,
 ) -> list[FeaturizedState]:
     """Return the features of some states of one trajectory, in order of their decisions."""
     if isinstance(backbone, LightReader):
@@ -187,7 +225,7 @@ def featurize_states(
     from drsr.features.session import Session  # needs torch, which counting what is missing does not
 
     lengths = [len(row.frozen.state.view.token_ids(row.frozen.state.rendering.token_ids)) for row in rows]
-    session = Session(backbone, capacity=max(lengths, default=0), kind=kind)
+    session = Session(backbone, capacity=max(lengths, default=0), kind=kind, memory_mb=memory_mb)
     return [_featurize(session, row) for row in rows]
 
 

@@ -27,7 +27,6 @@ from drsr.offline.freeze.readable_part import why_unusable
 from drsr.offline.freeze.records import (
     FreezingRule,
     StateRecord,
-    UnfrozenTrajectory,
     count_current,
     count_unfrozen,
     record_frozen,
@@ -99,7 +98,8 @@ def freeze(
             with catalog.reading() as connection:
                 batch = unfrozen(connection, rule, source, after=block.place - BATCH, until=block.place)
             batch = [item for item in batch if item.id not in damaged]
-            results = [(item, _freeze_one(artifacts, item, tokenizer, caps)) for item in batch]
+            stored = artifacts.each(item.blob for item in batch)
+            results = [(item, _freeze_one(data, tokenizer, caps)) for item, data in zip(batch, stored, strict=True)]
             found = [(item, result) for item, result in results if isinstance(result, FrozenTrajectory)]
             damaged |= {
                 item.id: f"{item.source}/{item.external_id}: {result.what}"
@@ -152,14 +152,12 @@ def _following(
 
 
 def _freeze_one(
-    artifacts: ArtifactStore, item: UnfrozenTrajectory, tokenizer: Tokenizer, caps: Caps
+    stored: bytes | ArtifactCorrupt, tokenizer: Tokenizer, caps: Caps
 ) -> FrozenTrajectory | ArtifactCorrupt:
+    if isinstance(stored, ArtifactCorrupt):
+        return stored
     try:
-        trajectory = Trajectory.from_json(artifacts.get(item.blob))
-    except ArtifactCorrupt as error:
-        return error
-    try:
-        return freeze_trajectory(trajectory, tokenizer, caps)
+        return freeze_trajectory(Trajectory.from_json(stored), tokenizer, caps)
     except (RequestError, AlignmentError) as error:
         return FrozenTrajectory(0, (), why_unusable(error))
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint, entry_points
+
+PLUG_INS = "drsr.formats"
+"""The group of entry points under which other packages bring readers."""
+
 READERS_OF = {
     "sandbox": ("sandbox",),
     "tau_bench": ("tau_bench",),
@@ -36,3 +41,18 @@ READERS_OF = {
 }
 """The readers of every module of `formats`. A new format is one module with READERS, and one line here."""
 FORMATS = tuple(name for names in READERS_OF.values() for name in names)
+
+
+def plug_in_entries() -> list[EntryPoint]:
+    """Readers of other packages as their metadata name them, by name; nothing of theirs is imported."""
+    return sorted(entry_points(group=PLUG_INS), key=lambda entry: (entry.name, entry.value))
+
+
+def package_of(entry: EntryPoint) -> str:
+    """Return the name and version of the package that brings a reader."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "of no name"
+
+
+def known_formats() -> tuple[str, ...]:
+    """Every format that can be read here, with those of other packages."""
+    return (*FORMATS, *dict.fromkeys(entry.name for entry in plug_in_entries()))

@@ -27,7 +27,7 @@ class LostArtifacts:
         self._catalog = catalog
         self._artifacts = artifacts
         self._hashes: set[str] = set()
-        self._waiting: dict[str, bytes] = {}
+        self._waiting: list[Artifact] = []
         self._restored: dict[str, str] = {}
         # One key stands for its pack: after `<sha256>@` 64 digits name the pack, and a key without @ stands alone.
         pack = func.substr(Trajectory.blob, 66, 64)
@@ -59,8 +59,8 @@ class LostArtifacts:
         if artifact.sha256 not in self._hashes:
             return
         self._hashes.discard(artifact.sha256)
-        self._waiting[artifact.sha256] = artifact.data
-        if sum(map(len, self._waiting.values())) >= PACK_BYTES:
+        self._waiting.append(artifact)
+        if sum(len(waiting.data) for waiting in self._waiting) >= PACK_BYTES:
             self._store()
 
     def restore(self) -> int:
@@ -75,5 +75,5 @@ class LostArtifacts:
         return len(self._restored)
 
     def _store(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        self._restored |= self._artifacts.put_pack(Artifact(*item) for item in waiting.items())
+        waiting, self._waiting = self._waiting, []
+        self._restored |= self._artifacts.put_pack(waiting)

@@ -144,10 +144,13 @@ def near_duplicates(
 
 def text_of(trajectory: Trajectory) -> str:
     """Everything said in a trajectory but the instructions, which all runs of an agent share."""
+    return "\n".join(texts_of(trajectory))
+
+
+def texts_of(trajectory: Trajectory) -> list[str]:
+    """The same, text by text."""
     messages = trajectory.request["messages"]
-    return "\n".join(
-        text for message in messages if message["role"] not in _SHARED_ROLES for text in strings_in(message)
-    )
+    return [text for message in messages if message["role"] not in _SHARED_ROLES for text in strings_in(message)]
 
 
 def shingles(text: str) -> Shingles:

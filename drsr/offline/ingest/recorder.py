@@ -77,7 +77,7 @@ class _Batch:
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
-        self.contents: dict[str, bytes] = {}
+        self.contents: dict[str, Artifact] = {}
         self.bytes = 0
 
     @property
@@ -115,7 +115,7 @@ class Recorder:
     def begin(self, file: ReadFile) -> None:
         self._open = Part(file, [], is_last=False)
 
-    def add(self, trajectory: ReadTrajectory, data: bytes) -> None:
+    def add(self, trajectory: ReadTrajectory, artifact: Artifact) -> None:
         assert self._open is not None
         if self._batch.is_full:
             # A large file: keep what there is of it, and go on with the rest.
@@ -123,8 +123,8 @@ class Recorder:
             self._open = Part(self._open.file, [], is_last=False)
             self._store()
         self._open.trajectories.append(trajectory)
-        self._batch.contents[trajectory.content_hash] = data
-        self._batch.bytes += len(data)
+        self._batch.contents[trajectory.content_hash] = artifact
+        self._batch.bytes += len(artifact.data)
 
     def end(self) -> None:
         """The file was read to its end."""
@@ -140,7 +140,7 @@ class Recorder:
         batch, self._batch = self._batch, _Batch()
         with self._catalog.reading() as connection:
             known = records.known_blobs(connection, list(batch.contents))
-        new = [Artifact(sha256, data) for sha256, data in batch.contents.items() if sha256 not in known]
+        new = [artifact for sha256, artifact in batch.contents.items() if sha256 not in known]
         self._storing = _Storing(batch.parts, known, self._thread.submit(self._artifacts.put_pack, new))
 
     def _record(self) -> None:

@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from itertools import chain, islice
 from typing import NamedTuple
 
 import drsr
-from drsr.errors import InputError
+from drsr.errors import CatalogUnreachable, InputError
 from drsr.offline.catalog import runs
 from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
@@ -49,6 +50,8 @@ from drsr.redaction import redact as without_credentials
 
 FILES_PER_LOOK_UP = 1_000
 """Files whose stamps are looked up in one query."""
+LARGE_RUN = 8 << 20
+"""Characters from which a run's bytes are made, hashed and compressed piece by piece and never held at once."""
 RACY_SECONDS = 2.0
 """A file changed so shortly before it was read may change again without its time of change showing it."""
 
@@ -75,6 +78,8 @@ Admit = Callable[[str, Trajectory], Admitted | None]
 """Decides for a run of a source whether it is taken; None: it is left out."""
 Look = Callable[[str, Trajectory, str | None], None]
 """Is shown every run that is taken: its source, what was read, and the name of its task."""
+ReaderOf = Callable[[str], Reader | None]
+"""Returns the reader of a source; None where the format of every file is detected."""
 
 
 def _as_read(source: str, trajectory: Trajectory) -> Admitted:
@@ -131,7 +136,7 @@ def ingest(
     uri: str,
     *,
     source: str | None = None,
-    reader: str | None = None,
+    reader: str | ReaderOf | None = None,
     day: str | None = None,
     admit: Admit | None = None,
     admitted_by: str = "",
@@ -142,10 +147,10 @@ def ingest(
     """Read everything at a location that is new or changed.
 
     `source` names the origin; by default it is the first folder below the location, or the location's own folder.
-    `reader` names the format; by default it is detected. `day` tells apart locations of one source
-    that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or takes
-    them under another task, domain or split; `admitted_by` names its tables, so that files are read again when these
-    change. `look` is shown what was understood. `redact` replaces what must not be stored.
+    `reader` names the format, or says it of each source; by default it is detected. `day` tells apart locations of
+    one source that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or
+    takes them under another task, domain or split; `admitted_by` names its tables, so that files are read again when
+    these change. `look` is shown what was understood. `redact` replaces what must not be stored.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -156,11 +161,11 @@ def ingest(
             "the runs of a day need the name of their source", where=without_credentials(uri), hint="say --source NAME"
         )
     started = time.monotonic()
-    as_format = None if reader is None else sources.reader_named(reader)
-    readers = _readers_stamp(as_format) + (f"/{admitted_by}" if admitted_by else "")
-    taking = admit or _as_read
+    reader_of = _reader_of(reader)
+    taking, conditions = admit or _as_read, f"/{admitted_by}" if admitted_by else ""
     if redact is not None:
-        readers, taking = f"{readers}/{redact.stamp}", _redacted(taking, redact)
+        conditions, taking = f"{conditions}/{redact.stamp}", _redacted(taking, redact)
+    readers = cache(lambda source: _readers_stamp(reader_of(source)) + conditions)
     hidden = Hidden()
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts), hidden), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
@@ -178,7 +183,7 @@ def ingest(
                 recorder.summary.unchanged_files += len(files) - len(changed)
                 for file, read in fetched_ahead(changed):
                     intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
-                    _read(file, intake, as_format)
+                    _read(file, intake, reader_of(file.source))
         lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
     summary.hidden = hidden.names
@@ -239,23 +244,31 @@ def _of_day(file: SourceFile, day: str) -> SourceFile:
     return file if day in file.relative else replace(file, relative=f"{day}/{file.relative}")
 
 
+def _reader_of(reader: str | ReaderOf | None) -> ReaderOf:
+    if reader is None or isinstance(reader, str):
+        named = None if reader is None else sources.reader_named(reader)
+        return lambda source: named
+    return reader
+
+
 def _readers_stamp(reader: Reader | None) -> str:
     """Changes whenever the same bytes might be read differently: files are then read again."""
-    tags = " ".join(one.tag for one in (sources.READERS if reader is None else (reader,)))
+    tags = " ".join(one.stamp for one in (sources.all_readers() if reader is None else (reader,)))
     return f"{drsr.__version__}/{hashlib.sha256(tags.encode()).hexdigest()[:8]}"
 
 
 def _changed(
-    catalog: Catalog, files: list[SourceFile], readers: str, lost: LostArtifacts
+    catalog: Catalog, files: list[SourceFile], readers: Callable[[str], str], lost: LostArtifacts
 ) -> list[tuple[SourceFile, ReadFile]]:
-    """Those files that must be read. One query for all of them. A single one without runs is: it is named again."""
+    """Those files that must be read; `readers` stamps how a source is read. One query for all of them. A single one
+    without runs is: it is named again."""
     locations = [storable(file.location) for file in files]
     with catalog.reading() as connection:
         known = records.known_stamps(connection, locations, with_runs=len(files) == 1)
     changed = []
     for file, location in zip(files, locations, strict=True):
         source = storable(file.source)
-        stamp = None if file.fingerprint is None else f"{readers} {file.fingerprint}"
+        stamp = None if file.fingerprint is None else f"{readers(file.source)} {file.fingerprint}"
         if stamp is None or known.get((source, location)) != stamp or (source, location) in lost.files:
             changed.append((file, ReadFile(source, location, stamp)))
     return changed
@@ -279,16 +292,22 @@ def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
         read.stamp = None
     intake.recorder.begin(read)
     try:
-        for item in sources.read(file, reader=reader):
-            if isinstance(item, Quarantined):
-                read.quarantine(item)
-            elif (admitted := intake.admit(read.source, item)) is not None:
-                _take(admitted, intake)
+        _take_runs(file, intake, reader)  # and let go of the last one, before its bytes are written
+    except CatalogUnreachable:  # an InputError too: catalog or store are away, and nothing is wrong with this file
+        raise
     except InputError as error:
         # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
         read.quarantine(Quarantined(read.location, "unreadable", f"{error.what}; it will be tried again"))
         read.stamp = None
     intake.recorder.end()
+
+
+def _take_runs(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
+    for item in sources.read(file, reader=reader):
+        if isinstance(item, Quarantined):
+            intake.read.quarantine(item)
+        elif (admitted := intake.admit(intake.read.source, item)) is not None:
+            _take(admitted, intake)
 
 
 def _has_settled(file: SourceFile) -> bool:
@@ -305,11 +324,12 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     only_session = task is not None and admitted.task is None and trajectory.only_session
     is_alone = admitted.group is None and (task is None or only_session)
-    sketch = (
-        sketch_of(trajectory) if is_alone else None
-    )  # before its bytes are made: a long text is held once, not twice
+    sketch = sketch_of(trajectory) if is_alone else None
     try:
-        artifact = Artifact.of(trajectory.to_json())
+        if trajectory.characters < LARGE_RUN:
+            artifact = Artifact.of(trajectory.to_json())
+        else:
+            artifact = Artifact.in_pieces(trajectory.json_pieces)
     except TypeError as error:
         detail = f"the run cannot be written as JSON in UTF-8: {error}"
         read.quarantine(Quarantined(f"{read.location}#{external_id}", "not_storable", detail))
@@ -330,7 +350,7 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
         group, split = _beside_its_like(intake.neighbours, trajectory, sketch, group, split)
     content = ReadTrajectory(external_id, artifact.sha256, group, split, facts, reward)
     intake.lost.offer(artifact)
-    recorder.add(content, artifact.data)
+    recorder.add(content, artifact)
 
 
 def _beside_its_like(

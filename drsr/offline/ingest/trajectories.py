@@ -6,6 +6,7 @@ Identity and storage live elsewhere: `sources/` reads it, `catalog/` gives it a 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -53,6 +54,31 @@ class Trajectory:
             option=orjson.OPT_SORT_KEYS,
         )
 
+    def json_pieces(self) -> Iterator[bytes]:
+        """The same bytes, a message at a time. TypeError where there are none, as from `to_json`."""
+        yield b'{"domain":' + _json(self.domain) + b',"external_id":' + _json(self.external_id)
+        yield b',"protocol":' + _json(self.protocol) + b',"reader":' + _json(self.reader) + b',"request":{'
+        for number, name in enumerate(sorted(self.request)):
+            yield (b"," if number else b"") + _json(name) + b":"
+            value = self.request[name]
+            if name != "messages":
+                yield _json([[value]])[2:-2]  # as deep as it lies: what is nested too deep is refused all the same
+                continue
+            yield b"["
+            for place, message in enumerate(value):
+                yield (b"," if place else b"") + _json([[[_fresh(message)]]])[3:-3]
+            yield b"]"
+        yield b'},"reward":' + _json(self.reward) + b',"task":' + _json(self.task) + b"}"
+
+    @property
+    def characters(self) -> int:
+        """Count the characters of its texts, near enough to tell whether it is a large one."""
+        contents = [message.get("content") for message in self.request["messages"]]
+        texts = [content for content in contents if isinstance(content, str)]
+        parts = [part for content in contents if isinstance(content, list) for part in content]
+        blocks = [text for part in parts if isinstance(part, dict) for text in (part.get("text"), part.get("content"))]
+        return sum(map(len, texts)) + sum(len(text) for text in blocks if isinstance(text, str))
+
     @classmethod
     def from_json(cls, data: bytes) -> Trajectory:
         return cls(**orjson.loads(data))
@@ -61,6 +87,22 @@ class Trajectory:
     def content_hash(self) -> str:
         """SHA-256 of the canonical bytes."""
         return hashlib.sha256(self.to_json()).hexdigest()
+
+
+def _fresh(value: Any) -> Any:
+    """A copy whose texts are new. orjson leaves the UTF-8 of whatever it writes in the text itself, so that a run that
+    is not ASCII would be held twice from then on."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
+    if isinstance(value, list):
+        return [_fresh(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _fresh(item) for name, item in value.items()}
+    return value
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 class Quarantined(NamedTuple):

@@ -17,10 +17,9 @@ import numpy as np
 
 from drsr.backbone.catalogue import is_int8
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.memory import is_out_of_memory
+from drsr.backbone.memory import DEFAULT_MEGABYTES, is_out_of_memory, room_for
 from drsr.errors import BackboneError
 from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
-from drsr.offline.label.walk_memory import DEFAULT_MEGABYTES, room_for
 from drsr.request.contracts import Backbone, TokenIds
 from drsr.request.view import caps_for
 from drsr.settings import MIXED

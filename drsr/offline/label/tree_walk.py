@@ -16,11 +16,10 @@ import torch
 
 from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory
+from drsr.backbone.memory import MEGABYTE, SMALLEST_CHUNK, Room, is_out_of_memory
 from drsr.offline.label.prefix_tree import Node, branch_depth, build_tree, path_of, total_tokens
 from drsr.offline.label.target_nll import Outcome, Pair
 from drsr.offline.label.target_rows import Piece, TargetRows
-from drsr.offline.label.walk_memory import MEGABYTE, Room
 
 
 class NoRoom(Exception):

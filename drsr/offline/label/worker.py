@@ -109,6 +109,7 @@ def _featurize(order: WorkOrder, place: Place, progress: Callable[[WorkSummary],
     backbone = _reader(order)
     caps = caps_for(backbone.window)
     run = featurize_run(backbone, order.settings.dtype, caps, view=order.name, part=order.part, limit=order.limit)
+    run = run._replace(memory_mb=int(order.settings.label_memory_mb))
     return materialize(place.catalog, place.artifacts, backbone, run, progress=progress).to_json()
 
 

@@ -104,7 +104,7 @@ def trace(
     with catalog.reading() as connection:
         run = get_training_run(connection, calibration.training_run_id)
         view, labeler = view_of(connection, run.view_id), labeler_of(connection, run.labeler_id)
-        keys = present_states(connection, view, labeler) if state_keys is None else state_keys
+        keys = present_states(connection, view, labeler, source=run.source) if state_keys is None else state_keys
         states = read_states(connection, view, labeler, keys)
         noted = event_of(connection, calibration.calibration_key, "calibrate")
     features = read_features(artifacts, view, states)
@@ -114,6 +114,7 @@ def trace(
     problems = [
         *_trajectory_problems(artifacts, states, kept),
         *_label_problems(labeler, states),
+        *_source_problems(run, states),
         *_training_problems(artifacts, run, view, frames),
         *_calibration_problems(calibration, run),
     ]
@@ -261,6 +262,16 @@ def _label_problems(labeler: NamedLabeler, states: Sequence[StateRows]) -> list[
         for found in state.labels
         if abs(found.deleted_nll - state.intact_nll - found.harm) > _ROUNDING
         or found.unsafe != (found.harm > tolerance)
+    ]
+
+
+def _source_problems(run: TrainingRecord, states: Sequence[StateRows]) -> list[str]:
+    """A scorer of one source was made from no other's states."""
+    foreign = [] if run.source is None else [state for state in states if state.source != run.source]
+    return [
+        f"the scorer is said to be of source {run.source} alone, and was made from state {state.state_key} of "
+        f"{state.source}"
+        for state in foreign
     ]
 
 

@@ -94,9 +94,14 @@ def labeler_of(connection: Connection, labeler_id: int) -> NamedLabeler:
 
 
 def present_states(
-    connection: Connection, view: RegisteredView, labeler: NamedLabeler, splits: Sequence[Split] = FITTED
+    connection: Connection,
+    view: RegisteredView,
+    labeler: NamedLabeler,
+    splits: Sequence[Split] = FITTED,
+    source: str | None = None,
 ) -> list[str]:
-    """Return the keys of the states that a scorer trained now would be fitted on or chosen by, sorted."""
+    """Return the keys of the states that a scorer trained now would be fitted on or chosen by, sorted; with `source`,
+    those of that source alone."""
     query = (
         select(DecisionState.state_key)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
@@ -111,6 +116,8 @@ def present_states(
             and_(StateFeatures.view_id == view.id, StateFeatures.outcome == "stored"),
         )
     )
+    if source is not None:
+        query = query.where(Trajectory.source_id.in_(select(Source.id).where(Source.name == source)))
     return sorted(connection.execute(query).scalars())
 
 

@@ -135,6 +135,11 @@ def _noise(traced: Traced) -> str:
     return "" if traced.labeler.identity.dtype == EXACT else f"Noise floor of harm: {floor_said(floor)}. "
 
 
+def _only(traced: Traced) -> str:
+    source = traced.run.source
+    return "" if source is None else f" All states are of the source {source}: it is a policy for its runs alone."
+
+
 def _data(traced: Traced) -> list[str]:
     run = traced.run
     rows = [
@@ -146,7 +151,7 @@ def _data(traced: Traced) -> list[str]:
         "## Made from",
         "",
         f"Labels: exact joint deletion harm, measured with {labeler.backbone} ({labeler.dtype}). "
-        f"{_noise(traced)}The test split was not read to make it.",
+        f"{_noise(traced)}The test split was not read to make it.{_only(traced)}",
         "",
         *_table(("split", "trajectories", "labelled deletion sets"), rows),
     ]

@@ -114,15 +114,16 @@ def waiting(place: Place, *, view: str, labeler: str) -> Waiting:
     return Waiting(unfrozen, *(count_left(place, found, stage, name, everything) for stage, name in named))
 
 
-def new_labels(catalog: Catalog, view: str, labeler: str) -> NewLabels | None:
-    """Count the states labelled since the latest scorer of a view and a labeler read its data; None before the
-    first."""
+def new_labels(catalog: Catalog, view: str, labeler: str, source: str | None = None) -> NewLabels | None:
+    """Count what was labelled since the latest scorer of a view, a labeler and all sources, or one, read its data; None
+    before the first."""
     with catalog.reading() as connection:
         found, labeler_id = find_view(connection, view), labeler_named(connection, labeler)
         if found is None or labeler_id is None:
             return None
         mine = (TrainingRun.view_id == found.id, TrainingRun.labeler_id == labeler_id)
-        trained_at = connection.execute(select(func.max(TrainingRun.trained_at)).where(*mine)).scalar()
+        runs = connection.execute(select(TrainingRun.trained_at, TrainingRun.params).where(*mine)).tuples()
+        trained_at = max((at for at, params in runs if params.get("source") == source), default=None)
         if trained_at is None:
             return None
         reads = select(SplitRead.split, SplitRead.states, SplitRead.read_at).where(
@@ -132,7 +133,7 @@ def new_labels(catalog: Catalog, view: str, labeler: str) -> NewLabels | None:
             SplitRead.read_at <= trained_at,
         )
         latest = {split: (states, at) for split, states, at in connection.execute(reads.order_by(SplitRead.id))}
-        keys = present_states(connection, found, labeler_of(connection, labeler_id))
+        keys = present_states(connection, found, labeler_of(connection, labeler_id), source=source)
         first = min((at for _, at in latest.values()), default=None)
         measured = (
             select(func.count())

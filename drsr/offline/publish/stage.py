@@ -89,10 +89,10 @@ class PublishOrder:
 
 
 def find_calibration(
-    catalog: Catalog, key: str | None, *, certified: bool = False, light: bool = False
+    catalog: Catalog, key: str | None, *, certified: bool = False, light: bool = False, source: str | None = None
 ) -> CalibrationRecord:
-    """Return the calibration whose key begins with `key`, of any kind; without a key the latest plain one, or the
-    latest certified one, of a full scorer or of a light one.
+    """The one whose key begins so, whatever it is; without a key the latest plain one, or the latest certified one, of
+    a full scorer or of a light one, made of all sources or of one.
 
     Never just the latest: a calibration that somebody tried in the other mode, or of the other kind, must not take the
     place of the one meant.
@@ -101,12 +101,13 @@ def find_calibration(
     with catalog.reading() as connection:
         known = latest_calibrations(connection, 10_000, mode if key is None else None)
         if key is None:
-            known = [record for record in known if _is_light(connection, record) == light][:1]
+            known = [record for record in known if _kind(connection, record) == (light, source)][:1]
     found = [record for record in known if key is None or record.calibration_key.startswith(key)]
     if not known:
-        view = f" --view {LIGHT_VIEW}" if light else ""
+        view = (f" --view {LIGHT_VIEW}" if light else "") + (f" --source {source}" if source else "")
         command = f"drsr calibrate{view}{' --certified' if certified else ''}"
         where = f", in the {mode} mode{f' on the view {LIGHT_VIEW}' if light else ''}"
+        where += f" of the source {source}" if source else ""
         what = f"nothing is calibrated yet{where}" if key is None else "nothing is calibrated yet"
         raise ScorerNotTrained(what, hint=f"drsr train{view}, then {command}")
     if len(found) != 1:
@@ -114,8 +115,10 @@ def find_calibration(
     return found[0]
 
 
-def _is_light(connection: Connection, calibration: CalibrationRecord) -> bool:
-    return view_of(connection, get_training_run(connection, calibration.training_run_id).view_id).is_light
+def _kind(connection: Connection, calibration: CalibrationRecord) -> tuple[bool, str | None]:
+    """Return whether a calibration is of a light scorer, and of which source alone."""
+    run = get_training_run(connection, calibration.training_run_id)
+    return view_of(connection, run.view_id).is_light, run.source
 
 
 def publish(

@@ -317,7 +317,7 @@ class Subject:
         if not self.has_policy:
             view, labeler = self.view, self.labeler
             with self.catalog.reading() as connection:
-                return present_states(connection, view, labeler)
+                return present_states(connection, view, labeler, source=self.run.source)
         built = self.candidate.built if self.candidate is not None else None
         stored = self.artifacts.get(self.lineage.states) if built is None else built.states.data
         try:

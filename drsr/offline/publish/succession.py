@@ -95,13 +95,13 @@ def performance(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coe
     )
 
 
-def released_policy(catalog: Catalog, *, light: bool = False) -> Released | None:
-    """Return the newest release of a full policy, or of a light one; None before the first."""
+def released_policy(catalog: Catalog, *, light: bool = False, source: str | None = None) -> Released | None:
+    """The newest release of a full policy, or of a light one, made of all sources or of one; None before the first."""
     with catalog.reading() as connection:
         for release in latest_releases(connection, _MOST_RELEASES):
             calibration = get_calibration(connection, release.calibration_run_id)
             run = get_training_run(connection, calibration.training_run_id)
-            if view_of(connection, run.view_id).is_light == light:
+            if run.source == source and view_of(connection, run.view_id).is_light == light:
                 return Released(release, calibration, run)
     return None
 
@@ -116,7 +116,7 @@ def judge_succession(
     """Apply the rule to a calibration and whatever is released now."""
     with catalog.reading() as connection:
         light = view_of(connection, run.view_id).is_light
-    released = released_policy(catalog, light=light)
+    released = released_policy(catalog, light=light, source=run.source)
     if released is None:
         return Comparison(True, "nothing was released before")
     if released.calibration.id == calibration.id:

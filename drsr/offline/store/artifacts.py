@@ -19,7 +19,9 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -32,6 +34,7 @@ from fsspec.registry import known_implementations
 
 from drsr.errors import ArtifactCorrupt, CatalogUnreachable, DrsrError, MissingExtra, SettingsError
 from drsr.files import write_atomically
+from drsr.offline.store.remote_files import AT_ONCE
 from drsr.redaction import redact, without_userinfo
 
 _LEVEL = 1
@@ -49,10 +52,23 @@ class Artifact(NamedTuple):
 
     sha256: str
     data: bytes
+    is_compressed: bool = False
+    """Whether `data` is a Zstandard frame of the bytes that have the name."""
 
     @classmethod
     def of(cls, data: bytes) -> Self:
         return cls(hashlib.sha256(data).hexdigest(), data)
+
+    @classmethod
+    def in_pieces(cls, pieces: Callable[[], Iterable[bytes]]) -> Self:
+        """The artifact of bytes that are too many to be held at once: asked for twice, hashed and compressed."""
+        digest, size = hashlib.sha256(), 0
+        for piece in pieces():
+            digest.update(piece)
+            size += len(piece)
+        compressor = zstandard.ZstdCompressor(level=_LEVEL).compressobj(size=size)  # a frame that says how long it is
+        frame = [compressor.compress(piece) for piece in pieces()]
+        return cls(digest.hexdigest(), b"".join([*frame, compressor.flush()]), is_compressed=True)
 
 
 class _Place(NamedTuple):
@@ -111,10 +127,11 @@ class ArtifactStore:
 
     def put_pack(self, artifacts: Iterable[Artifact]) -> dict[str, str]:
         """Store many small artifacts in one file; returns the key of each by its hash."""
-        contents = dict(artifacts)
+        contents = {artifact.sha256: artifact for artifact in artifacts}
         if not contents:
             return {}
-        frames = _compressed(list(contents.values()))
+        new = iter(_compressed([artifact.data for artifact in contents.values() if not artifact.is_compressed]))
+        frames = [artifact.data if artifact.is_compressed else next(new) for artifact in contents.values()]
         stored = b"".join(frames)
         pack = hashlib.sha256(stored).hexdigest()
         self._write(pack, stored)
@@ -137,6 +154,32 @@ class ArtifactStore:
         if hashlib.sha256(data).hexdigest() != place.sha256:
             raise self._corrupt(key, "has another hash than the one it was stored under")
         return data
+
+    def each(self, keys: Iterable[str]) -> Iterator[bytes | ArtifactCorrupt]:
+        """The bytes of many keys, in order; in the place of damaged ones what is wrong with them.
+
+        A request to an object store is mostly waiting, so the next few are on their way.
+        """
+        if self.local_root is not None:
+            yield from map(self._got, keys)
+            return
+        waiting: deque[Future[bytes | ArtifactCorrupt]] = deque()
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drsr-fetch") as threads:
+            try:
+                for key in keys:
+                    waiting.append(threads.submit(self._got, key))
+                    if len(waiting) == AT_ONCE:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+
+    def _got(self, key: str) -> bytes | ArtifactCorrupt:
+        try:
+            return self.get(key)
+        except ArtifactCorrupt as error:
+            return error
 
     def exists(self, key: str) -> bool:
         """Return whether there is a file for this key; `get` tells whether it is sound."""

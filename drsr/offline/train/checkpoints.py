@@ -11,16 +11,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors import torch as safetensors_torch
-from torch import Tensor
 
 from drsr.errors import InputError
 from drsr.files import write_atomically
 from drsr.offline.train.examples import ExampleFrame
+
+if TYPE_CHECKING:  # importing torch takes seconds, and most who come here want a hash
+    from torch import Tensor
 
 _FORMAT = "drsr-training/2"
 _METADATA = "drsr"
@@ -36,6 +37,8 @@ class Checkpoint(NamedTuple):
 
 def save_checkpoint(path: Path, fingerprint: str, checkpoint: Checkpoint) -> None:
     """Write it, whole or not at all."""
+    from safetensors import torch as safetensors_torch
+
     head = {"format": _FORMAT, "fingerprint": fingerprint, "progress": checkpoint.progress}
     tensors = {name: tensor.detach().contiguous() for name, tensor in checkpoint.tensors.items()}
     data = safetensors_torch.save(tensors, {_METADATA: json.dumps(head, sort_keys=True)})
@@ -43,7 +46,9 @@ def save_checkpoint(path: Path, fingerprint: str, checkpoint: Checkpoint) -> Non
 
 
 def load_checkpoint(path: Path, fingerprint: str) -> Checkpoint | None:
-    """Return the run stored there, or None if there is none; raise InputError if it is another run's or unreadable."""
+    """The run stored there, None if there is none; an InputError if it is another run's or unreadable."""
+    from safetensors import torch as safetensors_torch
+
     try:
         data = path.read_bytes()
     except FileNotFoundError:

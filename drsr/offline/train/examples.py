@@ -339,3 +339,20 @@ def _check_sets(frame: ExampleFrame) -> None:
     refuse((frame.unsafe != (frame.harm > HARM_TOLERANCE)), "is labelled under another harm tolerance", LabelersMixed)
     if (frame.candidate_savings[frame.present] <= 0).any():
         raise FrameError("a candidate saves nothing", where=frame.split)
+
+
+def check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:
+    """Refuse frames that do not belong together."""
+    if (train.split, validation.split) != ("train", "validation"):
+        raise SplitRefused(f"fitted on `train`, chosen by `validation`, not on {train.split} by {validation.split}")
+    if train.layout_hash != validation.layout_hash or train.columns != validation.columns:
+        raise LayoutMismatch(f"train has layout {train.layout_hash}, validation {validation.layout_hash}")
+    if train.labeler != validation.labeler:
+        raise LabelersMixed(f"train was labelled by {train.labeler}, validation by {validation.labeler}")
+    for what, ids, others in (
+        ("trajectories", train.trajectory_ids, validation.trajectory_ids),
+        ("tasks", train.group_ids, validation.group_ids),
+    ):
+        shared = sorted(set(ids) & set(others))
+        if shared:
+            raise SplitRefused(f"{len(shared)} {what} are in both splits", where=shared[0])

@@ -20,16 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from drsr.errors import LabelersMixed, LayoutMismatch, SplitRefused
 from drsr.offline.params import TrainParams
 from drsr.offline.train.ablations import FULL, Ablation, prepare_frame, used_columns
 from drsr.offline.train.batches import TargetBatch, make_batches, predict, with_targets
 from drsr.offline.train.checkpoints import Checkpoint, fingerprint_of, load_checkpoint, save_checkpoint
 from drsr.offline.train.evaluations import EarlyStopping, Evaluation, Quality
-from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.examples import TrainingFrame, check_frames
 from drsr.offline.train.metrics import auroc, brier, count_pairs, grouping
-from drsr.offline.train.objective import Objective, fit_harm_scale, positive_weight
-from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_normaliser
+from drsr.offline.train.objective import Objective, positive_weight
+from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_harm_scale, fit_normaliser
 from drsr.scorer.network import initial_parameters
 
 Progress = Callable[[list[Evaluation]], None]
@@ -251,23 +250,6 @@ def clip_by_member(gradients: Sequence[Tensor], limit: float) -> None:
 def _evaluation(row: list[Any]) -> Evaluation:
     epoch, seed, loss, quality, *rest = row
     return Evaluation(epoch, seed, loss, Quality(*quality), *rest)
-
-
-def check_frames(train: TrainingFrame, validation: TrainingFrame) -> None:
-    """Refuse frames that do not belong together."""
-    if (train.split, validation.split) != ("train", "validation"):
-        raise SplitRefused(f"fitted on `train`, chosen by `validation`, not on {train.split} by {validation.split}")
-    if train.layout_hash != validation.layout_hash or train.columns != validation.columns:
-        raise LayoutMismatch(f"train has layout {train.layout_hash}, validation {validation.layout_hash}")
-    if train.labeler != validation.labeler:
-        raise LabelersMixed(f"train was labelled by {train.labeler}, validation by {validation.labeler}")
-    for what, ids, others in (
-        ("trajectories", train.trajectory_ids, validation.trajectory_ids),
-        ("tasks", train.group_ids, validation.group_ids),
-    ):
-        shared = sorted(set(ids) & set(others))
-        if shared:
-            raise SplitRefused(f"{len(shared)} {what} are in both splits", where=shared[0])
 
 
 @contextmanager

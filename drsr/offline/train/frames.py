@@ -63,6 +63,20 @@ class _Labeler(NamedTuple):
     hash: str
 
 
+class _Part(NamedTuple):
+    """The labelled states that a frame is of."""
+
+    view: RegisteredView
+    labeler: _Labeler
+    split: Split
+    source: str | None
+    """None: of all sources."""
+
+    @property
+    def where(self) -> str:
+        return f"split {self.split}" + (f" of source {self.source}" if self.source is not None else "")
+
+
 @overload
 def get_training_frame(
     catalog: Catalog,
@@ -72,6 +86,7 @@ def get_training_frame(
     split: Split,
     purpose: Literal["train", "calibrate"],
     labeler: str = "default",
+    source: str | None = None,
 ) -> TrainingFrame: ...
 
 
@@ -84,6 +99,7 @@ def get_training_frame(
     split: Split,
     purpose: Literal["evaluate"],
     labeler: str = "default",
+    source: str | None = None,
 ) -> ExampleFrame: ...
 
 
@@ -95,9 +111,11 @@ def get_training_frame(
     split: Split,
     purpose: Purpose,
     labeler: str = "default",
+    source: str | None = None,
 ) -> ExampleFrame:
-    """Return all labelled deletion sets of a split with the features of their states, in an order that depends on
-    content.
+    """Return all labelled deletion sets of a split, or of one source in it, with the features of their states.
+
+    Their order depends on content.
 
     Purposes `train` and `calibrate` get a TrainingFrame of `train` or `validation` and are refused `test`; `evaluate`
     gets an ExampleFrame of any split. The read is recorded, a refusal is not.
@@ -106,9 +124,10 @@ def get_training_frame(
     with catalog.reading() as connection:
         found = get_view(connection, view)
         measured_by = _labeler(connection, labeler, found)
-        states, excluded = _states(connection, found, measured_by, split)
-        savings = _savings(connection, found, measured_by, split, states)
-        labels = _labels(connection, found, measured_by, split, states)
+        part = _Part(found, measured_by, split, source)
+        states, excluded = _states(connection, part)
+        savings = _savings(connection, part, states)
+        labels = _labels(connection, part, states)
     kind = ExampleFrame if purpose == "evaluate" else TrainingFrame
     frame = kind(
         split=split,
@@ -164,25 +183,28 @@ def _labeler(connection: Connection, name: str, view: RegisteredView) -> _Labele
     return _Labeler(row[0], labeler_hash(identity))
 
 
-def _labelled(columns: list[Any], view: RegisteredView, labeler: _Labeler, split: Split) -> Select[Any]:
-    """Labelled states of current trajectories of a split, frozen under the view's rule."""
-    mine = and_(StateMeasurement.state_id == DecisionState.id, StateMeasurement.labeler_id == labeler.id)
-    return (
+def _labelled(columns: list[Any], part: _Part) -> Select[Any]:
+    """Labelled states of current trajectories of a part, frozen under the view's rule."""
+    mine = and_(StateMeasurement.state_id == DecisionState.id, StateMeasurement.labeler_id == part.labeler.id)
+    query = (
         select(*columns)
         .select_from(DecisionState)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .join(StateMeasurement, mine)
         .where(
             Trajectory.is_current(),
-            Trajectory.split == split,
+            Trajectory.split == part.split,
             DecisionState.status == "frozen",
-            is_rule(DecisionState, view.identity.freezing),
+            is_rule(DecisionState, part.view.identity.freezing),
             StateMeasurement.outcome == "labelled",
         )
     )
+    if part.source is not None:
+        query = query.where(Trajectory.source_id.in_(select(Source.id).where(Source.name == part.source)))
+    return query
 
 
-def _states(connection: Connection, view: RegisteredView, labeler: _Labeler, split: Split) -> tuple[list[_State], int]:
+def _states(connection: Connection, part: _Part) -> tuple[list[_State], int]:
     """Return the states with features, sorted by source, run and decision; and how many were excluded."""
     columns = [
         *(Source.name, Trajectory.external_id, DecisionState.decision_index, Trajectory.group_key),
@@ -190,8 +212,9 @@ def _states(connection: Connection, view: RegisteredView, labeler: _Labeler, spl
         *(StateFeatures.outcome, StateFeatures.prefix_hash, StateFeatures.request_tokens),
         *(StateFeatures.protocol_breaking, FeatureFile.blob),
     ]
+    view = part.view
     query = (
-        _labelled(columns, view, labeler, split)
+        _labelled(columns, part)
         .join(Source, Source.id == Trajectory.source_id)
         .outerjoin(StateFeatures, and_(StateFeatures.state_id == DecisionState.id, StateFeatures.view_id == view.id))
         .outerjoin(FeatureFile, FeatureFile.id == StateFeatures.file_id)
@@ -202,34 +225,31 @@ def _states(connection: Connection, view: RegisteredView, labeler: _Labeler, spl
     if waiting:
         raise FeaturesMissing(
             f"{len(waiting)} of {len(found)} labelled states have no features in feature view {view.shown}",
-            where=f"split {split}, first state {waiting[0].state_key}",
+            where=f"{part.where}, first state {waiting[0].state_key}",
             hint="drsr featurize",
         )
     stored = [state for state in found if state.outcome == "stored"]
     if not stored:
-        raise FrameError("there are no labelled states", where=f"split {split}", hint="run drsr label first")
+        hint = "run drsr label first" if part.source is None else "drsr status names the sources; drsr label --source"
+        raise FrameError("there are no labelled states", where=part.where, hint=hint)
     return stored, len(found) - len(stored)
 
 
-def _savings(
-    connection: Connection, view: RegisteredView, labeler: _Labeler, split: Split, states: list[_State]
-) -> NDArray[np.int64]:
+def _savings(connection: Connection, part: _Part, states: list[_State]) -> NDArray[np.int64]:
     """Return the saving of each candidate alone: (states, 4), zero beyond the state's candidates."""
     columns = [Candidate.state_id, Candidate.position, Candidate.direct_saving]
-    query = _labelled(columns, view, labeler, split).join(Candidate, Candidate.state_id == DecisionState.id)
+    query = _labelled(columns, part).join(Candidate, Candidate.state_id == DecisionState.id)
     table, place = _with_places(connection, query, states)
     savings = np.zeros((len(states), MAX_CANDIDATES), dtype=np.int64)
     savings[place, table[:, 1].astype(np.int64)] = table[:, 2]
     return savings
 
 
-def _labels(
-    connection: Connection, view: RegisteredView, labeler: _Labeler, split: Split, states: list[_State]
-) -> dict[str, Any]:
+def _labels(connection: Connection, part: _Part, states: list[_State]) -> dict[str, Any]:
     """Return the arrays of the frame that have one entry per labelled set, ordered by state and mask."""
     columns = [Label.state_id, Label.mask, Label.direct_saving, Label.harm, Label.unsafe]
-    mine = and_(Label.state_id == DecisionState.id, Label.labeler_id == labeler.id)
-    table, place = _with_places(connection, _labelled(columns, view, labeler, split).join(Label, mine), states)
+    mine = and_(Label.state_id == DecisionState.id, Label.labeler_id == part.labeler.id)
+    table, place = _with_places(connection, _labelled(columns, part).join(Label, mine), states)
     mask = table[:, 1].astype(np.int64)
     order = np.lexsort((mask, place))
     table, place, mask = table[order], place[order], mask[order]

@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.ranking_pairs import group_numbers, pairs_within
@@ -83,6 +82,8 @@ class Correlations(NamedTuple):
 
 def spearman_within(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints) -> Correlations:
     """Rank correlation of predictions and harms within each group of three or more rows."""
+    from scipy.stats import rankdata  # takes a second to import; most processes that come here rank nothing
+
     trajectories = int(trajectory.max(initial=-1)) + 1
     total, groups = np.zeros(trajectories), np.zeros(trajectories)
     order = np.argsort(group, kind="stable")

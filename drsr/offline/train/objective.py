@@ -17,13 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from drsr.offline.params import TrainParams
-from drsr.scorer.ensemble import HarmScale
 from drsr.scorer.network import Outputs
-
-
-def fit_harm_scale(harm: NDArray[np.float64], floor: float) -> HarmScale:
-    """Mean and deviation (of the population) of the training labels, the latter not below `floor`."""
-    return HarmScale(float(harm.mean()), max(float(harm.std()), floor))
 
 
 def positive_weight(unsafe: NDArray[np.bool_], limit: float) -> float:

@@ -47,6 +47,12 @@ class TrainingRecord(NamedTuple):
     trained_at: datetime.datetime
 
     @property
+    def source(self) -> str | None:
+        """The one source whose states it was made from; None: all."""
+        found: str | None = self.params.get("source")
+        return found
+
+    @property
     def fold_scores(self) -> str | None:
         """Key of the scores by members that never saw the task they score; None unless cross-fitted."""
         found: str | None = self.metrics.get(FOLD_SCORES)

@@ -22,6 +22,7 @@ from drsr.offline.catalog.journal import head, note
 from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.featurize.views import get_view
+from drsr.offline.freeze.records import require_source
 from drsr.offline.label.records import labeler_named
 from drsr.offline.params import TrainParams
 from drsr.offline.store.artifacts import ArtifactStore
@@ -29,8 +30,7 @@ from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.train.ablations import FULL, Ablation, column_group, prepare_frame, trained_as, used_columns
 from drsr.offline.train.checkpoints import frame_hash
 from drsr.offline.train.evaluations import Evaluation, history_bytes
-from drsr.offline.train.examples import TrainingFrame, joined
-from drsr.offline.train.fitting import check_frames
+from drsr.offline.train.examples import TrainingFrame, check_frames, joined
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.learners.fit import FittedScorer, check_kind, fit_scorer
 from drsr.offline.train.learners.fold_scores import read_fold_scores
@@ -62,6 +62,8 @@ class TrainingInputs:
     """The layout's group of each feature column."""
     read_after: int = 0
     """The journal's latest event before they were read: all that it tells is in them."""
+    source: str | None = None
+    """The one source whose states they hold; None: all."""
 
     @cached_property
     def train_hash(self) -> str:
@@ -79,22 +81,32 @@ class Trained(NamedTuple):
 
 
 def read_inputs(
-    catalog: Catalog, artifacts: ArtifactStore, view: str, labeler: str, purpose: Literal["train", "calibrate"]
+    catalog: Catalog,
+    artifacts: ArtifactStore,
+    view: str,
+    labeler: str,
+    purpose: Literal["train", "calibrate"],
+    source: str | None = None,
 ) -> TrainingInputs:
-    """Return both frames of a feature view and a labeler. Each read is recorded with its purpose."""
+    """Return both frames of a feature view and a labeler, of all sources or of one. Each read is recorded with its
+    purpose."""
     with catalog.reading() as connection:
         found = get_view(connection, view)
         labeler_id = labeler_named(connection, labeler)
         latest = head(connection)
-    train = get_training_frame(catalog, artifacts, view, split="train", purpose=purpose, labeler=labeler)
-    validation = get_training_frame(catalog, artifacts, view, split="validation", purpose=purpose, labeler=labeler)
+        require_source(connection, source)
+    of: dict[str, Any] = {"purpose": purpose, "labeler": labeler, "source": source}
+    train: TrainingFrame = get_training_frame(catalog, artifacts, view, split="train", **of)
+    validation: TrainingFrame = get_training_frame(catalog, artifacts, view, split="validation", **of)
     check_frames(train, validation)
     if train.layout_hash != found.identity.layout_hash:
         raise LayoutMismatch("the feature view got a new version while it was read", where=view, hint="run again")
     if labeler_id is None:
         raise FrameError(f"no labeler is called {labeler!r}", hint="drsr label")
     groups = tuple(map(column_group, found.columns))
-    return TrainingInputs(train, validation, found.id, labeler_id, groups, 0 if latest is None else latest.number)
+    return TrainingInputs(
+        train, validation, found.id, labeler_id, groups, 0 if latest is None else latest.number, source
+    )
 
 
 def training_key(inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> str:
@@ -199,6 +211,8 @@ def train(
 def check_configuration(inputs: TrainingInputs, ablation: Ablation, params: TrainParams) -> None:
     """Refuse a configuration that these inputs cannot be trained in, before anything is fitted."""
     check_frames(inputs.train, inputs.validation)
+    if inputs.source != params.source:
+        raise FrameError(f"the examples are of source {inputs.source}, the parameters say {params.source}")
     check_kind(params, ablation)
     used_columns(ablation, inputs.column_groups, params.column_groups)
     for frame in (inputs.train, inputs.validation):

@@ -14,7 +14,8 @@ import torch
 from drsr.backbone import continuation, embedded
 from drsr.backbone.catalogue import INT8_NAME, identity_of, is_int8, list_backbones, load_backbone, load_tokenizer
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.matrices.int8 import Int8Linear, _Latest
+from drsr.backbone.matrices import Latest
+from drsr.backbone.matrices.int8 import Int8Linear, in_whole_numbers
 from drsr.backbone.model_folder import int8_identity
 from drsr.errors import BackboneError, SettingsError, UnknownBackbone
 from drsr.features import session as session_module
@@ -39,19 +40,19 @@ def test_products_are_those_of_whole_numbers_summed_one_by_one() -> None:
     torch.manual_seed(0)
     linear = torch.nn.Linear(48, 20)
     given = torch.randn(2, 7, 48) * torch.logspace(-3, 3, 7)[None, :, None]
-    found = Int8Linear(linear, _Latest())(given)
+    found = Int8Linear(linear, Latest(in_whole_numbers))(given)
     weights, rows = linear.weight.detach().numpy(), given.reshape(-1, 48).numpy()
     steps = np.abs(weights).max(axis=1, keepdims=True) / np.float32(127)
     row_steps = np.abs(rows).max(axis=1, keepdims=True) / np.float32(127)
     whole = np.rint(rows / row_steps).astype(np.int64) @ np.rint(weights / steps).astype(np.int64).T
     expected = whole.astype(np.float32) * steps.T * row_steps + linear.bias.detach().numpy()
     assert np.allclose(found.reshape(-1, 20).numpy(), expected, rtol=1e-6, atol=0)
-    assert torch.isfinite(Int8Linear(linear, _Latest())(torch.zeros(1, 48))).all()
+    assert torch.isfinite(Int8Linear(linear, Latest(in_whole_numbers))(torch.zeros(1, 48))).all()
 
 
 def test_a_token_is_rounded_by_itself() -> None:
     torch.manual_seed(0)
-    layer = Int8Linear(torch.nn.Linear(32, 8, bias=False), _Latest())
+    layer = Int8Linear(torch.nn.Linear(32, 8, bias=False), Latest(in_whole_numbers))
     given = torch.randn(9, 32) * torch.logspace(-2, 2, 9)[:, None]
     together = layer(given)
     assert all(torch.equal(layer(given[row : row + 1].clone())[0], together[row]) for row in range(9))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ import transformers
 
 from drsr.backbone import attention
 from drsr.backbone.frozen_lm import FrozenLM
-from drsr.backbone.matrices.mixed import HALF, MixedLinear, power_of_two, with_mixed_precision
+from drsr.backbone.matrices import Latest
+from drsr.backbone.matrices.mixed import HALF, MixedLinear, powers_below, rounded, with_mixed_precision
 from drsr.backbone.tokenizer import HfTokenizer
 from drsr.offline.label.target_nll import AGREEMENT, Method, Pair, TargetNll, direct_nll, dtype_of
 from drsr.settings import MIXED
@@ -54,7 +56,7 @@ def test_a_product_is_that_of_rounded_factors_whatever_their_size(size: float) -
     linear.weight.data = torch.randn(20, 48, generator=generator) / 8
     given = torch.randn(7, 48, generator=generator) * size
     given[3] = 0
-    layer = MixedLinear(linear)
+    layer = MixedLinear(linear, Latest(rounded))
     assert layer.weight.dtype is HALF
     found = layer(given)
     assert found.dtype is torch.float32
@@ -63,17 +65,36 @@ def test_a_product_is_that_of_rounded_factors_whatever_their_size(size: float) -
     assert 0 < apart < 5e-3, "rounded, and by little"
 
 
-def test_powers_of_two_are_exact() -> None:
-    exponents = torch.arange(-126, 128)
-    expected = [2.0**exponent for exponent in exponents.tolist()]
-    assert power_of_two(exponents).tolist() == expected
+def test_rows_are_scaled_by_the_power_of_two_that_fits() -> None:
+    """The slow twin: by the exponent that the standard library finds."""
+    largest = torch.tensor([2.0**exponent * factor for exponent in range(-80, 120) for factor in (1.0, 1.5, 1.9999999)])
+    expected = [2.0 ** (math.frexp(value)[1] - 15) for value in largest.tolist()]
+    assert powers_below(largest).tolist() == expected
+    assert powers_below(torch.zeros(1)).item() == 2.0**-100
+
+
+def test_an_input_is_rounded_once_for_all_matrices_that_read_it() -> None:
+    calls: list[int] = []
+
+    def counted(given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        calls.append(len(given))
+        return rounded(given)
+
+    latest = Latest(counted)
+    one, other = (MixedLinear(torch.nn.Linear(8, 4), latest) for _ in range(2))
+    given = torch.randn(3, 8)
+    found = one(given), other(given)
+    assert calls == [3]
+    again = given.clone() * 2
+    assert not torch.equal(one(again), found[0])
+    assert calls == [3, 3], "another input, though equally large, is rounded anew"
 
 
 def test_a_matrix_published_in_bfloat16_is_held_to_the_last_bit() -> None:
     linear = torch.nn.Linear(64, 64, bias=False)
     published = (linear.weight.detach() * 1e-4).bfloat16()
     linear.weight.data = published.float()
-    layer = MixedLinear(linear)
+    layer = MixedLinear(linear, Latest(rounded))
     assert torch.equal(layer.weight.float() * 2.0**layer.exponent, published.float())
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.expectations.frames.states import complete_steps, first_recent_steps
+from drsr.expectations.frames.states import complete_steps, decisions, first_recent_steps
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.request.history import read_history
 from drsr.request.request import Protocol, read_request
@@ -60,3 +60,12 @@ def test_a_later_message_that_cannot_be_read_changes_nothing_before_it() -> None
     assert sound == {5: 0, 7: 1}
     messages.append({"role": "narrator", "content": "?"})
     assert first_recent_steps(complete_steps(run_of({"messages": messages}, "openai")), [5, 7]) == sound
+
+
+def test_what_a_model_did_not_say_there_is_no_decision() -> None:
+    messages: list[dict[str, object]] = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": "preserved by a compaction", "is_decision": False},
+        {"role": "assistant", "content": "said"},
+    ]
+    assert decisions(run_of({"messages": messages}, "openai")) == [2]

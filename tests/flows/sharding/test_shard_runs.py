@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from sqlalchemy import Connection, delete, func, insert, select
@@ -37,13 +38,17 @@ class DoubleOfPrefect:
     def __init__(self, scripts: dict[str, list[StateType]]) -> None:
         self.scripts = {name: list(states) for name, states in scripts.items()}
         self.names: dict[UUID, str] = {}
+        self.keys: list[str] = []
         self.crashed: list[str] = []
         self.cancelled: list[str] = []
         self.began: datetime.datetime | None = None
         """When every flow run came into its state; by default just now."""
 
-    def run_deployment(self, deployment: str, *, parameters: Any, timeout: float, flow_run_name: str) -> FlowRun:
+    def run_deployment(
+        self, deployment: str, *, parameters: Any, timeout: float, flow_run_name: str, idempotency_key: str
+    ) -> FlowRun:
         assert (deployment, timeout) == ("label-shard/label-shard", 0)
+        self.keys.append(idempotency_key)
         run = FlowRun(id=uuid4(), flow_id=uuid4(), name=flow_run_name)
         self.names[run.id] = flow_run_name
         return run
@@ -154,7 +159,8 @@ def test_a_stage_that_is_ended_calls_its_shards_off(catalog: Catalog, monkeypatc
         assert double.cancelled == ["a", "c"], "the other one was done"
 
 
-def test_a_shard_that_cannot_be_started_calls_the_others_off(catalog: Catalog) -> None:
+def test_a_shard_that_cannot_be_started_calls_the_others_off(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "DELAYS", (0.0, 0.0))
     with playing({"a": [StateType.RUNNING], "b": []}) as double:
         start = double.run_deployment
 
@@ -174,6 +180,52 @@ def test_a_shard_that_cannot_be_started_calls_the_others_off(catalog: Catalog) -
             with pytest.raises(ConnectionError, match="no server"):
                 run(catalog, "a", "b")
         assert asked == ["a"]
+
+
+def test_prefect_s_server_that_is_started_again_gives_nobody_up(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is away while a shard is started, while it is looked at, and while the lost one is called crashed."""
+    monkeypatch.setattr(faults, "DELAYS", (0.0, 0.0))
+    away = dict.fromkeys(("run_deployment", "read_flow_run", "set_flow_run_state"), 2)
+    with playing({"a": [StateType.RUNNING], "a, attempt 2": [StateType.COMPLETED]}) as double:
+
+        def sometimes_away(name: str) -> Callable[..., Any]:
+            answer = getattr(double, name)
+
+            def call(*given: Any, **options: Any) -> Any:
+                if away[name]:
+                    away[name] -= 1
+                    raise httpx.ConnectError("refused")
+                found = answer(*given, **options)
+                if name == "run_deployment" and found.name == "a":
+                    claim(catalog, found.id, "elsewhere/1/1", LONG_AGO)
+                return found
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name in away:
+                patch.setattr(shard_runs if name == "run_deployment" else double, name, sometimes_away(name))
+            assert run(catalog, "a") == 1
+        assert set(away.values()) == {0}
+        assert double.crashed == ["a"]
+        assert len(double.keys) == len(set(double.keys)) == 2, "an attempt has one key, however often it is asked for"
+
+
+def test_prefect_s_server_that_refuses_ends_the_stage(catalog: Catalog) -> None:
+    with playing({"a": [StateType.RUNNING]}) as double, pytest.MonkeyPatch.context() as patch:
+        refused = httpx.HTTPStatusError(
+            "gone", request=httpx.Request("GET", "http://here"), response=httpx.Response(404)
+        )
+
+        def read_flow_run(flow_run_id: UUID) -> FlowRun:
+            raise refused
+
+        patch.setattr(double, "read_flow_run", read_flow_run)
+        with pytest.raises(httpx.HTTPStatusError):
+            run(catalog, "a")
+        assert double.cancelled == ["a"]
 
 
 def test_a_catalog_that_does_not_answer_gives_nobody_up(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,14 @@ def test_nights_and_quarantine_are_counted(place: Place) -> None:
     assert json.loads(json.dumps(numbers.to_json()))["nights"][0]["seconds"]["train"] == 24 * 60
 
 
+def test_two_nights_of_a_day_are_told_apart_by_their_time(place: Place) -> None:
+    for minutes in (0, DAY, DAY + 4 * 60):
+        record(place.catalog, a_night(minutes, {"published": False, "reason": "worse"}))
+    shown = page(read_numbers(place, NOW))
+    assert all(f">{label}<" in shown for label in ("11-01", "11-02 02:15", "11-02 06:15"))
+    assert ">11-02<" not in shown
+
+
 def test_a_catalog_that_has_published(
     release: PublishedPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def test_a_night_begins_with_ingest_or_after_a_pause() -> None:
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
-        ([stage_run("ingest", 0, 1)], "read only"),
+        ([stage_run("ingest", 0, 1)], "nothing new to work on"),
         ([stage_run("ingest", 0, 1), stage_run("label", 1, None)], "not finished: label"),
         ([stage_run("ingest", 0, 1), stage_run("label", 1, 2)], "nothing was to be published"),
         (a_night(0, {"published": False, "reason": "worse"}), "the released policy stays: worse"),

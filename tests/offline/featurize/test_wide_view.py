@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from drsr.backbone import catalogue
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
+from drsr.cli import main
 from drsr.decide.candidates import DecisionState, freeze
 from drsr.expectations.judging import judge
 from drsr.features.geometry import geometry_of
@@ -34,6 +36,7 @@ from drsr.request.view import caps_for
 from drsr.settings import load_settings
 from tests.features.states import run_messages
 from tests.offline.small_pipeline import Pipeline, add_runs, fit, publish_quickly, quick_params
+from tests.offline.without_texts import imported_from
 
 
 @pytest.fixture
@@ -114,6 +117,23 @@ def test_exported_joined_without_a_language_model_published_and_decided_with(
     here = policy.frozen.representation.features(state)
     assert np.array_equal(here.matrix, candidate_features(model, state, kind=Kind.WIDE).matrix)
     other.catalog.close()
+
+
+def test_without_the_texts_of_the_runs_the_command_joins_all_the_same(
+    pipeline: Pipeline,
+    exported: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bare, found = imported_from(pipeline, tmp_path / "bare")
+    for name, value in bare.settings.items():
+        monkeypatch.setenv(name, value)
+    assert main(["featurize", "--view", "wide", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["featurized"] == found.features.taken == len(matrices(bare, "wide"))
+    assert main(["featurize", "--view", "wide", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["featurized"] == 0
+    bare.catalog.close()
 
 
 def test_the_rules_judge_the_further_views_too(pipeline: Pipeline, exported: Path) -> None:

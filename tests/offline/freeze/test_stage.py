@@ -25,6 +25,7 @@ from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
 from drsr.offline.status import read_status
 from drsr.offline.store import claims
 from drsr.offline.store.artifacts import ArtifactStore
+from drsr.offline.store.remote_files import AT_ONCE
 from drsr.request.contracts import TokenIds
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
@@ -44,6 +45,51 @@ def corpus(tmp_path: Path) -> Path:
 def run(catalog: Catalog, artifacts: ArtifactStore, corpus: Path, **options: Any) -> FreezeSummary:
     ingest(catalog, artifacts, str(corpus), source="runs")
     return freeze(catalog, artifacts, TOKENIZER, CAPS, **options)
+
+
+class SlowStorage:
+    """A store in memory that, once it is slow, answers nobody before so many have asked at once."""
+
+    def __init__(self) -> None:
+        self.store = ArtifactStore("memory://slow-storage")
+        self.real = self.store._filesystem
+        self.asked: threading.Barrier | None = None
+        self.forgotten: set[str] = set()
+        self.store._filesystem = self
+
+    def cat_file(self, path: str, **part: Any) -> bytes:
+        if self.asked is not None:
+            self.asked.wait()
+        if path.rpartition("/")[2] in self.forgotten:
+            raise FileNotFoundError(path)
+        found: bytes = self.real.cat_file(path, **part)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_slow_storage_is_asked_for_many_runs_at_once(catalog: Catalog, tmp_path: Path) -> None:
+    """And where it forgets a file, the runs of that file wait, and the others are frozen."""
+    slow = SlowStorage()
+    for folder in ("first", "second"):
+        for number in range(AT_ONCE):
+            write_json(tmp_path / folder / f"{folder}-{number}.json", chat(len(folder) + 100 * number, steps=5))
+        ingest(catalog, slow.store, str(tmp_path / folder), source="runs")
+    with catalog.reading() as connection:
+        keys = connection.execute(select(Trajectory.blob).order_by(Trajectory.id)).scalars().all()
+    first, second = (
+        {key.partition("@")[2].partition(":")[0] for key in some} for some in (keys[:AT_ONCE], keys[AT_ONCE:])
+    )
+    assert len(first) == len(second) == 1, "a pack each"
+    slow.asked, slow.forgotten = threading.Barrier(AT_ONCE, timeout=60), first
+    frozen = freeze(catalog, slow.store, TOKENIZER, CAPS)
+    assert (frozen.frozen, len(frozen.damaged)) == (AT_ONCE, AT_ONCE)
+    assert "is missing" in frozen.damaged[0]
+    slow.forgotten = set()
+    again = freeze(catalog, slow.store, TOKENIZER, CAPS)
+    assert (again.frozen, again.damaged) == (AT_ONCE, ())
 
 
 def test_four_workers_share_it(

@@ -18,7 +18,7 @@ import fsspec
 import pytest
 from sqlalchemy import select
 
-from drsr.errors import DrsrError, InputError, NothingThere
+from drsr.errors import CatalogUnreachable, DrsrError, InputError, NothingThere
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, Table, Trajectory, TrajectoryReward
@@ -204,7 +204,7 @@ def test_files_are_read_again_when_readers_change(
     assert ingest(catalog, artifacts, str(path), reader="openai_chat").unchanged_files == 0
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 0
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 1
-    monkeypatch.setattr(sources, "READERS", sources.READERS[1:])
+    monkeypatch.setattr(sources, "all_readers", lambda: sources.READERS[1:])
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 0
 
 
@@ -541,6 +541,35 @@ def test_hidden_names_are_counted(catalog: Catalog, artifacts: ArtifactStore, tm
         write_json(tmp_path / "runs" / name, chat(len(name)))
     summary = ingest(catalog, artifacts, str(tmp_path / "runs"))
     assert (summary.added, summary.hidden) == (1, 3)
+
+
+def test_storage_that_fails_on_the_way_ends_it_and_blames_no_file(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording is compared with one that is stored, and the store does not answer."""
+    monkeypatch.setenv("DRSR_CACHE", str(tmp_path / "cache"))  # which would remember what was compared before
+    run = chat(1, steps=9) | {"id": "first"}
+    write_json(tmp_path / "runs" / "1.json", run)
+    ingest(catalog, artifacts, str(tmp_path / "runs"))
+    again = {
+        **run,
+        "id": "second",
+        "messages": [*run["messages"][:-1], {"role": "assistant", "content": "another end"}],
+    }
+    write_json(tmp_path / "runs" / "2.json", again)
+
+    def away(key: str) -> bytes:
+        asked.append(key)
+        raise CatalogUnreachable("no answer", passing=True)
+
+    asked: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(artifacts, "get", away)
+        with pytest.raises(CatalogUnreachable, match="no answer"):
+            ingest(catalog, artifacts, str(tmp_path / "runs"))
+    assert asked
+    assert quarantined(catalog) == []
+    assert ingest(catalog, artifacts, str(tmp_path / "runs")).added == 1
 
 
 def test_a_second_ingest_of_the_same_place_waits_and_finds_nothing_new(

@@ -12,13 +12,12 @@ import torch
 import transformers
 
 from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
-from drsr.backbone.memory import is_out_of_memory
+from drsr.backbone.memory import Room, is_out_of_memory
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.label import target_rows, tree_walk
 from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.label.target_nll import AGREEMENT, Method, Pair, TargetNll, direct_nll
-from drsr.offline.label.walk_memory import Room
 from drsr.request.contracts import TokenIds
 from drsr.request.view import caps_for
 from tests.recording_watch import RecordingWatch

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drsr.backbone.continuation import Continuation, Segment
-from drsr.backbone.memory import SMALLEST_CHUNK
+from drsr.backbone.memory import SMALLEST_CHUNK, room_for
 from drsr.offline.label.prefix_tree import build_tree, total_tokens
 from drsr.offline.label.target_nll import Outcome, Pair, direct_nll
 from drsr.offline.label.tree_walk import TreeWalk
-from drsr.offline.label.walk_memory import room_for
 from drsr.request.contracts import TokenIds
 from tests.tiny_backbones import ARCHITECTURES, DEVICES, tiny_backbone
 from tests.tiny_models import Architecture

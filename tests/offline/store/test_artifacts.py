@@ -71,7 +71,7 @@ def test_memory_and_s3_hold_the_same(bucket: str, store: ArtifactStore) -> None:
         other = ArtifactStore(root)
         assert other.put_pack(artifacts) == keys
         assert other.put(b"alone") == store.put(b"alone")
-        assert [other.get(keys[sha256]) for sha256, _ in artifacts] == [data for _, data in artifacts]
+        assert [other.get(keys[sha256]) for sha256, *_ in artifacts] == [one.data for one in artifacts]
         assert other.get(other.put(b"alone")) == b"alone"
         assert not other.exists("0" * 64)
         with pytest.raises(ArtifactCorrupt, match="is missing"):
@@ -156,8 +156,20 @@ def test_packs_written_by_another_compressor_do_not_mix(store: ArtifactStore, mo
     monkeypatch.setattr(store_module, "_LEVEL", 19)
     keys.append(store.put_pack(artifacts))
     assert keys[0] != keys[1]
-    for sha256, data in artifacts:
-        assert [store.get(of[sha256]) for of in keys] == [data, data]
+    for one in artifacts:
+        assert [store.get(of[one.sha256]) for of in keys] == [one.data] * 2
+
+
+def test_bytes_in_pieces_lie_in_a_pack_beside_others(store: ArtifactStore) -> None:
+    pieces = [b"a piece, ", b"", "größer, ".encode() * 100_000, b"the end"]
+    large = Artifact.in_pieces(lambda: iter(pieces))
+    assert large.is_compressed
+    assert large.sha256 == Artifact.of(b"".join(pieces)).sha256
+    small = [Artifact.of(b"one"), Artifact.of(b"two")]
+    keys = store.put_pack([small[0], large, small[1]])
+    assert store.get(keys[large.sha256]) == b"".join(pieces)
+    assert [store.get(keys[one.sha256]) for one in small] == [b"one", b"two"]
+    assert store.unpacked(keys[large.sha256].partition("@")[2][:64]) == b"one" + b"".join(pieces) + b"two"
 
 
 def test_a_pack_is_named_by_its_stored_bytes(store: ArtifactStore, folder: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from drsr.offline.train.batches import make_batches, predict, with_targets
-from drsr.offline.train.objective import Objective, fit_harm_scale, positive_weight
-from drsr.scorer.ensemble import fit_normaliser
+from drsr.offline.train.objective import Objective, positive_weight
+from drsr.scorer.ensemble import fit_harm_scale, fit_normaliser
 from drsr.scorer.network import Outputs, initial_parameters
 from drsr.scorer.set_representation import ALL_PARTS
 from tests.offline.frames import make_frame, params

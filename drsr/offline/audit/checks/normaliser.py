@@ -16,9 +16,8 @@ from drsr.offline.publish.candidate import distribution_of
 from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame, used_columns
 from drsr.offline.train.examples import TrainingFrame
-from drsr.offline.train.objective import fit_harm_scale
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
-from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_normaliser
+from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_harm_scale, fit_normaliser
 
 AGREEMENT = 1e-6
 """Relative: processors add up in different orders. On one machine the bits are the same."""

@@ -98,7 +98,7 @@ def _taken_back(subject: Subject, past: Sequence[WithdrawnRun], known: Collectio
     # A scorer has read its data when its training begins: a run may have been taken back before that was over.
     view, labeler = subject.view, subject.labeler
     with subject.catalog.reading() as connection:
-        keys = present_states(connection, view, labeler)
+        keys = present_states(connection, view, labeler, source=subject.run.source)
     present = _named(subject, keys)
     return [run for run in earlier if _ends_after(run, trained_at) or run.name in present]
 

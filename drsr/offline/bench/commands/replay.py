@@ -31,6 +31,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replay", action="store_true", help="replay the recorded decisions with every comparator")
     parser.add_argument("--methods", metavar="A,B", help="only these comparators (default: all)")
     parser.add_argument("--policy", metavar="PATH", help="a published policy, as a further row: wheel or folder")
+    parser.add_argument(
+        "--stored-features",
+        action="store_true",
+        help="the policy's features of these decisions from the catalog: its time is then without the language model's",
+    )
     parser.add_argument("--light-policy", metavar="PATH", help="a published light policy, as a row beside that one")
     parser.add_argument(
         "--summariser",
@@ -60,13 +65,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="replay N trajectories only: the first of every task, then the second, and so on, domains by turns",
     )
-    parser.add_argument("--source", help="only trajectories of this source")
+    parser.add_argument("--source", help="only trajectories of this source, and what was trained on it")
     parser.add_argument("--output", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
 
 
 def run(options: argparse.Namespace) -> int:
     """Replay what is missing, then show everything."""
     import drsr
+    from drsr.errors import SettingsError
     from drsr.offline.bench.comparators.handed_models import named_models
     from drsr.offline.bench.replay.file import MethodNote, ReplayFile, chosen_rows, note_of
     from drsr.offline.bench.replay.labelled_nlls import labelled_nlls
@@ -80,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
     from drsr.settings import load_settings
 
     require_positive(options, "limit", "window")
+    if options.stored_features and not options.policy:
+        raise SettingsError("--stored-features is of a full policy, and there is none", hint="--policy WHEEL")
     named_models(options.model)  # a mistake in it is told before anything is loaded
     tools = measuring(load_settings())
     summariser = summariser_of(options, tools.backbone.tokenizer, lambda: tools.backbone)
@@ -171,11 +179,16 @@ def _methods(
     registry = comparators(tokenizer, window=options.window, lre=lre, policy=policy, models=models, wanted=wanted)
     if options.light_policy:
         registry = _with_light(registry, options.light_policy, tools)
-    if options.ablations and ablations_wanted(wanted):
-        from drsr.offline.bench.replay.ablation_methods import stored
+    with_parts = options.ablations and ablations_wanted(wanted)
+    if with_parts or options.stored_features:
+        from drsr.offline.bench.replay.ablation_methods import stored, stored_policy
 
         sources = stored(catalog, artifacts, view=options.view, labeler=options.labeler, split=options.split)
-        registry = with_ablations(registry, options, tools, catalog, artifacts, sources)
+        if policy is not None and options.stored_features:
+            mine = stored_policy(catalog, policy, sources, view=options.view)
+            registry = registry._replace(available={**registry.available, mine.name: mine})
+        if with_parts:
+            registry = with_ablations(registry, options, tools, catalog, artifacts, sources)
     return choose(registry, wanted)
 
 

@@ -97,6 +97,22 @@ def computed_now(ablation: Ablation, groups: Sequence[str]) -> Source:
     return Source(None)
 
 
+def stored_policy(catalog: Catalog, policy: Policy, sources: Sources, *, view: str) -> DrsrPolicy:
+    """A published policy that takes its features from where ablations have theirs: no request is read anew."""
+    with catalog.reading() as connection:
+        read = get_view(connection, view).identity
+    mine = policy.numbers
+    if mine.layout_hash != read.layout_hash:
+        raise SettingsError(f"the policy reads other columns than those of view {view!r}", hint="--view NAME")
+    if (mine.backbone.identity, mine.backbone.dtype) != (read.backbone_identity, read.dtype):
+        raise SettingsError(
+            f"view {view!r} was read with {read.backbone} in {read.dtype}, the policy reads with {mine.backbone.name} "
+            f"in {mine.backbone.dtype}",
+            hint="leave --stored-features out",
+        )
+    return DrsrPolicy(policy, source=sources(FULL, ()).stored)
+
+
 def ablation_methods(
     catalog: Catalog,
     artifacts: ArtifactStore,

@@ -202,7 +202,8 @@ class _Decisions:
         self._draws = draw_trajectories(group, bootstrap) if rows else np.zeros((0, 0))
 
     def task_mean(self, name: str, values: Floats) -> Metric:
-        """Return the mean with every task counted once: the mean of its runs' means. `values` has one number per decision."""
+        """Return the mean with every task counted once: the mean of its runs' means. `values` has one number per
+        decision."""
         total = self._weight * self._means(values)
         found = ratio_metric(name, TASKS, NO_TIES, total, self._weight, self._draws, self._bootstrap)
         return found._replace(support=len(values))

@@ -128,7 +128,8 @@ def read_report_inputs(
         workers=asked.workers,
         progress=progress,
     )
-    inputs = read_inputs(catalog, artifacts, asked.view, asked.labeler, "calibrate")
+    source = params.train.source
+    inputs = read_inputs(catalog, artifacts, asked.view, asked.labeler, "calibrate", source)
     calibrated = calibrate(catalog, artifacts, inputs, params)  # before test is read: what follows a read is void
     evaluated = evaluate_ablations(
         catalog,
@@ -146,7 +147,7 @@ def read_report_inputs(
     frames: dict[str, ExampleFrame] = {"train": inputs.train, "validation": inputs.validation}
     if asked.split not in frames:
         frames[asked.split] = get_training_frame(
-            catalog, artifacts, asked.view, split=asked.split, purpose="evaluate", labeler=asked.labeler
+            catalog, artifacts, asked.view, split=asked.split, purpose="evaluate", labeler=asked.labeler, source=source
         )
     scorer = load_trained(artifacts, calibrated.run)
     with catalog.reading() as connection:

@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drsr.command_line import Commands, add_command
-from drsr.offline.commands.stages.train import add_frame_options, add_scorer_options, chosen_scorer
+from drsr.offline.commands.stages.train import (
+    add_frame_options,
+    add_scorer_options,
+    add_source_option,
+    chosen_scorer,
+)
 
 if TYPE_CHECKING:
     from drsr.offline.calibrate.operating_curve import Sensitivity
@@ -38,6 +43,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write operating curve and beta sensitivity there")
     add_frame_options(parser)
     add_scorer_options(parser)
+    add_source_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,12 +55,13 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.train.stage import read_inputs, train
     from drsr.settings import cache_folder
 
-    params = chosen_scorer(load_params(), options)
+    params = chosen_scorer(load_params(), options, options.source)
+    source = params.train.source
     with opened() as (_, catalog, artifacts):
         if options.cross_fitted:  # whose members are fitted here, unless they were before
-            fitted_on = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
+            fitted_on = read_inputs(catalog, artifacts, options.view, options.labeler, "train", source)
             train(catalog, artifacts, fitted_on, params.train, checkpoints=cache_folder() / "training")
-        inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "calibrate")
+        inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "calibrate", source)
         calibrated = calibrate(catalog, artifacts, inputs, params, certified=options.certified)
         searched = plain_search(artifacts, inputs, calibrated, params.calibrate)
     record = calibrated.record

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         return tasks.run(options)
     if options.replay:
         return replay.run(options)
-    params = chosen_scorer(load_params(), options)
+    params = chosen_scorer(load_params(), options, options.source)
     if params.train.folds and options.split == "validation":
         raise SettingsError("a cross-fitted scorer has seen validation", hint="leave out --split validation")
     with opened() as place, training_progress(params.train.max_epochs) as progress:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drsr.command_line import Commands, add_command
-from drsr.offline.ingest.format_names import FORMATS
+from drsr.offline.ingest.format_names import FORMATS, package_of, plug_in_entries
 
 if TYPE_CHECKING:
-    from drsr.offline.ingest.stage import Admit
+    from drsr.offline.ingest.stage import Admit, ReaderOf
 
 
 def add_commands(commands: Commands) -> None:
@@ -27,8 +27,15 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("uri", nargs="?", metavar="URI", help="default: the bundled sample corpus")
     parser.add_argument("--source", help="name of the origin (default: the first folder below the URI)")
-    parser.add_argument(
-        "--format", help=f"read everything as this format instead of detecting it: {', '.join(FORMATS)}"
+    named = f"read everything as this format instead of detecting it: {', '.join(FORMATS)}"
+    brought = "; ".join(f"{entry.name} (of the package {package_of(entry)})" for entry in plug_in_entries())
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--format", help=(f"{named}; and {brought}" if brought else named).replace("%", "%%"))
+    how.add_argument(
+        "--mapping",
+        metavar="FILE",
+        help="read JSON of your own, one run per object: this TOML file says where its messages, task, id and reward "
+        "are (docs/guides/formats.md)",
     )
     parser.add_argument(
         "--day",
@@ -86,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.store.progress import progress
 
     uri, source = options.uri, options.source
-    admission = _admission(options)
+    admission, reader = _admission(options), _reader(options)
     if options.corpus is not None:
         folder = Path(uri) if uri else default_folder(options.corpus)
         require_whole(load_corpus(options.corpus), folder)
@@ -101,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
             place.artifacts,
             uri,
             source=source,
-            reader=options.format,
+            reader=reader,
             day=options.day,
             admit=admission and admission[0],
             admitted_by=admission[1] if admission else "",
@@ -135,6 +142,17 @@ def run(options: argparse.Namespace) -> int:
     if summary.quarantined:
         print("  drsr status --quarantined shows each with what to do")
     return 1 if summary.nothing_readable else 0
+
+
+def _reader(options: argparse.Namespace) -> str | ReaderOf:
+    """Return the reader that the options name, or else that of each source in `feeds.toml`."""
+    from drsr.offline.ingest.feeds.limits import load_mappings
+    from drsr.offline.ingest.formats.mapping import load_mapping
+
+    if options.mapping is not None:
+        mapping = load_mapping(options.mapping)
+        return lambda source: mapping
+    return options.format or load_mappings()
 
 
 def _admission(options: argparse.Namespace) -> tuple[Admit, str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drsr.command_line import Commands, add_command, require_positive
@@ -71,6 +72,13 @@ def add_commands(commands: Commands) -> None:
     featurize.add_argument(
         "--statistics", action="store_true", help="compute nothing; show missing, constant, range and drift per column"
     )
+    featurize.add_argument(
+        "--feast",
+        type=Path,
+        metavar="FOLDER",
+        help="compute nothing; write the view's features as a Feast repository: entities, a file source and a feature "
+        "view over Parquet (docs/guides/make-a-policy.md)",
+    )
     for parser in (label, featurize):
         add_part_options(parser)
         parser.add_argument("--limit", type=int, metavar="N", help="stop after about N states")
@@ -108,18 +116,37 @@ def run_label(options: argparse.Namespace) -> int:
 
 
 def run_featurize(options: argparse.Namespace) -> int:
+    from drsr.errors import SettingsError
     from drsr.offline.featurize.column_statistics import column_statistics, statistics_text
     from drsr.offline.label.configured import configured
     from drsr.offline.store.place import opened
 
     require_positive(options, "limit", "workers")
+    if options.feast is not None and (options.statistics or options.source or options.where or options.limit):
+        raise SettingsError("--feast writes all of a view", hint="leave --statistics, --source, --where, --limit out")
     with opened() as place:
+        if options.feast is not None:
+            return _write_feast(place, options)
         if options.statistics:
             statistics = column_statistics(place.catalog, place.artifacts, options.view)
             print(json.dumps(statistics.to_json()) if options.json else statistics_text(statistics))
             return 0
         found, part = configured(place.settings), chosen_part(options, place.catalog)
     return _work("featurize", options.view, options, found, part)
+
+
+def _write_feast(place: Place, options: argparse.Namespace) -> int:
+    from drsr.offline.featurize.feast_repository import write_feast
+
+    written = write_feast(place.catalog, place.artifacts, options.feast, options.view)
+    if options.json:
+        print(json.dumps(written._asdict()))
+    else:
+        print(
+            f"{written.states:,} states of view {written.view}: {written.rows:,} rows of {written.columns:,} features\n"
+            f"  cd {options.feast} && feast apply"
+        )
+    return 0
 
 
 def chosen_part(options: argparse.Namespace, catalog: Catalog) -> Selection:
@@ -134,6 +161,7 @@ def chosen_part(options: argparse.Namespace, catalog: Catalog) -> Selection:
 
 def _work(stage: str, name: str, options: argparse.Namespace, found: Configured, part: Selection) -> int:
     """Work on what waits, in as many processes as are asked for, and tell what came of it."""
+    from drsr.features.view_layouts import Kind, kind_of
     from drsr.offline.freeze.selection import count_to_freeze
     from drsr.offline.label.configured import count_left
     from drsr.offline.label.worker import WorkOrder, placed, placement_said, work
@@ -148,7 +176,9 @@ def _work(stage: str, name: str, options: argparse.Namespace, found: Configured,
     with opened(found.settings) as place, place.catalog.reading() as connection:
         to_freeze = count_to_freeze(connection, found.freezing, part)
     waited, code = left(), 0
-    if waited == 0:
+    # What is joined from two stored views needs no text, so it does not wait for one either.
+    joins = stage == "featurize" and kind_of(name) is Kind.WIDE
+    if waited == 0 and not joins:
         shown = {"states": 0} | ({"to_freeze": to_freeze} if to_freeze else {})
         print(json.dumps(shown) if options.json else _NOTHING[stage])
     else:

@@ -51,6 +51,12 @@ def add_commands(commands: Commands) -> None:
         help="of the policy (default: the day of the calibration, such as 2026.11.16; if another policy has it, "
         "2026.11.16.1)",
     )
+    parser.add_argument(
+        "--source",
+        metavar="NAME",
+        help="the scorer that was trained on this source alone (default: train.source, or all); give it an index of "
+        "its own",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--calibration",
@@ -111,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.files import write_if_changed
     from drsr.offline.audit.release import gated_order
     from drsr.offline.catalog.journal import head
+    from drsr.offline.params import load_params
     from drsr.offline.publish.simple_index import drsr_wheel
     from drsr.offline.publish.stage import find_calibration, publish
     from drsr.offline.publish.succession import NOT_WORSE
@@ -120,7 +127,11 @@ def run(options: argparse.Namespace) -> int:
     key = None if options.sign is None else read_signing_key(options.sign)  # a wrong one is found before the work
     with opened() as (settings, catalog, artifacts):
         calibration = find_calibration(
-            catalog, options.calibration, certified=options.certified, light=options.view == "light"
+            catalog,
+            options.calibration,
+            certified=options.certified,
+            light=options.view == "light",
+            source=options.source or load_params().train.source,
         )
         order = gated_order(
             index=options.index or Path("var", "index"),

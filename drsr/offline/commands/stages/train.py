@@ -56,7 +56,13 @@ def add_commands(commands: Commands) -> None:
     )
     add_frame_options(parser)
     add_scorer_options(parser)
+    add_source_option(parser)
     add_training_options(parser)
+
+
+def add_source_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that keeps to one source, such as one tenant's."""
+    parser.add_argument("--source", metavar="NAME", help="only states of this source (default: train.source, or all)")
 
 
 def add_scorer_options(parser: argparse.ArgumentParser) -> None:
@@ -69,9 +75,9 @@ def add_scorer_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_scorer(params: Params, options: argparse.Namespace) -> Params:
-    """The parameters with the scorer that the options name."""
-    train = params.train
+def chosen_scorer(params: Params, options: argparse.Namespace, source: str | None = None) -> Params:
+    """The parameters with the scorer that the options name, and the source that it is for."""
+    train = params.train if source is None else replace(params.train, source=source)
     if options.scorer is not None:
         train = replace(train, scorer=options.scorer)
     if options.cross_fitted and not train.folds:
@@ -100,9 +106,9 @@ def run(options: argparse.Namespace) -> int:
     require_positive(options, "workers")
     names = options.ablation or ["full"]
     ablations = [*ABLATIONS.values()] if ALL in names else [find_ablation(name) for name in names]
-    params = chosen_scorer(load_params(), options)
+    params = chosen_scorer(load_params(), options, options.source)
     with opened() as (_, catalog, artifacts):
-        inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "train")
+        inputs = read_inputs(catalog, artifacts, options.view, options.labeler, "train", params.train.source)
         if options.learning_curve is not None:
             return _learning_curve(inputs, params, options)
         if options.choose_kind is not None:
@@ -237,6 +243,8 @@ def _text(results: list[Trained], ablations: list[Ablation]) -> str:
     first = results[0].record
     of_train = f"{first.train_sets:,} sets of {first.train_trajectories:,} trajectories"
     of_validation = f"{first.validation_sets:,} sets of {first.validation_trajectories:,} others"
+    if first.source is not None:
+        lines.append(f"only of the source {first.source}")
     kind, folds = first.params.get("scorer", "network"), first.params.get("folds", 0)
     if folds:
         lines += [f"{kind}, fitted on {of_train} and {of_validation}; judged in {folds} folds by task", ""]

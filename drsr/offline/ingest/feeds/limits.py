@@ -1,8 +1,9 @@
-"""Limits per source: how much of its latest delivery may be unreadable, and how many runs it must have.
+"""Settings per source: how much of its latest delivery may be unreadable, how many runs it must have, how it is read.
 
     [agents]                 # feeds.toml in the working directory; a section per source, `default` for the others
     quarantined = 0.1        # largest share of the latest delivery that may be quarantined
     runs = 100               # fewest current runs
+    mapping = "desk.toml"    # where in its JSON the messages, the task, the id and the reward are
 
 A feed that turns unreadable must not look like a quiet one. The latest delivery is what was read of a source on the
 last day on which anything was read. It is judged every night until it is settled: until the files are mended, or a
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ from sqlalchemy import Connection, func, select
 
 from drsr.errors import SettingsError
 from drsr.offline.catalog.tables import Source, SourceFile, Trajectory
+from drsr.offline.ingest.formats.mapping import load_mapping
+from drsr.offline.ingest.formats.reader import Reader
 
 FEEDS_FILE = "feeds.toml"
 DEFAULT = "default"
@@ -31,10 +34,12 @@ FEW = 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that a source must keep."""
+    """The limits that a source must keep, and how it is read."""
 
     quarantined: float = 0.5
     runs: int = 0
+    mapping: str = ""
+    """A file, for `load_mapping`; by default formats are detected."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.quarantined <= 1:
@@ -77,13 +82,27 @@ def load_limits(path: Path | None = None) -> Mapping[str, Limits]:
 
 
 def _limits(name: str, section: Any, where: str) -> Limits:
-    known = {field.name: (int,) if field.name == "runs" else (int, float) for field in fields(Limits)}
+    kinds: dict[str, tuple[type, ...]] = {"runs": (int,), "mapping": (str,)}
+    known = {field.name: kinds.get(field.name, (int, float)) for field in fields(Limits)}
     if not isinstance(section, dict):
         raise SettingsError(f"{name} must be a section", where=where, hint=f"[{name}], then {' and '.join(known)}")
     for key, value in section.items():
         if key not in known or isinstance(value, bool) or not isinstance(value, known[key]):
-            raise SettingsError(f"[{name}] {key} = {value!r} is unknown", where=where, hint="quarantined, runs")
+            raise SettingsError(f"[{name}] {key} = {value!r} is unknown", where=where, hint=", ".join(known))
     return Limits(**section)
+
+
+def load_mappings(path: Path | None = None) -> Callable[[str], Reader | None]:
+    """Return which mapping reads a source, None for those whose formats are detected. Every file is read and checked
+    now; it lies beside `feeds.toml`, unless its path says otherwise."""
+    folder = (Path(FEEDS_FILE) if path is None else path).parent
+    limits = load_limits(path)
+    readers = {name: load_mapping(folder / own.mapping) for name, own in limits.items() if own.mapping}
+
+    def mapping_of(source: str) -> Reader | None:
+        return readers.get(source if source in limits else DEFAULT)
+
+    return mapping_of
 
 
 def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:

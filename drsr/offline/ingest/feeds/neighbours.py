@@ -11,6 +11,7 @@ rule has the last word: it compares whole texts, and all of them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from sqlalchemy import select
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
-from drsr.offline.ingest.near_duplicates import THRESHOLD, Shingles, jaccard, shingles, text_of
+from drsr.offline.ingest.near_duplicates import THRESHOLD, Shingles, jaccard, shingles, texts_of
 from drsr.offline.ingest.splits import Split
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
@@ -81,10 +82,25 @@ class Neighbours:
 
 def sketch_of(trajectory: Trajectory) -> Shingles:
     """The smallest hashes of a run's text, in order."""
-    text = text_of(trajectory)
-    if len(text) > 2 * _CHARACTERS:
-        text = f"{text[:_CHARACTERS]}\n{text[-_CHARACTERS:]}"
-    return shingles(text)[:_KEPT]  # sorted and distinct
+    return shingles(_ends(texts_of(trajectory)))[:_KEPT]  # sorted and distinct
+
+
+def _ends(texts: Sequence[str]) -> str:
+    """Return texts in lines of their own, of a long whole only its head and its tail; the whole is never made."""
+    if sum(map(len, texts)) + len(texts) - 1 <= 2 * _CHARACTERS:
+        return "\n".join(texts)
+    tail = _beginning(text[: -_CHARACTERS - 1 : -1] for text in reversed(texts))[::-1]
+    return f"{_beginning(texts)}\n{tail}"
+
+
+def _beginning(texts: Iterable[str]) -> str:
+    found, length = [], 0
+    for text in texts:
+        found.append(text[:_CHARACTERS])
+        length += len(found[-1]) + 1
+        if length > _CHARACTERS:
+            break
+    return "\n".join(found)[:_CHARACTERS]
 
 
 def _stored(data: bytes) -> bytes:

@@ -21,9 +21,9 @@ def taken(stream: BinaryIO, limit: int, start: bytes = b"") -> bytes:
     return b"".join(pieces)
 
 
-def put_back(data: bytes, stream: BinaryIO) -> BinaryIO:
-    """A stream as it was before these bytes were read from it."""
-    return io.BufferedReader(_Joined(io.BytesIO(data), stream), _PIECE)
+def put_back(data: bytes, stream: BinaryIO, buffer: int = _PIECE) -> BinaryIO:
+    """A stream as it was before these bytes were read from it. `buffer`: how many bytes of it are held ready."""
+    return io.BufferedReader(_Joined(io.BytesIO(data), stream), buffer)
 
 
 class _Joined(io.RawIOBase):

@@ -37,8 +37,24 @@ def loads(data: bytes) -> Any:
 def refuse_too_many(data: bytes) -> None:
     """Unreadable for JSON text that holds more values than a run can have. A comma inside a string is none."""
     if data.count(b",") > MOST_VALUES and _commas(data) > MOST_VALUES:
-        what = f"one JSON document of more than {MOST_VALUES:,} values; write one run per line"
-        raise Unreadable("too_many_values", what)
+        raise too_many_values()
+
+
+def too_many_values() -> Unreadable:
+    """The complaint about a document that would take too much memory."""
+    what = f"one JSON document of more than {MOST_VALUES:,} values; write one run per line"
+    return Unreadable("too_many_values", what)
+
+
+def commas_of(value: Any) -> int:
+    """Count the commas that stand between the values of a value."""
+    count, waiting = 0, [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, list | dict) and found:
+            count += len(found) - 1
+            waiting.extend(found.values() if isinstance(found, dict) else found)
+    return count
 
 
 def _commas(data: bytes) -> int:

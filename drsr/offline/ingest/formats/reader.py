@@ -47,7 +47,7 @@ class Reader:
     """One format."""
 
     name: str
-    version: int
+    version: int | str
     """Raised whenever the same bytes give another trajectory; part of the content hash."""
     title: str
     """The format in words, for people."""
@@ -61,9 +61,17 @@ class Reader:
     resembles_chat: bool = False
     """Whether a run without the marks of this format is a plain chat, so that one file may hold both."""
 
+    package: str | None = None
+    """Name and version of the package that it came with, if not drsr."""
+
     @property
     def tag(self) -> str:
         return f"{self.name}/{self.version}"
+
+    @property
+    def stamp(self) -> str:
+        """Change whenever the same bytes might be read differently: its author may have forgotten the version."""
+        return self.tag if self.package is None else f"{self.tag} {self.package} {self.title}"
 
     def mixes_with(self, other: Reader) -> bool:
         """Return whether one file may hold records of both."""

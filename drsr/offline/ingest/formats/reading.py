@@ -11,11 +11,12 @@ from typing import Any
 from drsr.offline.ingest import archives
 from drsr.offline.ingest.formats import unread_formats
 from drsr.offline.ingest.formats.bundles import eval_archive, gather
-from drsr.offline.ingest.formats.formats import READERS
+from drsr.offline.ingest.formats.formats import all_readers
 from drsr.offline.ingest.formats.json_values import dumps
 from drsr.offline.ingest.formats.openai_chat import is_message
+from drsr.offline.ingest.formats.plug_ins import failure_on, shown, sound
 from drsr.offline.ingest.formats.reader import PLAIN_CHAT, Reader, Run
-from drsr.offline.ingest.formats.records import Record, document, records
+from drsr.offline.ingest.formats.records import NotOneDocument, Record, document, records
 from drsr.offline.ingest.trajectories import Json, Quarantined, Trajectory
 from drsr.offline.store.source_files import Limits, SourceFile, Unreadable, storage_errors
 
@@ -26,6 +27,8 @@ _LOOKED_AT = 64
 _LOOKED_AT_BYTES = 8 << 20
 _ASIDE = 1_000
 """Complaints that are held one by one while a session is read; the rest is counted."""
+_MISTAKES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What a reader of ours that is mistaken about a record raises. Storage that fails is none."""
 _LONGEST_ID = 400
 """Characters of an id; of a longer one the end is replaced by its hash."""
 
@@ -37,7 +40,7 @@ def read(
 
     Content never raises: what cannot be read is handed out as Quarantined. Failures of storage raise DrsrError.
     """
-    readers = READERS if reader is None else (reader,)
+    readers = all_readers() if reader is None else (reader,)
     names: dict[str, int] = {}
     nothing = True
     for item in _contents(file, readers, limits or Limits(), packed=False):
@@ -56,6 +59,16 @@ def _contents(file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, 
         yield from _runs(_members(file, limits), file, readers, limits)
         return
     try:
+        yield from _opened(file, readers, limits, packed=packed)
+    except NotOneDocument:
+        yield from _opened(file, readers, limits, packed=packed, is_document=False)
+
+
+def _opened(
+    file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, packed: bool, is_document: bool = True
+) -> Iterator[Item]:
+    """Yield the runs of a file, unpacked if it is packed. NotOneDocument as `records` says."""
+    try:
         with file.open() as stream:
             packing = archives.packing(stream)
             if packing == "zip" and not packed:
@@ -66,7 +79,9 @@ def _contents(file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, 
             plain = archives.unpacked(stream, packing, file.location, limits) if packing else stream
             if packing and archives.packing(plain):
                 raise Unreadable("nested_archive", "packed twice; unpack it once")
-            yield from _runs(records(plain, file.location, limits), file, readers, limits)
+            size = None if packing else file.size
+            found = records(plain, file.location, limits, size, is_document=is_document)
+            yield from _runs(found, file, readers, limits)
     except Unreadable as problem:
         yield Quarantined(file.location, problem.reason, problem.detail)
     except OSError as error:
@@ -188,7 +203,7 @@ def _one(record: Record, file: SourceFile, readers: tuple[Reader, ...], limits: 
         parts = (Record(f"{record.place}[{i}]", part, i, 0) for i, part in enumerate(record.value))
         yield from _runs(parts, inner, readers, limits)
     else:
-        yield Quarantined(record.place, "unknown_format", _unknown(record.value, readers))
+        yield _unknown(record.place, record.value, readers)
 
 
 def _conversation(
@@ -204,7 +219,7 @@ def _conversation(
         return
     known = _recognised(messages, readers)
     if not known:
-        yield Quarantined(file.location, "unknown_format", _unknown(messages[0], readers))
+        yield _unknown(file.location, messages[0], readers)
     elif len(known) > 1:
         yield _two_formats(file.location, known)
     else:
@@ -253,13 +268,23 @@ def _read(
 ) -> Iterator[Item]:
     """A reader's runs as Trajectories, its complaints as Quarantined."""
     try:
-        for found in chosen.read(stream, file):
+        if chosen.package is not None:  # read whole before: what storage raises is not the reader's fault
+            stream = iter([*stream])
+    except Unreadable as problem:
+        yield Quarantined(place, problem.reason, problem.detail)
+        return
+    try:
+        for handed_out in chosen.read(stream, file):
+            found = handed_out if chosen.package is None else sound(handed_out)
             yield found if isinstance(found, Quarantined) else _trajectory(found, chosen, file, number)
     except Unreadable as problem:
         yield Quarantined(place, problem.reason, problem.detail)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+    except Exception as error:
         # Readers check what they are shown; this is the net below them, and it says that it was needed.
-        detail = f"the reader {chosen.name} failed ({type(error).__name__}: {error!s:.200}); please report this file"
+        if chosen.package is None and not isinstance(error, _MISTAKES):
+            raise
+        whom = "please report this file" if chosen.package is None else "please tell who wrote that package"
+        detail = f"the reader {shown(chosen)} failed ({type(error).__name__}: {error!s:.200}); {whom}"
         yield Quarantined(place, "reader_failed", detail)
 
 
@@ -331,13 +356,15 @@ def _two_formats(place: str, known: tuple[Reader, ...]) -> Quarantined:
     return Quarantined(place, "two_formats", detail)
 
 
-def _unknown(value: Any, readers: tuple[Reader, ...]) -> str:
-    """Return what was seen, and what would have been known; for a format that is known but not read, what to do."""
+def _unknown(place: str, value: Any, readers: tuple[Reader, ...]) -> Quarantined:
+    """Say what was seen, and what would have been known; for a format that is known but not read, what to do."""
     if told := unread_formats.advice(value):
-        return told
+        return Quarantined(place, "unknown_format", told)
     if isinstance(value, dict):
         keys = [str(key)[:40] for key in value]
         seen = f"an object with the keys {', '.join(keys[:20])}{', ...' if len(keys) > 20 else ''}"
     else:
         seen = f"a {type(value).__name__}" if not isinstance(value, list) else "a list"
-    return f"{seen}; known are {', '.join(reader.name for reader in readers)}"
+    if failed := failure_on(value, readers):
+        return Quarantined(place, "reader_failed", f"{seen}, which no other reader knows; {failed}")
+    return Quarantined(place, "unknown_format", f"{seen}; known are {', '.join(reader.name for reader in readers)}")

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
-from drsr.offline.ingest.formats.array_stream import ArrayStream
+from drsr.offline.ingest.formats.array_stream import ArrayStream, DocumentStream
 from drsr.offline.ingest.formats.byte_streams import put_back, skip_line, taken
 from drsr.offline.ingest.formats.columnar import Layout, layout_of, rows
 from drsr.offline.ingest.formats.content_kinds import refuse_other_content, text_advice
@@ -27,6 +27,8 @@ from drsr.offline.store.source_files import Limits, Unreadable
 _WHOLE = 16 << 20
 """Bytes up to which a document is parsed in one go, which is quicker; longer arrays are streamed."""
 _FIRST_LINE = 8 << 20
+_READY = 1 << 16
+"""Bytes of a file of lines that are held ready: more would be more than its lines take."""
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
@@ -43,20 +45,57 @@ class Record(NamedTuple):
     """Bytes it was read from, as far as known; 0 where the whole file was small."""
 
 
-def records(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
-    """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole."""
+class NotOneDocument(Exception):
+    """A large file that looked like one document is none, or has a mistake: it is to be read from its start again."""
+
+
+def records(
+    stream: BinaryIO, location: str, limits: Limits, size: int | None = None, *, is_document: bool = True
+) -> Iterator[Record | Quarantined]:
+    """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole.
+
+    `is_document`: a large file that may be one document is read as one, which takes half the memory. NotOneDocument,
+    before anything is handed out, if it is not. `size` is that of the file in bytes, where it is known.
+    """
     layout = layout_of(cast(io.BufferedReader, stream).peek(8)[:8])
     if layout:
         found = _rows(stream, layout, location, limits)
     else:
-        found = (_array if _opening(stream) == b"[" else _objects)(stream, location, limits)
+        opening = _opening(stream)
+        if opening == b"{" and is_document and (size is None or size >= _WHOLE):
+            head = _beginning(stream)
+            if len(head) >= _WHOLE:
+                yield _spelled_out(_large_document(put_back(head, stream), location, limits))
+                return
+            stream = put_back(head, stream, _READY)
+        found = (_array if opening == b"[" else _objects)(stream, location, limits)
     try:
         for item in found:
-            if isinstance(item, Record) and item.value is not (value := _with_columns_spelled_out(item.value)):
-                item = item._replace(value=value)
-            yield item
+            yield _spelled_out(item) if isinstance(item, Record) else item
     except Unreadable as problem:
         yield Quarantined(location, problem.reason, problem.detail)
+
+
+def _spelled_out(record: Record) -> Record:
+    value = _with_columns_spelled_out(record.value)
+    return record if value is record.value else record._replace(value=value)
+
+
+def _beginning(stream: BinaryIO) -> bytes:
+    """The first bytes, _WHOLE of them where they may begin a document that is larger: not where lines show."""
+    head = stream.readline(_WHOLE)
+    follows = cast(io.BufferedReader, stream).peek(1)[:1]
+    are_lines = head.endswith(b"\n") and (follows in (b"{", b"[") or not _parsed(_Line(1, head)).problem)
+    return head if are_lines else taken(stream, _WHOLE - len(head), head)
+
+
+def _large_document(stream: BinaryIO, location: str, limits: Limits) -> Record:
+    """One object, put together as it comes. Raises NotOneDocument: what it is then takes more to find out."""
+    try:
+        value, size = DocumentStream(b"", stream, limits).read()
+    except Unreadable:
+        raise NotOneDocument from None
+    return Record(location, value, 0, size)
 
 
 def _rows(stream: BinaryIO, layout: Layout, location: str, limits: Limits) -> Iterator[Record | Quarantined]:

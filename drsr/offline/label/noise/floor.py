@@ -12,6 +12,7 @@ from drsr.errors import SettingsError
 from drsr.offline.label.harm import contexts_of
 from drsr.offline.label.target_nll import EXACT, Method, Pair, TargetNll
 from drsr.request.contracts import TokenIds
+from drsr.settings import MIXED
 
 LARGEST_SHARE = 0.25
 """A floor above this part of the tolerance is refused: labels near the tolerance would be decided by rounding."""
@@ -87,11 +88,12 @@ def agreement_of_ways(scorer: TargetNll) -> NoiseFloor | None:
 
 def refuse_noisy(floor: NoiseFloor, tolerance: float, dtype: str) -> None:
     """SettingsError where rounding is too large a part of what the labels are judged by."""
+    better = EXACT if dtype == MIXED else f"{MIXED}, or {EXACT}"
     if not floor.p90 <= LARGEST_SHARE * tolerance:
         raise SettingsError(
             f"in {dtype} one harm in ten is off by more than {floor.p90:.4f} nats per token because of rounding alone, "
             f"more than a quarter of the tolerance {tolerance:g}",
-            hint="set DRSR_DTYPE=float16-mixed, or float32; to label all the same: drsr label --accept-noise",
+            hint=f"set DRSR_DTYPE={better}; to label all the same: drsr label --accept-noise",
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,7 @@ from drsr.errors import FrameError, SettingsError
 from drsr.offline.params import TrainParams
 from drsr.offline.train.ablations import FULL, Ablation, prepare_frame, used_columns
 from drsr.offline.train.evaluations import FOLDS, Evaluation, Quality
-from drsr.offline.train.examples import ExampleFrame, TrainingFrame, joined, some_states
-from drsr.offline.train.fitting import HowToFit, check_frames, train_scorer
+from drsr.offline.train.examples import ExampleFrame, TrainingFrame, check_frames, joined, some_states
 from drsr.offline.train.learners.described import drawn_weights
 from drsr.offline.train.learners.fold_scores import FoldScores, Histograms, shares_by_tenth
 from drsr.offline.train.learners.linear import fit_linear
@@ -32,6 +31,9 @@ from drsr.offline.train.scored_sets import member_scores
 from drsr.scorer.frozen import FrozenScorer
 from drsr.scorer.stack import StackedScorer
 
+if TYPE_CHECKING:
+    from drsr.offline.train.fitting import HowToFit
+
 STOPPING_PART = 5
 """One task in this many is held out to stop networks early if there is no split for that."""
 
@@ -39,12 +41,9 @@ Floats = NDArray[np.float64]
 Fit = Callable[[TrainingFrame], FrozenScorer]
 
 
-_LEARNERS: dict[str, tuple[Callable[..., FrozenScorer], ...]] = {
-    "trees": (fit_trees,),
-    "linear": (fit_linear,),
-    "stack": (fit_trees, fit_linear),
-}
-"""Fitting functions by kind; if there are several, their scorers are averaged."""
+_LEARNERS: dict[str, Callable[..., FrozenScorer]] = {"trees": fit_trees, "linear": fit_linear}
+AVERAGED = {"stack": ("trees", "linear")}
+"""By kind: the kinds whose average it is."""
 
 
 class FittedScorer(NamedTuple):
@@ -66,6 +65,8 @@ def fit_scorer(
     ablation, progress = how.get("ablation", FULL), how.get("progress")
     check_kind(params, ablation)
     if params.scorer == "network" and not params.folds:
+        from drsr.offline.train.fitting import train_scorer  # networks alone need torch, which takes seconds to import
+
         trained = train_scorer(train, validation, params, **how)
         return FittedScorer(trained.ensemble, trained.chosen, trained.history)
     groups = list(how.get("column_groups") or [""] * train.columns)
@@ -136,7 +137,7 @@ def learner(params: TrainParams, groups: Sequence[str], ablation: Ablation = FUL
         return lambda frame: _fit_network(frame, params, ablation, groups, workers)
     used = np.flatnonzero(used_columns(ablation, groups, params.column_groups)).astype(np.int32)
     retained = ablation.parts.retained_context
-    learners = _LEARNERS[params.scorer]
+    learners = [_LEARNERS[name] for name in AVERAGED.get(params.scorer, (params.scorer,))]
 
     def fit(frame: TrainingFrame) -> FrozenScorer:
         parts = [learn(frame, params, used, retained_context=retained, workers=workers) for learn in learners]
@@ -148,6 +149,8 @@ def learner(params: TrainParams, groups: Sequence[str], ablation: Ablation = FUL
 def _fit_network(
     frame: TrainingFrame, params: TrainParams, ablation: Ablation, groups: Sequence[str], workers: int
 ) -> FrozenScorer:
+    from drsr.offline.train.fitting import train_scorer
+
     stops = _stopping(frame)
     fitted = some_states(TrainingFrame, frame, ~stops, "train")
     stopped_by = some_states(TrainingFrame, frame, stops, "validation")

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from drsr.offline.params import LinearParams, TrainParams
 from drsr.offline.train.examples import TrainingFrame
@@ -43,6 +42,9 @@ def fit_linear(
 
 def fit_member(standard: DescribedSets, params: LinearParams, seed: int) -> tuple[Any, Any]:
     """The models of one member as scikit-learn has them: of the unsafe score and of the harm."""
+    # Takes seconds to import; most processes that come here only read scorers.
+    from sklearn.linear_model import LogisticRegression, Ridge
+
     weights = drawn_weights(standard.group, standard.unsafe, seed) * standard.weight
     drawn = weights > 0
     described, weights = standard.described[drawn], weights[drawn]

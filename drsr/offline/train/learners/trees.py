@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from drsr.offline.params import TrainParams, TreesParams
 from drsr.offline.train.examples import TrainingFrame
@@ -37,6 +36,9 @@ def fit_trees(
 
 def fit_member(sets: DescribedSets, params: TreesParams, seed: int) -> tuple[Any, Any]:
     """The models of one member as scikit-learn has them: of the unsafe score and of the harm."""
+    # Takes seconds to import; most processes that come here only read scorers.
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
     weights = drawn_weights(sets.group, sets.unsafe, seed) * sets.weight
     drawn = weights > 0
     options = {

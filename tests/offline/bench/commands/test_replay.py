@@ -21,15 +21,18 @@ import pytest
 
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.cli import main
+from drsr.decide import representation
+from drsr.offline.bench.comparators.drsr_policy import ALONE, STORED
 from drsr.offline.bench.comparators.registry import Registry
 from drsr.offline.bench.harness.results_file import ResultsFile
-from drsr.offline.bench.replay import chosen_methods, measured_steps, recorded_runs
+from drsr.offline.bench.replay import ablation_methods, chosen_methods, measured_steps, recorded_runs
 from drsr.offline.bench.replay import stage as replay_module
 from drsr.offline.bench.replay.file import read_replay
 from drsr.offline.bench.replay.stage import Replayed
 from drsr.offline.bench.trainings import different_trainings
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.evaluate import stage as scorer_evaluation
+from drsr.offline.featurize.views import get_view
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.ablations import ABLATIONS, FULL, method_name
@@ -148,6 +151,52 @@ def test_ablations_decide_in_the_replay_as_in_the_study(
         removal = [row.removed_tokens / row.request_tokens for row in rows]
         assert np.mean([row.changed for row in rows]) == pytest.approx(studied["pruned"])
         assert np.mean(removal) == pytest.approx(studied["mean removal"])
+
+
+def test_with_stored_features_the_policy_decides_as_online_and_nothing_is_read(
+    replaying: Replaying, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for the features, and not for the harms: what it deletes has labels."""
+    monkeypatch.delattr(representation, "candidate_features")
+    file = replaying.folder / "stored.jsonl"
+    chosen = ("--methods", "drsr", "--stored-features", "--output", str(file), "--json")
+    assert main([*REPLAY, *chosen, "--policy", str(replaying.release.wheel)]) == 0
+    capsys.readouterr()
+    stored = read_replay(file)
+    assert [note.assumptions for note in stored.described] == [(ALONE, STORED)]
+    read = {row.state_key: row for row in replaying.rows if row.method == "drsr"}
+    assert len(stored.rows) == len(read) == 2
+    for row in stored.rows:
+        assert (row.removed_tokens, row.version) == (read[row.state_key].removed_tokens, read[row.state_key].version)
+    assert main([*REPLAY, *chosen]) == 2
+    assert "--stored-features is of a full policy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"layout_hash": "of light columns"}, "reads other columns than those of view 'default'"),
+        (
+            {"backbone": "tiny-int8", "backbone_identity": "other"},
+            "was read with tiny-int8 in float32, the policy reads",
+        ),
+    ],
+)
+def test_features_of_another_view_or_language_model_are_refused(
+    replaying: Replaying,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    other: dict[str, str],
+    said: str,
+) -> None:
+    def renamed(connection: Any, name: str) -> Any:
+        found = get_view(connection, name)
+        return found._replace(identity=found.identity._replace(**other))
+
+    monkeypatch.setattr(ablation_methods, "get_view", renamed)
+    chosen = ("--methods", "drsr", "--stored-features", "--output", str(replaying.folder / "refused.jsonl"))
+    assert main([*REPLAY, *chosen, "--policy", str(replaying.release.wheel)]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_again_nothing_is_measured_and_the_same_is_shown(

@@ -21,6 +21,7 @@ from drsr.offline.label.noise.floor import (
     refuse_noisy,
 )
 from drsr.offline.label.target_nll import TargetNll
+from drsr.settings import MIXED
 from tests.features.states import run_messages, state_of
 from tests.tiny_backbones import as_backbone, tiny_backbone
 
@@ -78,8 +79,11 @@ def test_a_floor_above_a_quarter_of_the_tolerance_is_refused_with_what_to_do() -
     for above in (np.nextafter(QUARTER, 1), float("nan")):
         with pytest.raises(SettingsError, match="in bfloat16 one harm in ten") as refusal:
             refuse_noisy(within._replace(p90=above), 0.02, "bfloat16")
-        assert "float16-mixed" in str(refusal.value.hint)
+        assert "DRSR_DTYPE=float16-mixed, or float32;" in str(refusal.value.hint)
         assert "--accept-noise" in str(refusal.value.hint)
+    with pytest.raises(SettingsError) as refusal:
+        refuse_noisy(within._replace(p90=1.0), 0.02, MIXED)
+    assert "DRSR_DTYPE=float32;" in str(refusal.value.hint), "not the dtype that it has"
 
 
 def test_it_is_said_in_words() -> None:

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from drsr.backbone.continuation import Continuation, Segment, Watch
-from drsr.backbone.memory import SMALLEST_CHUNK
+from drsr.backbone.memory import LOGIT_BYTES, MEGABYTE, SMALLEST_CHUNK, Room, room_for
 from drsr.offline.featurize.exclusions import Exclusion
 from drsr.offline.label.prefix_tree import branch_depth, build_tree
 from drsr.offline.label.target_nll import Pair, TargetNll, direct_nll
-from drsr.offline.label.walk_memory import LOGIT_BYTES, MEGABYTE, Room, room_for
 from drsr.request.contracts import TokenIds
 from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
 from tests.tiny_models import VOCABULARY, Architecture
