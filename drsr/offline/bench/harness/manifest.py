@@ -175,7 +175,7 @@ def _counts(value: Any, where: str) -> dict[str, int]:
 
 def _tasks(value: Any, where: str) -> tuple[ManifestTask, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise ManifestError("`tasks` is no list", where=where)
+        raise ManifestError("`tasks` is not a list", where=where)
     for number, task in enumerate(value):
         good = isinstance(task, dict) and task.keys() == {"id", "domain"}
         if not good or not all(isinstance(one, str) and one.strip() for one in task.values()):
