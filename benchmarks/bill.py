@@ -1,12 +1,12 @@
 """The bill of recorded runs through the proxy, with and without pruning: `python -m benchmarks.bill [LOCATION ...]`.
 
-A recorded run is made again, call by call, through `drsr serve` with its defaults, in front of a mock endpoint that
+A recorded run is repeated, call by call, through `drsr serve` with its defaults, in front of a mock endpoint that
 answers with the recorded outputs. The endpoint checks every request as a provider would, counts its tokens with the
 policy's tokenizer, and caches prompts by the longest prefix that it has seen in the run: its `usage` says what was read
-from the cache. The same counts of the requests as they came are the bill without pruning. What a call waits is what its
-client saw above the endpoint's own time; where others use the machine, look at the CPU time beside it.
+from the cache. The same counts for the original requests are the bill without pruning. The wait of a call is its
+client's time beyond the endpoint's own; if the machine is shared, look at the CPU time next to it.
 
-Runs are of any format that `drsr ingest` reads; without a location they are the bundled samples. With a Claude model
+Runs can have any format that `drsr ingest` reads; without a location the bundled samples are used. With a Claude model
 they are sent in Anthropic's form, each request marked for caching as Claude Code does.
 """
 
@@ -59,9 +59,9 @@ class Call(NamedTuple):
     cached: int
     output: int
     seconds: float
-    """What the endpoint itself took."""
+    """Seconds that the endpoint itself took."""
     problem: str | None
-    """Why a provider would refuse it."""
+    """Reason why a provider would refuse it."""
 
 
 class Total(NamedTuple):
@@ -145,7 +145,7 @@ def _calls(run: Trajectory) -> int:
 def replay(
     run: Trajectory, model: str, mock: Endpoint, address: str, pid: int, longest: int | None = None
 ) -> RunRow | None:
-    """Make a run again, call by call. None where it cannot be told in the model's form."""
+    """Repeat a run, call by call. Return None if it cannot be expressed in the model's form."""
     is_claude = model.startswith("claude")
     body = run.request if run.protocol == "anthropic" or not is_claude else in_anthropic_form(run.request)
     path = "/v1/messages" if is_claude or run.protocol == "anthropic" else "/v1/chat/completions"
@@ -264,7 +264,7 @@ class Endpoint:
         self.begin()
 
     def begin(self) -> None:
-        """Another run: nothing of it is cached."""
+        """Begin another run: nothing of it is cached."""
         self._counter = Counter(self.tokenizer, self.prices)
 
     def answer(self, path: str, body: Body) -> Body:
@@ -345,7 +345,7 @@ def serving(upstream: str, policy: str | None) -> Iterator[tuple[str, int]]:
 
 
 def in_anthropic_form(body: Body) -> Body:
-    """A chat request as Anthropic's messages."""
+    """Return a chat request as Anthropic's messages."""
     system, messages = [], list[Body]()
     for message in body["messages"]:
         role, text = message["role"], message.get("content") or ""
@@ -378,7 +378,7 @@ def in_anthropic_form(body: Body) -> Body:
 
 
 def with_mark(body: Body) -> Body:
-    """The same with a mark for caching on its last block."""
+    """Return the same with a mark for caching on its last block."""
     *others, last = body["messages"]
     content = last["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

@@ -74,9 +74,9 @@ def cascade(light: SelectionPath, full: SelectionPath, thresholds: Thresholds) -
 def best_thresholds(
     light: SelectionPath, full: SelectionPath, frame: TrainingFrame, params: CalibrateParams, most_read: float
 ) -> Thresholds | None:
-    """Return the thresholds that remove most within the limits and read at most this part; None if there are none.
+    """Return the thresholds that remove most within the limits and read at most this share; None if there are none.
 
-    On ties the part that is read is the smallest, and the thresholds are those tried first.
+    On ties the share that is read is the smallest, and the thresholds are those tried first.
     """
     tried, of_full = steps(light), steps(full)
     choices, by_full = [light.at(each) for each in tried], np.stack([full.at(each) for each in of_full])
@@ -103,7 +103,7 @@ class Outcomes(NamedTuple):
     unsafe: NDArray[np.float64]
     harm: NDArray[np.float64]
     weight: NDArray[np.float64]
-    """Of the row's state among sources."""
+    """Weight of the row's state among sources."""
 
     @classmethod
     def of(cls, frame: TrainingFrame, params: CalibrateParams) -> Outcomes:
@@ -185,7 +185,7 @@ def perfect_reader(scored: Scored) -> Scored:
 
 
 def shown(frame: TrainingFrame, methods: Sequence[Measured], bootstrap: Bootstrap) -> str:
-    """The table; intervals of the difference in removal to the first method are drawn by task."""
+    """Return the table; intervals of the difference in removal to the first method are drawn by task."""
     _, group = np.unique(np.array(frame.group_ids), return_inverse=True)
     drawn = draw_trajectories(group.astype(np.int64), bootstrap)
     first, cells = removal(frame, methods[0].chosen.row), []
@@ -246,7 +246,8 @@ def main() -> int:
 def measured(
     light: Scored, full: Scored, params: Params, name: str = "full", most_read: Sequence[float] = MOST_READ
 ) -> list[Measured]:
-    """Both policies alone, the cascade for every part that may be read, and the cascade with a perfect reader."""
+    """Return both policies alone, the cascade for every part that may be read, and the cascade with a perfect
+    reader."""
     if light.frame.state_ids != full.frame.state_ids or not np.array_equal(light.frame.mask, full.frame.mask):
         raise ValueError("the light and the full policy were not labelled and scored on the same states")
     limits, folds = params.calibrate, params.train.folds

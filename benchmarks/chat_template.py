@@ -2,9 +2,9 @@
 
 The same states and deletion sets of the sample corpus are measured under our rendering and under a chat template, one
 state per run, the shortest first. FILE is the template's Jinja text, such as the `tokenizer.chat_template` of a GGUF
-file. A template that knows no calls gets them as tagged text. Says how far the two harms are apart, how often they
-disagree about what is unsafe and in which order the sets of a state are, and for how many sets the rewrite's tokens
-are not those of the whole request less one stretch for every stretch that was deleted. Nothing is written.
+file. A template that does not know calls gets them as tagged text. Reports how far the two harms are apart, how often
+they disagree about what is unsafe and about the order of a state's sets, and for how many sets the rewrite's tokens are
+not those of the whole request minus one stretch for every deleted stretch. Nothing is written.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Template:
         self._tokenizer = tokenizer
 
     def text(self, request: Request, *, prompt: bool) -> str:
-        """The request as the template writes it, with or without the opening of an answer."""
+        """Return the request as the template writes it, with or without the opening of an answer."""
         wire = request.to_wire()
         messages = [self._read(message) for message in wire["messages"]]
         return self._template.render(messages=messages, tools=wire.get("tools"), add_generation_prompt=prompt)
@@ -85,11 +85,12 @@ class Compared(NamedTuple):
     not_stretches: int
     """Sets whose rewrite is something else than the whole less some stretches."""
     tokens: tuple[int, int]
-    """Of the intact context, ours and the template's."""
+    """Tokens of the intact context, ours and the template's."""
 
 
 def compare(frozen: FrozenState, scorer: TargetNll, template: Template, cardinality: int) -> Compared | None:
-    """None if the answer cannot be told from the request in the template's text, or cannot be measured."""
+    """Compare both harms. Return None if the answer cannot be separated from the request in the template's text, or
+    cannot be measured."""
     state, request = frozen.state, frozen.state.history.request
     sets = deletion_sets(state, cardinality)
     ours_target = render_output(frozen.next_output, scorer.backbone.tokenizer)
@@ -122,7 +123,7 @@ def _harms(scorer: TargetNll, contexts: list[TokenIds], target: TokenIds) -> tup
 
 
 def is_less(whole: TokenIds, part: TokenIds, stretches: int) -> bool:
-    """Return whether `part` is `whole` without at most so many stretches of tokens."""
+    """Return whether `part` is `whole` without at most that many stretches of tokens."""
     gone = len(whole) - len(part)
     if gone < 0:
         return False
@@ -138,7 +139,7 @@ def is_less(whole: TokenIds, part: TokenIds, stretches: int) -> bool:
 
 
 def chosen_states(scorer: TargetNll, count: int) -> Iterator[FrozenState]:
-    """The first state of every run of the sample corpus, the shortest first."""
+    """Return the first state of every run of the sample corpus, the shortest first."""
     caps = caps_for(scorer.backbone.window)
     found: list[FrozenState] = []
     for file in gather(open_location(str(samples.CORPUS))):

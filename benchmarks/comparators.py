@@ -1,9 +1,10 @@
 """Measure what each comparator does to recorded requests, before any harm is known: `python -m benchmarks.comparators`.
 
-Of runs that are not in the train split, the requests before every fourth decision: how much of a request goes, what
-a method's own model reads and writes (relative to the requests), how often its output is invalid and so not sent, what
-is lost, and how long it takes without the model that it asks. LRE is trained on the train split of the same runs. The
-summariser is the scripted double: what a summary says means nothing here, how long it may be is the method's own limit.
+Uses the requests before every fourth decision of runs outside the train split, and measures how much of a request is
+removed, what a method's own model reads and writes (relative to the requests), how often its output is invalid and so
+not sent, what is lost, and how long it takes without the model that it calls. LRE is trained on the train split of the
+same runs. The summariser is the scripted double: the content of a summary means nothing here; its length is limited by
+the method itself.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _trajectories(location: str) -> Iterator[Trajectory]:
 
 
 def decisions(run: Request) -> list[Request]:
-    """The requests before each assistant message."""
+    """Return the requests before each assistant message."""
     ends = [index for index, message in enumerate(run.messages) if message.role == "assistant"]
     return [run.with_messages(run.messages[:end]) for end in ends]
 

@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def take_apart(data: bytes, tokenizer: Tokenizer) -> tuple[int, int]:
-    """Everything that the core does before the backbone is asked."""
+    """Do everything that the core does before it calls the backbone."""
     state = freeze(read_request(parse_json(data, "benchmark")), tokenizer, CONTEXT_CAP)
     assert isinstance(state, DecisionState), state
     sets = deletion_sets(state, 3)

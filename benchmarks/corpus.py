@@ -20,7 +20,7 @@ from drsr.settings import load_settings
 
 
 def by_source(connection: Connection) -> list[list[str]]:
-    """One row per source: how many states and sets, how long, how unsafe."""
+    """Return one row per source: how many states and sets, how long, how unsafe."""
     query = (
         select(
             Source.name,
@@ -57,7 +57,7 @@ def _row(rows: Sequence[Any], unsafe: dict[int, list[bool]]) -> list[str]:
 
 
 def by_cardinality(connection: Connection) -> list[list[str]]:
-    """One row per number of Blocks: unsafe share, median harm, mean size of the interaction."""
+    """Return one row per number of Blocks: unsafe share, median harm, mean size of the interaction."""
     harms: dict[int, list[tuple[float, bool]]] = {}
     for cardinality, harm, is_unsafe in connection.execute(select(Label.cardinality, Label.harm, Label.unsafe)):
         harms.setdefault(cardinality, []).append((harm, is_unsafe))

@@ -103,10 +103,10 @@ class FullRow(NamedTuple):
     """CPU seconds of a first decision, of all threads."""
     first_clock: float
     session: float | None
-    """CPU seconds of the next decision in a session; None where a session has nothing to go on from."""
+    """CPU seconds of the next decision in a session; None if a session has no state to continue from."""
     session_clock: float | None
     new: int | None
-    """New tokens of that decision."""
+    """Number of new tokens in that decision."""
     peak: float
     """Peak memory of the process so far, MB."""
     quickest: int
@@ -114,7 +114,7 @@ class FullRow(NamedTuple):
 
 
 def full_rows(name: str, lengths: Sequence[int]) -> list[FullRow]:
-    """A row for each length and number of threads, shortest first, so that the peak is that of the length."""
+    """Return a row for each length and number of threads, shortest first, so that the peak is that of the length."""
     backbone = load_backbone(name)
     assert isinstance(backbone, FrozenLM)
     policy = tiny_policy(backbone, minimums=None)
@@ -146,7 +146,7 @@ def _full_row(policy: Policy, backbone: FrozenLM, tokens: int, threads: int, qui
 
 
 def decision_before(state: DecisionState, tokenizer: Tokenizer, cap: int) -> DecisionState:
-    """The latest earlier decision of the same run that has candidates."""
+    """Return the latest earlier decision of the same run that has candidates."""
     request = state.history.request
     earlier = (request.with_messages(request.messages[: step.message]) for step in reversed(state.history.steps))
     frozen = (freeze(each, tokenizer, cap) for each in earlier)
@@ -173,7 +173,7 @@ def _halves(rows: list[FullRow]) -> tuple[list[FullRow], list[FullRow]]:
 
 
 def shown_full(rows: list[FullRow]) -> str:
-    """The table of the full policy."""
+    """Return the table of the full policy."""
     headers = ("backbone", "threads", "tokens", "read", "first, CPU s", "clock s", "in a session, CPU s", "clock s")
     cells = [
         (
@@ -195,7 +195,7 @@ def shown_full(rows: list[FullRow]) -> str:
 
 
 def forward_share(name: str) -> float:
-    """Everything in a decision but the backbone's forward, in parts of the forward."""
+    """Return everything in a decision but the backbone's forward, in parts of the forward."""
     torch.set_num_threads(1)
     backbone = load_backbone(name)
     assert isinstance(backbone, FrozenLM)

@@ -1,10 +1,10 @@
 """Decide recorded requests by an 8-bit backbone, offline and online: `python -m benchmarks.eight_bit [--states 200]`.
 
-Offline is what training and calibration see: runs are ingested, frozen and featurized in a catalog of their own, as
-`drsr ingest`, `drsr freeze` and `drsr featurize` do it, and the set is chosen from the stored features. Online is
-`Policy.prune` on the same request, read anew. The policy has seeded weights of the real shapes; its threshold lies at
-the median score of what it would delete without one, so that the features decide whether and what is deleted. Exit code
-1 unless all verdicts are the same.
+Offline means what training and calibration see: runs are ingested, frozen and featurized in a catalog of their own, as
+`drsr ingest`, `drsr freeze` and `drsr featurize` do it, and the set is chosen from the stored features. Online means
+`Policy.prune` on the same request, read again. The policy has seeded weights of the real shapes; its threshold is the
+median score of what it would delete without one, so that the features decide whether and what is deleted. Exit code 1
+unless all verdicts are the same.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Compared(NamedTuple):
 
     tokens: int
     offline: tuple[str, ...]
-    """Names of the Blocks that are deleted; none where the policy abstains."""
+    """Names of the Blocks that are deleted; empty if the policy abstains."""
     online: tuple[str, ...]
     difference: float
     """Largest difference of a feature."""
     unread: str
-    """Why nothing was read online; empty where it was."""
+    """Reason why nothing was read online; empty if something was."""
 
     @property
     def is_same(self) -> bool:
@@ -91,7 +91,8 @@ def main() -> int:
 
 
 def featurized(backbone: FrozenLM, location: str, states: int, folder: Path) -> list[Stored]:
-    """At least so many states of the runs at a location, where there are as many, with features from a catalog."""
+    """Return at least that many states of the runs at a location, if there are as many, with features from a
+    catalog."""
     caps = caps_for(backbone.window)
     run = featurize_run(backbone, "float32", caps, limit=states)
     freezing = run.identity.freezing
@@ -114,7 +115,7 @@ def featurized(backbone: FrozenLM, location: str, states: int, folder: Path) -> 
 
 
 def decided_twice(backbone: FrozenLM, stored: Sequence[Stored]) -> Iterator[Compared]:
-    """Each request decided from its stored features, and by `Policy.prune`."""
+    """Yield each request decided from its stored features, and by `Policy.prune`."""
     policy = tiny_policy(backbone, _threshold(tiny_policy(backbone, minimums=None), stored), minimums=None)
     for one in stored:
         decision = policy.prune(request=one.state.history.request.to_wire(), session=None)

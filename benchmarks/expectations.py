@@ -1,10 +1,10 @@
 """The price of judging: `python -m benchmarks.expectations --times 1 100 1000`.
 
-The configured catalog (SQLite, with labels and features) is copied and every row of it repeated so many times, under
-names of its own; then frames are read and rules are evaluated, dataset by dataset, in a process of its own, by process
-CPU time. Copies of a trajectory share its stored bytes, and copies of a state have no features: what reading those
-costs is measured once on the catalog as it is, per trajectory and per file. Shares of splits break when a small
-catalog is repeated, as they should; nothing is claimed about verdicts here.
+The configured catalog (SQLite, with labels and features) is copied and every row of it repeated that many times, under
+new names; then frames are read and rules are evaluated, dataset by dataset, in a process of its own, by process CPU
+time. Copies of a trajectory share its stored bytes, and copies of a state have no features: what reading those costs is
+measured once on the catalog as it is, per trajectory and per file. Shares of splits break when a small catalog is
+repeated, as they should; nothing is claimed about verdicts here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def copy_catalog(path: Path, to: Path) -> None:
-    """By SQLite itself: part of it may still be in the write-ahead log."""
+    """Copy it with SQLite itself: part of it may still be in the write-ahead log."""
     there, here = sqlite3.connect(path), sqlite3.connect(to)
     there.backup(here)
     there.close()
@@ -80,7 +80,7 @@ def timed(catalog_path: str, artifact_root: str, dataset: str) -> str:
 
 
 def repeat_rows(path: Path, times: int) -> None:
-    """Every row of what grows with the data, so many times in all."""
+    """Repeat every row that grows with the data, to that many in all."""
     connection = sqlite3.connect(path)
     connection.executescript("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON;")
     connection.execute("CREATE TEMP TABLE copies (number INTEGER)")

@@ -170,7 +170,7 @@ def featurize(backbone: FrozenLM, state: DecisionState) -> Any:
 
 
 def eager(backbone: FrozenLM, state: DecisionState) -> Any:
-    """The usual way to attention weights and hidden states: all of them, of all positions."""
+    """Compute attention weights and hidden states the usual way: all of them, at all positions."""
     usual = backbone.model.config._attn_implementation
     backbone.model.set_attn_implementation("eager")
     try:
@@ -201,7 +201,7 @@ def frozen(backbone: FrozenLM, messages: list[dict[str, Any]]) -> DecisionState:
 
 
 def agent_body(backbone: FrozenLM, tokens: int) -> list[dict[str, Any]]:
-    """Messages of an agent that looks for an order in files, about so many tokens long."""
+    """Return messages of an agent that looks for an order in files, about that many tokens long."""
     choose = random.Random(7)
     words = ["order", "user", "file", "status", "pending", "shipped", "line", "error", "total", "path", "item", "found"]
     messages: list[dict[str, Any]] = [
@@ -229,7 +229,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def peak_megabytes(work: Callable[[], object]) -> float:
-    """The largest resident memory while working, above what is resident before."""
+    """Return the largest resident memory while working, above what is resident before."""
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak of loading the model is not of interest
     kept = work()
@@ -239,7 +239,7 @@ def peak_megabytes(work: Callable[[], object]) -> float:
 
 
 def _status(field: str) -> int:
-    """A line of the kernel's account of this process, in kB."""
+    """Return a line of the kernel's account of this process, in kB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 

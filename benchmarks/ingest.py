@@ -5,9 +5,9 @@
 - peak memory of an ingest of 5,000 and of 50,000 short files, each in processes of its own. (With long ones the
   allocator's fragments differ by 5 MB from run to run, more than ten times the files make.)
 
-The corpus is written for the occasion, one run per file, shaped like the recorded ones; where the recorded
-trajectories lie beside the project, they are measured too. The catalog is a new SQLite file each time. The exit code is
-1 when a target is missed.
+The corpus is written for the occasion, one run per file, shaped like the recorded ones; if the recorded trajectories
+are in the folder next to the project, they are measured too. The catalog is a new SQLite file each time. The exit code
+is 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def spent_ingesting(corpus: Path, folder: Path) -> Spent:
 
 
 def parse_all(corpus: Path) -> None:
-    """Read every file; parse it as a whole or, where it has one value per line, line by line."""
+    """Read every file; parse it as a whole or, if it has one value per line, line by line."""
     for path in sorted(corpus.rglob("*")):
         if path.suffix in (".json", ".traj"):
             json.loads(path.read_bytes())
@@ -153,7 +153,7 @@ def write_corpus(folder: Path, count: int, run: Callable[[int], dict[str, Any]])
 
 
 def short_run(seed: int) -> dict[str, Any]:
-    """The first messages of a run, cut: 2 KB."""
+    """Return the first messages of a run, cut: 2 KB."""
     run = agent_run(seed)
     return run | {"messages": [_cut(message) for message in run["messages"][:5]]}
 
@@ -163,7 +163,8 @@ def _cut(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def agent_run(seed: int) -> dict[str, Any]:
-    """A run like the recorded ones: 45 KB, 1.7 KB per message, outputs that show parts of the same files again."""
+    """Return a run like the recorded ones: 45 KB, 1.7 KB per message, outputs that show parts of the same files
+    again."""
     draw = random.Random(seed)
     names = [f"{draw.choice(WORDS)}_{draw.choice(WORDS)}" for _ in range(12)]
     files = [listing(draw, names) for _ in range(4)]

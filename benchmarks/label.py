@@ -1,8 +1,8 @@
 """The price of labels: `python -m benchmarks.label`.
 
 For trajectories drawn by a seed, all deletion sets of all states are measured by the engine and by the loop a user
-would write, `model(input_ids, labels=...)` for each context, in turn, on one thread, by process CPU time. Beside the
-speed-up:
+would write, `model(input_ids, labels=...)` for each context, in turn, on one thread, by process CPU time. In addition
+to the speed-up it reports:
 - what the counts of tokens and floating-point operations allow, and which share of that was reached;
 - which share of this machine's matrix-multiplication peak the engine reached, measured in the same run;
 - the engine while it also collects the intact features;
@@ -50,7 +50,7 @@ from drsr.request.view import caps_for
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "trajectories" / "tau-bench"
-"""Real recorded runs, where this machine has them."""
+"""Real recorded runs, if this machine has them."""
 CONTEXT_TOKENS = range(1_500, 4_001)
 """Intact contexts of the real runs that are measured."""
 SPEED_TARGET, ALLOWED_TARGET, PEAK_TARGET, FEATURES_TARGET = 3.0, 0.9, 0.6, 1.05
@@ -166,7 +166,7 @@ def _pairs(states: list[tuple[DecisionState, TokenIds]]) -> list[Pair]:
 
 
 def measure(scorer: TargetNll, work: Work, contexts: int, seed: int) -> Row:
-    """The engine before and after the loop: both see the same weather on a shared machine."""
+    """Measure the engine before and after the loop, so that both see the same load on a shared machine."""
     backbone = scorer.backbone
     assert isinstance(backbone, FrozenLM)
     geometry = Geometry.of(backbone.model)
@@ -294,7 +294,7 @@ def report_memory(options: argparse.Namespace, number: int) -> bool:
 
 
 def peak_megabytes(backbone: FrozenLM, way: str, work: Work) -> float:
-    """The largest resident memory while working, above what is resident before."""
+    """Return the largest resident memory while working, above what is resident before."""
     short = Pair(work.pairs[0].context[:64], work.pairs[0].target[:8])
     naive(backbone, short)  # weights are read from disk when they are first used
     before = _status("VmRSS")
@@ -322,7 +322,7 @@ def processor() -> str:
 
 
 def _status(field: str) -> int:
-    """A line of the kernel's account of this process, in kB."""
+    """Return a line of the kernel's account of this process, in kB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 

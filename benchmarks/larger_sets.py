@@ -1,11 +1,12 @@
-"""Sets larger than four: what happens when more Blocks go at once than a policy may delete. An exploratory run.
+"""Sets larger than four: what happens when more Blocks are deleted at once than a policy may delete. An exploratory
+run.
 
     DRSR_CATALOG_URL=... python -m benchmarks.larger_sets --states 20
 
 Labelled states of train and validation with enough old Steps, one of each task, the shortest first. Up to eight Blocks
 of each, the longest of eight chronological bins instead of four; every single Block is deleted, and of every larger
-number a few sets drawn by seed. Says by how many Blocks went: unsafe share, median harm, the interaction, and how often
-the sum of single harms puts two sets of one size in the right order. Nothing is written to the catalog.
+number a few sets drawn by seed. Reports, by the number of deleted Blocks: unsafe share, median harm, the interaction,
+and how often the sum of single harms puts two sets of one size in the right order. Nothing is written to the catalog.
 """
 
 from __future__ import annotations
@@ -67,12 +68,13 @@ class OfOneSize(NamedTuple):
 
 
 def many_candidates(state: DecisionState) -> tuple[Candidate, ...]:
-    """The longest deletable Block of each of eight chronological bins, by the rule that chooses one of each of four."""
+    """Return the longest deletable Block of each of eight chronological bins, by the rule that chooses one of each of
+    four."""
     return choose_candidates(state.history, state.rendering, state.view, state.violations, bins=BLOCKS)
 
 
 def drawn_sets(count: int, seed: int) -> list[tuple[int, ...]]:
-    """Every single Block, and of each larger size up to all of them a few sets, none twice."""
+    """Return every single Block, and of each larger size up to all of them a few sets, no set twice."""
     draw = random.Random(seed)
     chosen: list[tuple[int, ...]] = [(number,) for number in range(count)]
     for size in range(2, count + 1):
@@ -82,7 +84,7 @@ def drawn_sets(count: int, seed: int) -> list[tuple[int, ...]]:
 
 
 def measure(scorer: TargetNll, state: DecisionState, target: TokenIds, number: int, seed: int) -> list[DeletedTogether]:
-    """The harms of drawn sets of one state; none where it has fewer than five deletable Blocks."""
+    """Return the harms of drawn sets of one state; empty if it has fewer than five deletable Blocks."""
     candidates = many_candidates(state)
     if len(candidates) <= BINS:
         return []
@@ -101,7 +103,7 @@ def measure(scorer: TargetNll, state: DecisionState, target: TokenIds, number: i
 
 
 def by_size(sets: Sequence[DeletedTogether]) -> list[OfOneSize]:
-    """One row per number of Blocks."""
+    """Return one row per number of Blocks."""
     single = {(one.state, one.members[0]): one.harm for one in sets if len(one.members) == 1}
     sums = {
         one: sum(single[one.state, member] for member in one.members)

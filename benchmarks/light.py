@@ -3,8 +3,8 @@
 CPU milliseconds of one thread, medians within one run: reading the request, tokenizing it, freezing, all columns,
 scoring, selection, the rewrite, all invariants and the receipt. The policy has seeded weights of the real shapes, and
 lets every set pass, so that there is always something to rewrite. The yardstick is tokenizing once with the package
-`tokenizers`, which light policies used at first; drsr's own tokenizer is beside it. It remembers words: "first" is one
-decision of a policy that was just loaded and remembers none.
+`tokenizers`, which light policies used at first; drsr's own tokenizer is reported next to it. It remembers words:
+"first" is one decision of a policy that was just loaded and remembers none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tests.seeded_policies import seeded_light_policy
 TARGETS = {3_000: 25.0, 50_000: 150.0, 200_000: 600.0}
 """Most milliseconds of a decision, by tokens of the request."""
 RATIO = 1.5
-"""Most of a decision, in times of tokenizing once, where a request is long enough for fixed costs not to count."""
+"""Maximum cost of a decision, in multiples of tokenizing once, for a request long enough that fixed costs do not
+matter."""
 LONG = 50_000
 
 
@@ -70,7 +71,7 @@ def main() -> int:
 
 
 def light_rows(backbone: str, turns: int, lengths: Sequence[int] = tuple(TARGETS)) -> list[LightRow]:
-    """A row for each length."""
+    """Return a row for each length."""
     file, identity = read_tokenizer_file(backbone), identity_of(backbone)
     library, window = load_tokenizer(backbone)
 
@@ -157,7 +158,8 @@ class _Recorder:
 
 
 def light_request(tokenizer: Tokenizer, tokens: int) -> Any:
-    """An eligible request of about that length: of one recorded run where it is short, cut from a long session else."""
+    """Return an eligible request of about that length: from one recorded run if it is short, else cut from a long
+    session."""
     if tokens >= LONG:
         return long_request(tokenizer, tokens).request.to_wire()
     folder = recorded_runs() / "tau-bench"

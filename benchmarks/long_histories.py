@@ -1,8 +1,8 @@
-"""Long histories: what lies outside the window of a full policy. `python -m benchmarks.long_histories`.
+"""Long histories: what is outside the window of a full policy. `python -m benchmarks.long_histories`.
 
 For requests of recorded runs at some lengths: the Blocks that may be deleted (complete, older than Recent2, text) and
-their tokens, how many of them lie before the view that the full policy reads, and what the candidates of each policy
-would save if all of them went. The light policy's view is the whole request. No language model is read.
+their tokens, how many of them are before the view that the full policy reads, and what the candidates of each policy
+would save if all of them were deleted. The light policy's view is the whole request. No language model is read.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Longest(NamedTuple):
     removable: int
     """Tokens of all Blocks that may be deleted."""
     outside: int
-    """Those of them before the view of the full policy."""
+    """Number of those before the view of the full policy."""
     light: int
     """Tokens saved by deleting all candidates of the light policy."""
     full: int
-    """The same of the full policy; 0 where it has none."""
+    """The same for the full policy; 0 if it has none."""
     proposes: bool
-    """Whether the full policy has candidates."""
+    """True if the full policy has candidates."""
 
 
 def main() -> int:
@@ -76,7 +76,7 @@ def requests_of(source: str, tokenizer: Tokenizer, cap: int, runs: int) -> Itera
 
 
 def lengths_of(source: str, run: Trajectory, tokenizer: Tokenizer, cap: int) -> Iterator[Longest]:
-    """The last request of a run below each length that it reaches."""
+    """Yield the last request of a run below each length that it reaches."""
     try:
         whole = read_request(run.request, protocol=run.protocol)
         rendering = render(whole, tokenizer)
@@ -94,7 +94,7 @@ def lengths_of(source: str, run: Trajectory, tokenizer: Tokenizer, cap: int) -> 
 
 
 def compared(source: str, wanted: int, history: History, rendering: Rendering, lead: int, cap: int) -> Longest | None:
-    """Return what both policies can propose for a request; None where not even the light one has candidates."""
+    """Return what both policies can propose for a request; None if not even the light one has candidates."""
     broken = violations(history.request)
     light = freeze_rendered(history, rendering, broken, lead, len(rendering))
     if isinstance(light, Ineligible):
@@ -121,7 +121,7 @@ def compared(source: str, wanted: int, history: History, rendering: Rendering, l
 
 
 def shown(found: Sequence[Longest]) -> str:
-    """A row for each source and length, medians of shares."""
+    """Return a row for each source and length, medians of shares."""
     rows = []
     for key in dict.fromkeys((one.source, one.wanted) for one in found):
         these = [one for one in found if (one.source, one.wanted) == key]

@@ -1,4 +1,4 @@
-"""A long request: cut from a real recorded session where there is one, else laid together from the samples."""
+"""A long request: cut from a real recorded session if there is one, else assembled from the samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSION = "pi-coding-agent/large-session.jsonl"
 
 
 SAMPLE_TOKENS = 20_000
-"""The sample corpus as one conversation has more than so many."""
+"""Lower bound on the number of tokens of the sample corpus as one conversation."""
 
 
 class LongRequest(NamedTuple):
@@ -36,7 +36,7 @@ def recorded_runs() -> Path:
 
 
 def long_request(tokenizer: Tokenizer, tokens: int) -> LongRequest:
-    """The last decision whose request has at most this many tokens."""
+    """Return the last decision whose request has at most this many tokens."""
     session = recorded_runs() / SESSION
     if session.is_file():
         found = [item for file in open_location(str(session)) for item in sources.read(file)]

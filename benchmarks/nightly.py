@@ -3,11 +3,11 @@
 A refresh by the real flow `nightly`, with the real catalog and store, over made-up runs: first all of them, then again
 after one in a hundred was added, as prefect.yaml deploys it (training waits until enough is new), then after as many
 more with training every night, then once more with nothing new. The language model is a stub: harms and features are
-drawn, so what is measured is all the rest. Stages up to featurize work on what is new; train, calibrate, evaluate and
-publish read everything whenever they run (with few epochs here), and are told apart. `--seconds-per-state` says
-what a real language model would take, for the share of the whole. All seconds are CPU seconds of the process that runs
-the flow, so that a busy machine does not change them; the Prefect server is another process. What the stub takes to
-draw its numbers is not counted. Exit code 1 if a target is missed.
+drawn at random, so everything else is measured. Stages up to featurize work on what is new; train, calibrate, evaluate
+and publish read everything whenever they run (with few epochs here), and are reported separately. `--seconds-per-state`
+says what a real language model would take, for the share of the whole. All seconds are CPU seconds of the process that
+runs the flow, so that a busy machine does not change them; the Prefect server is another process. The time in which the
+stub draws its numbers is not counted. Exit code 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from drsr.flows.embedded_server import with_embedded_server
 
 NEW_SHARE = 0.01
 MOST_SHARE = 0.03
-"""Of the full run, plus a constant; the constant falls out where two sizes are compared."""
+"""Maximum share of the full run, plus a constant that cancels out when two sizes are compared."""
 MOST_DEPLOYED = 0.10
-"""Of the full run, by a night as it is deployed, if a language model took no time."""
+"""Maximum share of the full run for a night as it is deployed, if a language model took no time."""
 MOST_OVERHEAD = 0.010
 """Seconds per state without the language model: flow, claims, catalog, files, and freezing states again."""
 JUDGED = ("label", "featurize")
@@ -41,7 +41,7 @@ JUDGED = ("label", "featurize")
 INCREMENTAL = ("ingest", "freeze", "label", "featurize")
 PREFECT = Path(__file__).parent.parent / "prefect.yaml"
 FILES = 20
-"""That the runs come in."""
+"""Number of files that the runs come in."""
 STEPS = 5
 """Tool calls of a run: each gives one decision state."""
 
@@ -53,14 +53,14 @@ class Night(NamedTuple):
     seconds: float
     stages: dict[str, float]
     states: int
-    """Labelled in it."""
+    """Number of states labelled in it."""
 
     @property
     def incremental(self) -> float:
         return sum(seconds for stage, seconds in self.stages.items() if stage in INCREMENTAL)
 
     def charged(self, seconds_per_state: float) -> float:
-        """Seconds of the whole night if the language model takes so long per state."""
+        """Return the seconds of the whole night if the language model takes that long per state."""
         return self.seconds + seconds_per_state * self.states
 
 
@@ -79,7 +79,7 @@ class Found(NamedTuple):
         return self.refresh.incremental / self.full.incremental
 
     def overhead(self, *stages: str) -> float:
-        """Seconds per state around the language model in some stages, by what more states take longer."""
+        """Return the seconds per state around the language model in some stages, by what more states take longer."""
         more = self.full.states - self.refresh.states
         return sum(self.full.stages[stage] - self.refresh.stages[stage] for stage in stages) / more
 
@@ -143,7 +143,8 @@ def growth(small: Found, large: Found) -> float:
 
 
 def whole_growth(small: Found, large: Found, seconds_per_state: float) -> float:
-    """The same of the whole night, with what reads everything, if the language model takes so long per state."""
+    """Return the same of the whole night, with what reads everything, if the language model takes that long per
+    state."""
     full = large.full.charged(seconds_per_state) - small.full.charged(seconds_per_state)
     return (large.refresh.charged(seconds_per_state) - small.refresh.charged(seconds_per_state)) / full
 
@@ -222,7 +223,7 @@ def write_runs(folder: Path, numbers: range, files: int) -> None:
 
 @contextmanager
 def settings(folder: Path, backbone: str) -> Iterator[None]:
-    """As a machine that has everything in one folder."""
+    """Return the settings of a machine that has everything in one folder."""
     values = {
         "DRSR_CATALOG_URL": f"sqlite:///{folder}/catalog.sqlite",
         "DRSR_ARTIFACT_ROOT": str(folder / "artifacts"),

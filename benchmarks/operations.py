@@ -12,11 +12,11 @@ class Geometry(NamedTuple):
     """The sizes that the operations of a full-attention model follow from. Element-wise work is not counted."""
 
     weights: int
-    """Of all matrices in the layers."""
+    """Weights of all matrices in the layers."""
     attention: int
     """Attention layers x heads x size of a head."""
     head_weights: int
-    """Of the vocabulary projection."""
+    """Weights of the vocabulary projection."""
 
     @classmethod
     def of(cls, model: Any) -> Geometry:
@@ -36,16 +36,17 @@ class Geometry(NamedTuple):
         return 2 * self.weights * tokens + 4 * self.attention * pairs
 
     def head(self, rows: int) -> float:
-        """Of the logits of some positions."""
+        """Return the operations for the logits of some positions."""
         return 2 * self.head_weights * rows
 
     def forward(self, tokens: int) -> float:
-        """Of one forward over a sequence with logits everywhere."""
+        """Return the operations of one forward over a sequence with logits everywhere."""
         return self.extension(tokens, 0) + self.head(tokens)
 
 
 def gemm_peak(turns: int = 5) -> float:
-    """The most operations per CPU second at fp32 matrix multiplications of several shapes, with the threads as set."""
+    """Return the most operations per CPU second at fp32 matrix multiplications of several shapes, with the threads as
+    set."""
     best = 0.0
     for rows, inner, columns in [(2048, 2048, 2048), (512, 576, 1536), (256, 1536, 576)]:
         one, other = torch.randn(rows, inner), torch.randn(columns, inner)

@@ -1,8 +1,8 @@
 """Two hundred agents through one proxy with a light policy: `python -m benchmarks.proxy`.
 
 The proxy is a process of its own (`drsr serve`); agents and a mock endpoint, a double that answers at once, are in this
-one, all on loopback. Each agent's run grows by a Step per request and begins anew after some. Measured of the proxy:
-the share of requests that it decided about in time, its CPU milliseconds per request in each round of the agents, and
+one, all on loopback. Each agent's run grows by a Step per request and starts afresh after some. Measured about the
+proxy: the share of requests that it decided in time, its CPU milliseconds per request in each round of the agents, and
 its memory after the first requests and after the last. The policy has seeded weights of the real shapes.
 """
 
@@ -84,7 +84,7 @@ def main() -> int:
 
 
 async def measure(folder: Path, agents: int, requests: int, seconds: float) -> Measured:
-    """Send so many requests, in rounds of one per agent."""
+    """Send that many requests, in rounds of one per agent."""
     upstream = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=2 * agents)
     port = upstream.sockets[0].getsockname()[1]
     options = ["--upstream", f"http://127.0.0.1:{port}", "--policy", "policy", "--port", "0", "--quiet", "--json"]
@@ -144,7 +144,7 @@ class Agent:
 
 
 def request(marker: str, steps: int) -> dict[str, Any]:
-    """A request of a run whose every message differs from those of other runs."""
+    """Return a request of a run whose every message differs from those of other runs."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You watch logs."},
         {"role": "user", "content": f"Find the fault in {marker}."},

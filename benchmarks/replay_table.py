@@ -49,7 +49,7 @@ READINGS = (
 
 
 def some_methods(replay: Replay, wanted: Sequence[str] | None) -> Replay:
-    """The replay with every decision that was ever asked for, of these methods or of all."""
+    """Return the replay with every decision that was ever asked for, of these methods or of all."""
     if wanted is not None and (unknown := sorted(set(wanted) - replay.present.keys())):
         raise InputError(
             f"no rows of {', '.join(unknown)}", where="journal", hint=f"there are {', '.join(sorted(replay.present))}"
@@ -59,7 +59,8 @@ def some_methods(replay: Replay, wanted: Sequence[str] | None) -> Replay:
 
 
 def join(journals: Sequence[tuple[Path, Replay]]) -> Replay:
-    """Several journals as one, each decision and method once; where a method has several versions, the last counts."""
+    """Join several journals into one, each decision and method once; if a method has several versions, the last
+    counts."""
     (first, whole), *others = journals
     for path, other in others:
         if other.about != whole.about:
@@ -98,8 +99,8 @@ def table(found: Comparison) -> str:
 
 
 def standing(rows: Sequence[Replayed], found: Comparison, bootstrap: Bootstrap) -> str:
-    """Say where each of DRSR's policies ranks among the methods that keep to the limit, by both readings of it, and
-    beside its other one; `found` compares `rows`."""
+    """Report where each of DRSR's policies ranks among the methods that keep to the limit, by both readings of it, and
+    compared with its other policy; `found` compares `rows`."""
     others = [one for one in found.methods if not one.method.startswith("drsr")]
     said = [
         f"{ours.method} removes {_percent(ours.removal)} %. "
@@ -160,7 +161,7 @@ def _cells(one: MethodSummary) -> list[str]:
 
 
 def _percent(metric: Metric) -> str:
-    """Without an interval where one task alone gives none."""
+    """Return a percentage, without an interval if a single task gives none."""
     if metric.value != metric.value:
         return "-"
     interval = "" if metric.low != metric.low else f" [{100 * metric.low:.1f}, {100 * metric.high:.1f}]"

@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     value: float
     unit: str
     limit: float | None
-    """None: reported only."""
+    """Limit to keep; None if it is only reported."""
 
     @property
     def holds(self) -> bool:
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
 
 
 def random_frame(split: Split, states: int, seed: int) -> TrainingFrame:
-    """Three states of a trajectory, four candidates and fifteen labelled sets each."""
+    """Return three states of a trajectory, four candidates and fifteen labelled sets each."""
     generator = np.random.default_rng(seed)
     harm = generator.normal(0.01, 0.03, states * 15)
     savings = generator.integers(50, 400, (states, 4))

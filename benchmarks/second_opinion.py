@@ -4,10 +4,10 @@
 
 Takes labelled states of train and validation, one of each task, that the first language model read whole: sources and
 domains by turns, so that it can be stopped at any time, the shortest of each first. The candidates stay those that were
-frozen; only who reads them changes, and with it the tokens. Says how often the two agree on what is unsafe, on the
-order of the sets of a state, and on what would have been deleted. Intervals are drawn by task. Nothing is written to
-the catalog, and nothing of the test split is read. `--kept FILE` has a line of numbers for every state, without a text:
-what is in it is not measured again, and with `--minutes 0` it is shown without a language model.
+frozen; only the reader changes, and with it the tokens. Reports how often the two agree on what is unsafe, on the order
+of the sets of a state, and on what would have been deleted. Intervals are drawn by task. Nothing is written to the
+catalog, and nothing of the test split is read. `--kept FILE` holds a line of numbers for every state, without any text:
+states in it are not measured again, and `--minutes 0` shows it without a language model.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MEANINGFUL_GAP = 0.02
 REMOVAL_CAP = 0.20
 REPLICATES = 2_000
 SPLITS = ("train", "validation")
-"""Never test: nobody is to be tempted."""
+"""Splits to read. Never test, so that nothing can be tuned to it."""
 
 
 class LabelledState(NamedTuple):
@@ -68,7 +68,7 @@ class Opinions(NamedTuple):
     task: str
     context_tokens: int
     savings: dict[int, float]
-    """By mask the part of the request that deleting the set removes, in the first one's tokens."""
+    """Share of the request, by mask, that deleting the set removes, in the first model's tokens."""
     first: dict[int, float]
     second: dict[int, float]
 
@@ -95,21 +95,21 @@ class Agreement(NamedTuple):
     unsafe: tuple[float, float]
     """Part of the sets that each finds unsafe."""
     safe_then_unsafe: float
-    """Of the sets that the first finds safe, the part that the second finds unsafe."""
+    """Share of the sets safe to the first model that are also safe to the second."""
     pairs: int
     same_order: float
     """Of pairs whose harms differ by a meaningful gap for the first."""
     same_order_at_cardinality: float
     both_meaningful: float
-    """The same order where the harms differ that much for both."""
+    """The same order, if the harms differ that much for both."""
     choices: int
     """States in which the first would allow a deletion under the cap."""
     choice_is_safe: float
-    """Of the largest sets that the first finds safe, the part that the second finds safe, too."""
+    """Share of the largest sets safe to the first model that are also safe to the second."""
 
 
 def compare(states: Sequence[Opinions]) -> Agreement:
-    """Count; not a number where there is nothing to count."""
+    """Count agreements; NaN if there is nothing to count."""
     rows = [(one.first[mask], one.second[mask]) for one in states for mask in one.first.keys() & one.second.keys()]
     unsafe = np.array(rows).reshape(-1, 2) > HARM_TOLERANCE
     shares = unsafe.mean(axis=0) if len(rows) else np.full(2, np.nan)
@@ -148,7 +148,7 @@ def _pairs(one: Opinions) -> Iterator[_Pair]:
 
 
 def _choice(one: Opinions) -> int | None:
-    """The largest set within the cap that the first finds safe."""
+    """Return the largest set within the cap that the first finds safe."""
     allowed = [
         mask
         for mask, harm in one.first.items()
@@ -176,7 +176,7 @@ def intervals(states: Sequence[Opinions], seed: int = 0) -> dict[str, tuple[floa
 
 
 def read_by(state: DecisionState, tokenizer: Tokenizer, context_cap: int) -> DecisionState | None:
-    """The same request with the same candidates in another tokenizer's tokens; None where it does not fit whole."""
+    """Return the same request with the same candidates in another tokenizer's tokens; None if it does not fit whole."""
     rendering = render(state.history.request, tokenizer)
     view = find_view(state.history, rendering, len(tokenizer.lead), context_cap)
     if view is None or view.start:
@@ -190,7 +190,7 @@ def read_by(state: DecisionState, tokenizer: Tokenizer, context_cap: int) -> Dec
 
 
 def labelled_states(catalog: Catalog, labeler: str) -> list[LabelledState]:
-    """Of each task its shortest state; kinds by turns, of each kind the shortest first."""
+    """Return the shortest state of each task; kinds by turns, of each kind the shortest first."""
     query = (
         select(
             Trajectory.group_key,
@@ -222,7 +222,7 @@ def labelled_states(catalog: Catalog, labeler: str) -> list[LabelledState]:
 
 
 def by_turns(states: Sequence[LabelledState]) -> list[LabelledState]:
-    """The first of every kind, then the second of every kind, and so on."""
+    """Return the first of every kind, then the second of every kind, and so on."""
     taken: Counter[tuple[str, str | None]] = Counter()
     turns = []
     for state in states:
@@ -234,7 +234,7 @@ def by_turns(states: Sequence[LabelledState]) -> list[LabelledState]:
 def measure_again(
     scorer: TargetNll, labelled: LabelledState, run: RecordedRun, first: Tokenizer, first_caps: Caps
 ) -> Opinions | None:
-    """The second opinion of one state; None where either language model cannot read all of it."""
+    """Return the second opinion on one state; None if either language model cannot read all of it."""
     frozen: FrozenState = next(
         state for state in freeze_trajectory(run, first, first_caps).states if state.decision == labelled.decision
     )

@@ -30,7 +30,7 @@ from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.request.contracts import TokenIds
 
 KNOWN_STATES = 16
-"""That the tiny model really reads."""
+"""Number of states that the tiny model really reads."""
 FloatMatrix = NDArray[np.float32]
 
 
@@ -91,8 +91,8 @@ def _drawn_harms(state: DecisionState, target: TokenIds) -> list[MeasuredHarm]:
 
 
 class StubOfFeaturizeStates:
-    """The first few states are read by the tiny model; all others get what one of them got, and some noise, so that
-    features have real scales."""
+    """The first few states are read by the tiny model; all others get the result of one of them with some noise, so
+    that features have real scales."""
 
     def __init__(self) -> None:
         self.real = featurize.featurize_states

@@ -1,1 +1,1 @@
-"""The scripts behind `make`: the demo, the full report, and the maps of the code."""
+"""The scripts that `make` runs: the demo, the full report, and the maps of the code."""

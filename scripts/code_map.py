@@ -1,6 +1,6 @@
 """Write the maps: a phrase per room in the README, a phrase per file in docs/map.md. `--check` only compares.
 
-Every phrase is the first line of a docstring, so a map says what the code says of itself.
+Every phrase is the first line of a docstring, so a map says what the code says about itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def directories() -> list[Path]:
 
 
 def room_lines() -> list[str]:
-    """Return a line per room that says what it is for. What lies deeper inside a room is in docs/map.md only."""
+    """Return a line per room that says what it is for. Deeper folders appear only in docs/map.md."""
     rooms = [path for path in directories() if (path / "__init__.py").exists() and _is_room(path)]
     return [f"{f'{path.relative_to(ROOT)}/':<24} {phrase(path / '__init__.py')}" for path in rooms]
 

@@ -21,7 +21,7 @@ from drsr.policy.location import read_found
 
 
 def compared(made: Path, released: Path) -> str:
-    """One sentence, or a table of golden requests."""
+    """Return one sentence, or a table of golden requests."""
     if made.read_bytes() == released.read_bytes():
         return f"{made} has the same bytes as {released}"
     ours, theirs = read_found(str(made)), read_found(str(released))

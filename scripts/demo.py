@@ -1,8 +1,8 @@
 """`make demo`: from the measured public corpus to a policy that prunes, its audit, and one decision of it.
 
-Each step is a command that a person can type; it is shown before it runs. The policy is the light one, which needs no
-language model to decide, unless another is asked for: `make demo VIEW=default`. Where policies/ holds a released wheel,
-the one that is made here gets its version and is compared with it.
+Each step is a command that you can type yourself; it is shown before it runs. The policy is the light one, which needs
+no language model to decide, unless another is asked for: `make demo VIEW=default`. If policies/ holds a released wheel,
+the one made here gets its version and is compared with it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ UNRELEASED = "0.1"
 
 
 def released_version(view: str) -> str | None:
-    """The version of the newest released wheel of a view, by the order of its numbers."""
+    """Return the version of the newest released wheel of a view, by the order of its numbers."""
     project = PROJECTS[view]
     found = [path.name.split("-")[1] for path in Path(RELEASED, project).glob("*.whl")]
     return max(found, key=lambda version: [int(part) for part in version.split(".") if part.isdigit()], default=None)
 
 
 def steps(view: str, version: str | None) -> tuple[Step, ...]:
-    """Everything in order; `version` is that of the released wheel to compare with."""
+    """Return everything in order; `version` is that of the released wheel to compare with."""
     *before, train, calibrate = fitting(view)
     made = str(wheel_of(INDEX, view, version or UNRELEASED))
     compare = []
@@ -59,7 +59,7 @@ def steps(view: str, version: str | None) -> tuple[Step, ...]:
 
 
 def frontier(view: str, version: str | None) -> Path | None:
-    """The frontier of all methods in the replay of a released wheel; None where there is no figure of it."""
+    """Return the frontier of all methods in the replay of a released wheel; None if there is no figure of it."""
     if version is None:
         return None
     about = Path(RELEASED, "about")

@@ -33,7 +33,7 @@ from drsr.request.view import caps_for
 
 REQUEST = Path("var", "demo", "request.json")
 TRIES = 100
-"""Requests that the policy is asked about, at most, until it prunes one."""
+"""Maximum number of requests to try until the policy prunes one."""
 LONGEST = 160
 """Characters of a removed Block that are shown."""
 
@@ -65,8 +65,8 @@ def main() -> int:
 
 
 def sandbox_states(tokenizer: Any, window: int) -> Iterator[tuple[str, FrozenState]]:
-    """The decisions of every run of the sample corpus, each run's last ones first, in an order that mixes the kinds of
-    work."""
+    """Yield the decisions of every run of the sample corpus, each run's last ones first, in an order that mixes the
+    kinds of work."""
     runs = [run for run in read_runs(str(samples.CORPUS)) if isinstance(run, Trajectory)]
     for run in sorted(runs, key=lambda run: hashlib.sha256(run.external_id.encode()).digest()):
         for state in reversed(freeze_trajectory(run, tokenizer, caps_for(window)).states):
@@ -92,7 +92,7 @@ def measured_harm(shown: Shown, backbone: Backbone) -> float:
 
 
 def described(shown: Shown, harm: float, threshold: float | None) -> str:
-    """The facts about the decision that a person should know."""
+    """Return the facts about the decision that a reader should know."""
     decision = shown.decision
     chosen = next(found for found in decision.receipt["sets"] if found["verdict"] == "chosen")
     names = " and ".join(block["block"] for block in decision.receipt["removed"])
@@ -111,7 +111,7 @@ def described(shown: Shown, harm: float, threshold: float | None) -> str:
 
 
 def removed_text(decision: Decision) -> list[str]:
-    """The messages that are gone or shorter, each in a line."""
+    """Return the messages that are gone or shorter, each in a line."""
     after = decision.request["messages"]
     lines = []
     for message in decision.original["messages"]:

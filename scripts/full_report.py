@@ -1,6 +1,7 @@
 """`make report`: every method and ablation on all test decisions, every method on whole tasks, all on one page.
 
-It stands on what `make demo` left, and fetches the texts of the public runs: methods rewrite requests, and read them.
+It builds on the results of `make demo`, and fetches the texts of the public runs: methods rewrite requests, and read
+them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from scripts.steps import Step, Workspace
 REPORT = Path("var", "report")
 EVALUATION = Path("var", "evaluation")
 WINDOW = "4096"
-"""Of the acting model, in tokens, as in the released table. Recorded requests have at most 8,192, so methods that act
-when a window fills up would never act in one of 128,000."""
+"""Window of the acting model, in tokens, as in the released table. Recorded requests have at most 8,192, so methods
+that act when a window fills up would never act in one of 128,000."""
 
 
 def steps(view: str, wheel: Path) -> tuple[Step, ...]:

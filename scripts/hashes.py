@@ -1,9 +1,9 @@
 """`make hashes EXTRAS=light`: a release's requirements with the hash of every file, for `pip install --require-hashes`.
 
-`constraints.txt` pins versions; whoever serves the files could still serve others. What pip would install here is
-resolved with these versions and written with the SHA-256 that the package index states for each file. The files are
-those of this platform and this Python: write the list where it will be used. drsr itself is left out: its wheel is
-installed with --no-deps by its own hash.
+`constraints.txt` pins versions; a server could still deliver other files. What pip would install here is resolved with
+these versions and written with the SHA-256 that the package index states for each file. The files are those of this
+platform and this Python: write the list where it will be used. drsr itself is left out: its wheel is installed with
+--no-deps by its own hash.
 """
 
 from __future__ import annotations

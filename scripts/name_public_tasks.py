@@ -1,8 +1,8 @@
-"""Derive corpora/public/tasks.csv from the recorded runs: which runs are about the same thing, whoever recorded them.
+"""Derive corpora/public/tasks.csv from the recorded runs: which runs concern the same subject, whoever recorded them.
 
     python -m scripts.name_public_tasks ../shared/trajectories
 
-A row is written where a reader cannot know it. Measured on the files of November 2026:
+A row is written only if the reader of the runs cannot derive it. Measured on the files of November 2026:
 
 - tau-bench and tau2-bench number their tasks differently (of 44 airline numbers one names the same customer in both),
   but serve the same 86 customers. A customer's tasks share a profile, orders and reservations: the customer is the
@@ -45,7 +45,7 @@ _RUN_ON_VM0 = re.compile(r"[\w.-]+_run\d\.json#0")
 _USER_ID = re.compile(r"\b[a-z]+_[a-z]+_\d{4}\b(?<!card_\d{4})")
 _ASKED_FOR = re.compile(rf'"user_id":\s*"({_USER_ID.pattern})"')
 _SHARE = 1 / 3
-"""Of a task's runs: a customer that fewer of them look up is a slip of the agent and joins no groups."""
+"""Minimum share of a task's runs: a customer that fewer of them look up is a slip of the agent and joins no groups."""
 
 
 class Found(NamedTuple):
@@ -68,7 +68,7 @@ def found_runs(mirror: str) -> Iterator[Found]:
 
 
 def named_tasks(runs: Iterable[Found]) -> list[NamedTask]:
-    """Return the rows of the table: of every task or run whose name, group or split is not what its reader says."""
+    """Return the rows of the table: every task or run whose name, group or split differs from what its reader says."""
     named = list(runs)
     groups = _customers(named) | _same_words(named)
     rows = set()
@@ -120,7 +120,7 @@ def _group(run: Found) -> str:
 
 
 def _customers(runs: list[Found]) -> dict[str, str]:
-    """Return the group of every task of both tau benchmarks: its customer, or itself where no run shows one."""
+    """Return the group of every task of both tau benchmarks: its customer, or itself if no run shows one."""
     seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
     shown: Counter[str] = Counter()
     for run in runs:
@@ -154,14 +154,14 @@ def _same_words(runs: list[Found]) -> dict[str, str]:
 
 
 def _opening(run: Trajectory) -> str:
-    """Return the words of the first message, whatever stands between them: terminals leave marks around a paste."""
+    """Return the words of the first message, whatever is between them: terminals leave marks around a paste."""
     return " ".join(
         re.findall(r"[a-z]+|\d+", re.sub(r"\x1b\[\d+~", "", str(run.request["messages"][0]["content"])).lower())
     )
 
 
 def _joined(edges: list[tuple[str, str]], prefix: str | None) -> dict[str, str]:
-    """Return a name for the component of every left end: its first right end behind the prefix, else its first left."""
+    """Return a name for the component of every left end: its first right end after the prefix, else its first left."""
     parent: dict[tuple[str, str], tuple[str, str]] = {}
 
     def root(node: tuple[str, str]) -> tuple[str, str]:

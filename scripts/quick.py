@@ -30,7 +30,7 @@ HEAVY_FIXTURES = {
 
 
 def changed_files(root: Path) -> list[str]:
-    """Return the Python files that differ from where this branch began, from the last commit at least."""
+    """Return the Python files that differ from where this branch began, or at least those of the last commit."""
 
     def git(*arguments: str) -> list[str]:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
 """`make release`: the policies of this repository, made from the measured corpus, twice, to the same bytes.
 
     policies/                                         a package index: pip installs from it
-    policies/params-default.yaml, params-light.yaml   what each is trained and calibrated with
+    policies/params-default.yaml, params-light.yaml   the parameters of training and calibration
     policies/about/NAME/                              card, evaluation and audit of the wheel of that name
 
 No text of a run is needed. Every policy is calibrated before the test split is read, once, to evaluate all of them.
@@ -21,16 +21,17 @@ from scripts.steps import Step, Workspace
 MEASURED = Path("corpora", "measured")
 POLICIES = Path(RELEASED)
 OPINION = POLICIES / "about" / "second-opinion.json"
-"""How far another language model agrees with the labels of the measured corpus."""
+"""File that records how far another language model agrees with the labels of the measured corpus."""
 WORK = Path("var", "release")
 PROJECTS = {"default": "drsr-policy", "light": "drsr-policy-light"}
-"""By kind, as `drsr publish --view` names it, what the policy is called."""
+"""Project name of the policy, by kind as `drsr publish --view` names it."""
 READS = {"default": "default", "light": "light"}
-"""By kind the feature view that its scorer reads: `default`, `window` or `wide` for the full one."""
+"""Feature view that the scorer reads, by kind: `default`, `window` or `wide` for the full one."""
 
 
 def params_of(view: str) -> dict[str, str]:
-    """The parameters that a released policy is made with, for the environment: its own, or those of the repository."""
+    """Return the parameters that a released policy is made with, for the environment: its own, or those of the
+    repository."""
     own = POLICIES / f"params-{view}.yaml"
     return {"DRSR_PARAMS": str(own.absolute())} if own.is_file() else {}
 
@@ -41,7 +42,7 @@ def wheel_of(index: Path, view: str, version: str) -> Path:
 
 
 def fitting(view: str) -> tuple[Step, ...]:
-    """The steps that never see the test split; training and calibration are the last two."""
+    """Return the steps that never see the test split; training and calibration are the last two."""
     reads = READS[view]
     joining = Step("Columns of two views in one, without a language model", ("drsr", "featurize", "--view", reads))
     return (
@@ -66,7 +67,8 @@ def publishing(view: str, version: str, index: Path) -> Step:
 
 
 def make(work: Workspace, index: Path, version: str, views: tuple[str, ...], about: Path | None) -> int:
-    """Everything into an index, and what is to be known of each policy into a folder; 0 if all steps went well."""
+    """Make all policies into an index, and write the facts about each into a folder; return 0 if all steps went
+    well."""
     shutil.rmtree(work.folder, ignore_errors=True)
     work.folder.mkdir(parents=True)
     steps = [(step, {}, None) for step in (BACKBONE, TAKEN)]

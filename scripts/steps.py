@@ -1,4 +1,4 @@
-"""Steps of what `make` does: commands that a person can type, each shown with its reason before it runs."""
+"""Steps of what `make` does: commands that you can type yourself, each shown with its reason before it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Step(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """As a person would type it."""
+        """Return the command as one would type it."""
         return " ".join(self.command if self.command[0] in ("drsr", "dvc") else ("python", "-m", *self.command))
 
 

@@ -27,7 +27,7 @@ C = TypeVar("C")
 
 
 def prune_with(policy: AnyPolicy, client: C, **options: Unpack[Options]) -> C:
-    """A copy of the client that asks the policy before each message."""
+    """Return a copy of the client that asks the policy before each message."""
     return with_pruned_requests(
         client, Pruner(policy, **options), lambda path: anthropic_body if path == "/v1/messages" else None
     )

@@ -120,7 +120,7 @@ class WireForm:
         return {name: as_json(self.body.get(name)) for name in ("messages", *given)}
 
     def without(self, removed: Removed) -> Body:
-        """The body with fewer messages. Those that stay whole are the caller's own objects."""
+        """Return the body with fewer messages. Those that stay whole are the caller's own objects."""
         messages = [
             removed.left.get(index, message)
             for index, message in enumerate(self.body["messages"])
@@ -138,7 +138,7 @@ def anthropic_body(body: Body) -> WireForm:
 
 
 def materialised(body: Body) -> Body:
-    """The same body with lists where SDKs also take iterators, which can be read only once."""
+    """Return the same body with lists where SDKs also take iterators, which can be read only once."""
     read = {name: list(body[name]) for name in ("messages", "input", *_BESIDES) if isinstance(body.get(name), Iterator)}
     return {**body, **read} if read else body
 

@@ -91,7 +91,7 @@ def _tell(view: ChatView, message: ChatMessage) -> None:
     elif message.role in ("user", "system"):
         view.say(message.role, _content(message.content))
     else:
-        raise RequestError(f"a {type(message).__name__}, which cannot be told as a chat message")
+        raise RequestError(f"a {type(message).__name__}, which cannot be represented as a chat message")
 
 
 def _tell_turn(view: ChatView, message: ChatMessageAssistant) -> None:

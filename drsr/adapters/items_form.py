@@ -39,7 +39,7 @@ class _Turn:
     """Component of each item, None for reasoning: see `ChatView.answer`."""
 
     def left_behind(self, gone: set[int]) -> set[int]:
-        """The reasoning items that led to nothing but what is gone."""
+        """Return the reasoning items that led only to what is gone."""
         return {
             self.whole[place]
             for reasoning, led in led_to(self.order)
@@ -136,7 +136,7 @@ def _arguments(item: dict[str, Any]) -> str:
 
 
 def _content(content: Any) -> Content:
-    """The content of a message, or what a tool gave out."""
+    """Return the content of a message, or what a tool gave out."""
     if isinstance(content, str):
         return [text(content)]
     if not isinstance(content, list):

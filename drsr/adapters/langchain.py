@@ -73,7 +73,7 @@ class _ModelCalls:
         return request.override(messages=[*request.messages, _turn_of(response), *told])
 
     def reckoned(self, response: ModelResponse[Any], unseen: Sequence[ModelResponse[Any]]) -> ModelResponse[Any]:
-        """A copy: the message may be in a cache of the program's."""
+        """Return a copy: the message may be in a cache of the program's."""
         turn, said = _turn_of(response), [_turn_of(one).usage_metadata for one in (*unseen, response)]
         if None in said:
             return response

@@ -30,5 +30,5 @@ _READ: dict[str, Callable[[Body], Form[Body]]] = {"/chat/completions": openai_bo
 
 
 def prune_with(policy: AnyPolicy, client: C, **options: Unpack[Options]) -> C:
-    """A copy of the client that asks the policy before each chat completion or response."""
+    """Return a copy of the client that asks the policy before each chat completion or response."""
     return with_pruned_requests(client, Pruner(policy, **options), _READ.get)

@@ -142,7 +142,7 @@ def _tell(view: ChatView, message: Message) -> int:
         return view.answer(content, [], reasoning=reasoning, sealed=sealed, pinned=bool(message.tool_calls))
     if message.role in ("user", "system"):
         return view.say(message.role, content)
-    raise RequestError(f"a message of the role {message.role}, which cannot be told as a chat message")
+    raise RequestError(f"a message of the role {message.role}, which cannot be represented as a chat message")
 
 
 def _tell_turn(view: ChatView, events: Sequence[Any], *, pinned: bool) -> int:

@@ -135,7 +135,7 @@ class Pruner:
         return seen, decision
 
     async def view_in_thread(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> T:
-        """The same without holding up the event loop meanwhile: a decision runs a language model."""
+        """Return the same without holding up the event loop meanwhile: a decision runs a language model."""
         return native if bypassed() else (await self.decide_in_thread(native, read, model))[0]
 
     async def decide_in_thread(

@@ -44,10 +44,10 @@ class Wire(Protocol[B, A]):
         """Return all calls of an answer. May raise anything if it does not understand the answer."""
 
     def continued(self, body: B, answer: A, results: Sequence[tuple[str, str]]) -> B:
-        """The request with the answer and the results of its calls, by their ids."""
+        """Return the request with the answer and the results of its calls, by their ids."""
 
     def reckoned(self, answer: A, unseen: Sequence[A]) -> A:
-        """The answer with the usage of those that the program does not see added to its own."""
+        """Return the answer with the usage of those that the program does not see added to its own."""
 
 
 class Rounds(Generic[B, A]):
@@ -94,8 +94,8 @@ class Rounds(Generic[B, A]):
         return following
 
     def not_understood(self, answer: A, *, recalls: bool) -> B | None:
-        """The same for an answer that cannot be read. The program's own, unless it seems to recall, or answers an
-        exchange of ours: then it is paid for and not shown."""
+        """Return the same for an answer that cannot be read. It goes to the program unless it seems to recall, or
+        answers an exchange of ours: then it is paid for and not shown."""
         if self.given_up or not (recalls or self.unseen):
             return None
         self.unseen.append(answer)
@@ -168,7 +168,7 @@ async def asked_async(
     ask: Callable[[B], Awaitable[A]],
     model: str | None = None,
 ) -> A:
-    """The same for an event loop."""
+    """Return the same for an event loop."""
     offered = _offered(pruner, wire, native)
     if wire is None or offered is None:
         return await ask(await pruner.view_in_thread(native, read, model))

@@ -125,7 +125,7 @@ _ANSWER_ONLY = ("annotations", "audio", "executed_tools", "function_call", "reas
 
 
 def chat_turn(answer: dict[str, Any]) -> dict[str, Any]:
-    """The assistant's message of a chat completion, as a later request can repeat it."""
+    """Return the assistant's message of a chat completion, as a later request can repeat it."""
     message = answer["choices"][0]["message"]
     return {name: value for name, value in message.items() if name in _TURN and value is not None}
 

@@ -106,7 +106,7 @@ class BackgroundReader:
         _readers.add(self)
 
     def by(self, deadline: float) -> TimedSource:
-        """A source that waits until `time.perf_counter()` reaches the deadline."""
+        """Return a source that waits until `time.perf_counter()` reaches the deadline."""
         return TimedSource(self, deadline)
 
     @property
@@ -115,7 +115,7 @@ class BackgroundReader:
         return len(self._waiting) + (self._reading is not None)
 
     def features(self, state: DecisionState, deadline: float) -> CandidateFeatures:
-        """The features of a state, or NotInTime; what reading raises is raised here."""
+        """Return the features of a state, or raise NotInTime; errors of the reading are raised here."""
         key = prefix_hash(state)
         with self._lock:
             job = self._finished.get(key)
@@ -159,7 +159,7 @@ class BackgroundReader:
         self.wait(timeout)
 
     def _of_run(self, state: DecisionState) -> list[_Job]:
-        """The states of this run that are in flight."""
+        """Return the states of this run that are in flight."""
         token_ids = state.view.token_ids(state.rendering.token_ids)
         in_flight = [*self._waiting, *([self._reading] if self._reading is not None else [])]
         return [job for job in in_flight if job.is_of_run(token_ids)]

@@ -113,7 +113,7 @@ def freeze_rendered(
 
 
 def invalid_protocol(found: Sequence[Violation]) -> Ineligible | None:
-    """The outcome for a request that breaks the protocol's rules itself in a way that is not tolerated."""
+    """Return the outcome for a request that breaks the protocol's rules itself in a way that is not tolerated."""
     broken = [violation for violation in found if violation.kind not in TOLERATED]
     if not broken:
         return None
@@ -125,7 +125,8 @@ def invalid_protocol(found: Sequence[Violation]) -> Ineligible | None:
 def choose_candidates(
     history: History, rendering: Rendering, view: View, found: Sequence[Violation], bins: int = BINS
 ) -> tuple[Candidate, ...]:
-    """The longest Block of each chronological bin whose deletion adds no violation to those found in the request."""
+    """Return the longest Block of each chronological bin whose deletion adds no violation to those found in the
+    request."""
     inside = [step for step in history.older if step.message >= view.first_message]
     proposals = [(step, _deletable(step)) for step in inside]
     proposals = [(step, blocks) for step, blocks in proposals if blocks]

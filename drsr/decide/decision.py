@@ -268,7 +268,7 @@ def _conclude(
 
 
 def _whole(request: Request) -> Rewrite:
-    """The request itself as the result of deleting nothing."""
+    """Return the request itself as the result of deleting nothing."""
     return Rewrite(request, tuple(range(len(request.messages))))
 
 

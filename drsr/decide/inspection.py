@@ -79,7 +79,7 @@ class Inspection:
         }
 
     def to_text(self) -> str:
-        """The same for a terminal."""
+        """Return the same for a terminal."""
         tokens = "tokens unknown" if self.rendering is None else f"{len(self.rendering):,} tokens"
         prefix = "" if self.rendering is None else f", {self._prefix_tokens():,} tokens"
         lines = [

@@ -188,7 +188,7 @@ INVARIANTS: tuple[Callable[[Evidence], str | None], ...] = (
 
 
 def check_all(evidence: Evidence) -> tuple[Held, ...]:
-    """Every invariant, in order."""
+    """Return every invariant, in order."""
     return tuple(Held(invariant.__name__, invariant(evidence)) for invariant in INVARIANTS)
 
 
@@ -222,8 +222,8 @@ def _older_blocks(history: History) -> dict[int, list[tuple[Block, int]]]:
 
 
 def _protected(message: Message, older: list[tuple[Block, int]]) -> list[int]:
-    """The parts that may not go: all but those of text that belong to older Blocks. Reasoning goes with the call it led
-    to, and parts that say nothing (an empty text beside results) with the message they are in."""
+    """Return the parts that may not go: all but those of text that belong to older Blocks. Reasoning goes with the call
+    it led to, and parts that say nothing (an empty text beside results) with the message they are in."""
     may_go = {number for block, number in older if not block.opaque or is_reasoning(message.parts[number])}
     return [n for n, part in enumerate(message.parts) if n not in may_go and says_something(part)]
 

@@ -27,7 +27,7 @@ class Minimums:
                 raise SettingsError(f"{name} must be a whole number from 0 on, not {value!r}")
 
     def replaced(self, request_tokens: int | None, saving_tokens: int | None) -> Minimums:
-        """The same with what a caller gave in its place."""
+        """Return the minimums with a caller's own values in their place."""
         return Minimums(
             self.request_tokens if request_tokens is None else request_tokens,
             self.saving_tokens if saving_tokens is None else saving_tokens,
@@ -41,7 +41,7 @@ class Minimums:
         return self.why_short(size // BYTES_PER_TOKEN, removal_cap)
 
     def why_short(self, tokens: int, removal_cap: float) -> str | None:
-        """The same of a request whose tokens were counted."""
+        """Return the same for a request whose tokens were counted."""
         if tokens < self.request_tokens:
             return f"shorter than {self.request_tokens} tokens"
         if removal_cap * tokens < self.saving_tokens:

@@ -140,7 +140,7 @@ class PolicyNumbers:
         return SelectionRule(self.max_cardinality, self.removal_cap, threshold)
 
     def check(self) -> None:
-        """PolicyMismatch unless this version of drsr takes requests apart as the policy was trained for."""
+        """Raise PolicyMismatch unless this version of drsr takes requests apart as the policy was trained for."""
         ours = {
             "rule_version": RULE_VERSION,
             "renderer_version": RENDERER_VERSION,
@@ -196,7 +196,7 @@ class PolicyNumbers:
         return plain
 
     def to_bytes(self) -> bytes:
-        """The content of `policy.json`: the same numbers give the same bytes."""
+        """Return the content of `policy.json`: the same numbers give the same bytes."""
         return (json.dumps(self.to_json(), indent=2, sort_keys=True) + "\n").encode()
 
     @classmethod
@@ -223,7 +223,7 @@ class PolicyNumbers:
 
 
 def _read(kind: type[Any], values: Any, name: str = "") -> Any:
-    """A dataclass or NamedTuple from an object with exactly its keys, each of its type."""
+    """Return a dataclass or NamedTuple from an object with exactly its keys, each of its type."""
     hints = get_type_hints(kind)
     names = [item.name for item in fields(kind)] if hasattr(kind, "__dataclass_fields__") else list(kind._fields)
     if not isinstance(values, dict) or set(values) != set(names):

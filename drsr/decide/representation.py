@@ -67,7 +67,7 @@ class Representation(FeatureSource, Protocol):
         """The hash of its feature columns."""
 
     def features(self, state: DecisionState) -> CandidateFeatures:
-        """One forward over the intact view, bit for bit the same for the same request."""
+        """Return the features from one forward over the intact view, bit for bit the same for the same request."""
 
     def session(self) -> SessionSource:
         """Open a source of features for the requests of one run, which grow at their end: only new tokens are run. The
@@ -197,7 +197,7 @@ class LazyRepresentation:
         return _LazySession(self)
 
     def loaded(self) -> FrozenRepresentation:
-        """The loaded backbone. The first call takes seconds, or longer for a large model."""
+        """Return the loaded backbone. The first call takes seconds, or longer for a large model."""
         with self._lock:
             if self._loaded is None:
                 backbone = load_backbone(self.name, device=self._device, dtype=self._dtype)

@@ -46,8 +46,8 @@ def use_quickest(backbone: FrozenLM) -> int:
 
 
 def quickest(most: int, seconds: Callable[[int], float]) -> int:
-    """The number of threads among 1, 2, 4, ... and `most` that takes the fewest seconds; of nearly equal ones the
-    smaller."""
+    """Return the number of threads among 1, 2, 4, ... and `most` that takes the fewest seconds; of nearly equal ones
+    the smaller."""
     best, fewest = 1, min(seconds(1) for _ in range(TURNS))
     for threads in sorted({*(2**power for power in range(1, 10) if 2**power < most), most} - {1}):
         found = min(seconds(threads) for _ in range(TURNS))
@@ -57,5 +57,5 @@ def quickest(most: int, seconds: Callable[[int], float]) -> int:
 
 
 def _most() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

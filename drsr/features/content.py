@@ -39,7 +39,7 @@ _EXIT_WORD = re.compile("exit|return")
 
 
 def content_indicators(passage: Passage) -> dict[str, float]:
-    """The seven indicators that text alone gives, by column name."""
+    """Return the seven indicators that text alone gives, by column name."""
     text, counts, count = passage.text, passage.counts, len(passage.words)
     return {
         "error_density": quotient(sum(counts[word] for word in filter(is_error, counts)), count),
@@ -73,7 +73,7 @@ def symbols(text: str) -> int:
 
 
 def paths_in(text: str) -> list[str]:
-    """The paths that a text names, in order, with repetitions."""
+    """Return the paths that a text names, in order, with repetitions."""
     if "/" not in text and "\\" not in text:
         return []
     # Most of a text has no separator: only what has one is taken apart.

@@ -19,12 +19,12 @@ class Geometry(NamedTuple):
 
 
 def geometry_of(backbone: Backbone) -> Geometry:
-    """The geometry of a transformers model, from its settings."""
+    """Return the geometry of a transformers model, from its settings."""
     return geometry_from(model_of(backbone).config, backbone.name)
 
 
 def geometry_from(config: Any, name: str) -> Geometry:
-    """The same from the settings alone, as transformers reads them; `name` is the backbone's, for complaints."""
+    """Return the same from the settings alone, as transformers reads them; `name` is the backbone's, for complaints."""
     settings = config.get_text_config()
     layers = int(settings.num_hidden_layers)
     kinds = getattr(settings, "layer_types", None)

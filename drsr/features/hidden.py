@@ -157,11 +157,11 @@ def hidden_relations(states: BlockStates) -> NDArray[np.float64]:
 
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each vector divided by its stabilised norm."""
+    """Return each vector divided by its stabilised norm."""
     return vectors / stable_norm(vectors)[..., None]
 
 
 def stable_norm(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The norm over the last axis, at least `SMALLEST_NORM`. The one place where zero norms are dealt with."""
+    """Return the norm over the last axis, at least `SMALLEST_NORM`. The one place where zero norms are dealt with."""
     norms: NDArray[np.float64] = np.maximum(np.linalg.norm(vectors, axis=-1), SMALLEST_NORM)
     return norms

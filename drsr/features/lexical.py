@@ -67,7 +67,7 @@ def together(passages: Iterable[Passage]) -> Passage:
 
 
 def identifiers(words: Iterable[str]) -> frozenset[str]:
-    """The words that name one thing (an order, a file, a variable): those with a digit or an underscore."""
+    """Return the words that name one thing (an order, a file, a variable): those with a digit or an underscore."""
     return frozenset(word for word in words if len(word) >= _MIN_IDENTIFIER and not word.isalpha())
 
 
@@ -86,7 +86,7 @@ def _read(part: Part, sort_keys: bool) -> Passage:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in order, with repetitions."""
+    """Return the words of a text in order, with repetitions."""
     if text.isascii():  # the same by splitting, which takes a third of the time
         return _ascii_words(text)
     words: list[str] = []
@@ -111,7 +111,8 @@ def part_text(part: Part, *, sort_keys: bool = False) -> str:
 
 
 def _leaves(value: Any, sort_keys: bool) -> list[str]:
-    """Keys and values in order. Not the JSON text: in that, `\\n` before a word would become part of the word."""
+    """Return the keys and values in order. Not the JSON text: in it, `\n` before a word would become part of the
+    word."""
     leaves: list[str] = []
     waiting = [value]
     while waiting:

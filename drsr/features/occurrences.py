@@ -55,7 +55,7 @@ class Occurrences:
         return self.last_among(np.ones(self.part_count, dtype=np.bool_))
 
     def last_among(self, wanted: Mask) -> Numbers:
-        """The same among some parts only."""
+        """Return the same among some parts only."""
         last = np.full(self.kinds, -1, dtype=np.int64)
         item, part = self._pairs
         inside = wanted[part]
@@ -78,7 +78,7 @@ class Occurrences:
         return self._grouped[1]
 
     def inside(self, part: int) -> Numbers:
-        """The items of a part in order, with repetitions."""
+        """Return the items of a part in order, with repetitions."""
         return self.items[self.bounds[part] : self.bounds[part + 1]]
 
     @cached_property
@@ -91,7 +91,8 @@ class Occurrences:
         return int(self.bounds[part + 1] - self.bounds[part])
 
     def distinct(self, parts: Sequence[int]) -> tuple[Numbers, Numbers]:
-        """The items of some parts, ascending, and how many of these parts hold each. Remembered: many columns ask."""
+        """Return the items of some parts, ascending, and how many of these parts hold each. Remembered: many columns
+        ask."""
         key = tuple(parts)
         if key not in self._distinct:
             each = [distinct(self.inside(part))[0] for part in parts]
@@ -117,21 +118,22 @@ def number_items(parts: Iterable[Sequence[str]]) -> tuple[Occurrences, dict[str,
 
 
 def distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
-    """The distinct numbers, ascending, and how often each occurs: by sorting, which is faster than numpy's hashing."""
+    """Return the distinct numbers, ascending, and how often each occurs: by sorting, which is faster than numpy's
+    hashing."""
     ordered = np.sort(numbers)
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else ordered
     return ordered[starts], np.diff(np.append(starts, len(ordered)))
 
 
 def distinct_pairs(one: Numbers, other: Numbers, others: int) -> tuple[Numbers, Numbers, Numbers]:
-    """The distinct pairs of a number with one below `others`, ascending, and how often each occurs."""
+    """Return the distinct pairs of a number with one below `others`, ascending, and how often each occurs."""
     bits = others.bit_length()
     keys, counts = distinct((one << bits) | other)
     return keys >> bits, keys & ((1 << bits) - 1), counts
 
 
 def numbered_anew(numbers: Numbers) -> tuple[Numbers, int]:
-    """The same numbers as 0, 1, ... in their order, and how many there are."""
+    """Return the same numbers as 0, 1, ... in their order, and how many there are."""
     order = np.argsort(numbers)
     ordered = numbers[order]
     rank = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])]) if len(ordered) else ordered

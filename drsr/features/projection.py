@@ -61,7 +61,7 @@ def projection_matrix(layer: int, size: int) -> NDArray[np.float32]:
 
 
 def split_mix(seed: int, count: int) -> NDArray[np.uint64]:
-    """The first numbers of SplitMix64 from a seed."""
+    """Return the first numbers of SplitMix64 from a seed."""
     # uint64 arithmetic of arrays wraps around, as the algorithm wants it.
     state = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
     state = (state ^ (state >> np.uint64(30))) * _MIX_1
@@ -76,7 +76,7 @@ def uniform(seed: int, count: int) -> Doubles:
 
 
 def inverse_normal(probability: Doubles) -> Doubles:
-    """The standard normal quantile of each probability strictly between 0 and 1."""
+    """Return the standard normal quantile of each probability strictly between 0 and 1."""
     centred = probability - 0.5
     smaller = np.minimum(probability, 1.0 - probability)
     root = np.sqrt(-logarithm(smaller))
@@ -87,7 +87,7 @@ def inverse_normal(probability: Doubles) -> Doubles:
 
 
 def logarithm(value: Doubles) -> Doubles:
-    """The natural logarithm of m 2^e, from exactly rounded operations: 2 atanh((m - 1) / (m + 1)) + e ln 2."""
+    """Return the natural logarithm of m 2^e, from exactly rounded operations: 2 atanh((m - 1) / (m + 1)) + e ln 2."""
     mantissa, exponent = np.frexp(value)
     small = mantissa < _HALF_SQRT_2
     mantissa = np.where(small, mantissa * 2.0, mantissa)  # now between sqrt(1/2) and sqrt(2)
@@ -101,7 +101,7 @@ def logarithm(value: Doubles) -> Doubles:
 
 
 def _rational(coefficients: tuple[tuple[float, ...], tuple[float, ...]], at: Doubles) -> Doubles:
-    """A quotient of two polynomials, both by Horner's rule."""
+    """Return a quotient of two polynomials, both by Horner's rule."""
     values = []
     for polynomial in coefficients:
         total = np.full_like(at, polynomial[-1])

@@ -197,7 +197,7 @@ class SessionCache:
             return sum(session.nbytes for session in self._idle) + sum(self._in_use.values())
 
     def features(self, state: DecisionState, give_up: GiveUp | None = None) -> CandidateFeatures:
-        """The features of a state, from the session that has most in common with it."""
+        """Return the features of a state, from the session that has most in common with it."""
         token_ids = state.view.token_ids(state.rendering.token_ids)
         with self._taken(token_ids) as session:
             return session.features(state, give_up)
@@ -235,8 +235,8 @@ class SessionCache:
 
 
 def _pieces(state: DecisionState, start: int, grid: int | None = None) -> Iterator[range]:
-    """The tokens of the view from a position on, cut where messages begin, in pieces of at least `PIECE` tokens; with a
-    grid, cut at its multiples."""
+    """Return the tokens of the view from a position on, cut where messages begin, in pieces of at least `PIECE` tokens;
+    with a grid, cut at its multiples."""
     length = len(state.view.token_ids(state.rendering.token_ids))
     if grid is not None:
         return _chunks(range(start, length), grid)

@@ -15,12 +15,12 @@ Spans = tuple[range, ...]
 
 
 def candidate_spans(state: DecisionState) -> tuple[Spans, ...]:
-    """The spans of every candidate in the view."""
+    """Return the spans of every candidate in the view."""
     return tuple(_checked(state, candidate) for candidate in state.candidates)
 
 
 def block_spans(state: DecisionState) -> tuple[Spans, ...]:
-    """The spans of every Block that lies in the view and has tokens, whether it is a candidate now or not."""
+    """Return the spans of every Block that lies in the view and has tokens, whether it is a candidate now or not."""
     blocks = (
         block for step in state.history.steps if step.message >= state.view.first_message for block in step.blocks
     )
@@ -36,7 +36,7 @@ def prefix_hash(state: DecisionState) -> str:
 
 
 def _checked(state: DecisionState, candidate: Candidate) -> Spans:
-    """A candidate's spans in the view, or the error that names what is wrong with them."""
+    """Return a candidate's spans in the view, or raise an error that names what is wrong with them."""
     where, spans, view = f"Block {candidate.block.name}", candidate.token_spans, state.view
     if not spans or not all(len(span) for span in spans):
         raise EmptySpan("it has no tokens of its own", where=where)

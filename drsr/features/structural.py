@@ -119,7 +119,7 @@ class _Subject:
 def structural_features(
     state: DecisionState, passages: dict[PartRef, Passage] | None = None, words: Occurrences | None = None
 ) -> NDArray[np.float64]:
-    """One row per candidate, one column per name in `layout.STRUCTURAL`.
+    """Return one row per candidate, one column per name in `layout.STRUCTURAL`.
 
     `passages` is what `read_passages` gives of the request and `words` what `number_items` gives of their words, from
     whoever has read them already.

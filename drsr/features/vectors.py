@@ -145,7 +145,8 @@ class FeatureWatch:
         return {span: self._states.summary(span) for span in self._states.ranges}
 
     def features(self, kind: Kind = Kind.FULL) -> CandidateFeatures:
-        """The features of one of the views that were asked for, once the whole view of the request was watched."""
+        """Return the features of one of the views that were asked for, once the whole view of the request was
+        watched."""
         return CandidateFeatures(self.matrix(kind), self._layouts[kind].hash, self._prefix_hash)
 
     @property

@@ -51,7 +51,7 @@ def kind_of(view: str) -> Kind:
 
 @cache
 def layout_of(geometry: Geometry) -> Layout:
-    """The paper's layout, built once: naming and hashing a thousand columns costs more than a short decision."""
+    """Return the paper's layout, built once: naming and hashing a thousand columns costs more than a short decision."""
     return Layout(geometry)
 
 
@@ -85,7 +85,7 @@ def semantic_layout(semantic_layers: Sequence[int], size: int) -> ViewLayout:
 
 
 def layout_from(kind: Kind, config: Any, name: str) -> Layout | ViewLayout:
-    """The columns that a language model gives, from its settings; `name` is its own, for complaints."""
+    """Return the columns that a language model gives, from its settings; `name` is its own, for complaints."""
     geometry = geometry_from(config, name)
     if kind is not Kind.SEMANTIC:
         return scored_layout(kind, geometry)

@@ -82,7 +82,8 @@ class Decision:
         )
 
     def explain(self) -> str:
-        """A table of every set considered, with saving, unsafe score, predicted harm and why it was not chosen."""
+        """Return a table of every set considered, with saving, unsafe score, predicted harm and why it was not
+        chosen."""
         return explain(self.receipt)
 
     @cached_property
@@ -95,5 +96,5 @@ class Decision:
         return recalled(self.outcome, id)
 
     def receipt_with_text(self) -> dict[str, Any]:
-        """The same with the request before and after, from which `drsr restore` gives back what was removed."""
+        """Return the same with the request before and after, from which `drsr restore` gives back what was removed."""
         return {**self.receipt, "text": {"before": self.original, "after": self.request}}

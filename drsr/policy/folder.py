@@ -73,7 +73,7 @@ def write_policy(folder: Path, numbers: PolicyNumbers, scorer: FrozenScorer, oth
 
 
 def manifest_bytes(contents: Mapping[str, bytes]) -> bytes:
-    """The manifest of some files: the same files give the same bytes."""
+    """Return the manifest of some files: the same files give the same bytes."""
     files = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in contents.items()}
     return _canonical({"format": MANIFEST_FORMAT, "files": files})
 

@@ -104,7 +104,8 @@ def refuse_changed(
     dist_info: Mapping[str, bytes],
     where: str,
 ) -> None:
-    """PolicyCorrupt unless the code of a package and what it tells pip are the generated ones, and there is no more.
+    """Raise PolicyCorrupt unless the code of a package and what it tells pip are the generated ones, and there is no
+    more.
 
     `found` are the files of the package, `dist_info` those of its metadata that came with it.
     """
@@ -130,7 +131,7 @@ def generated_code(numbers: PolicyNumbers, package: str, where: str) -> list[byt
 
 
 def refuse_code(names: list[str], where: str) -> None:
-    """PolicyCorrupt if one of these files could be run."""
+    """Raise PolicyCorrupt if one of these files could be run."""
     code = sorted(name for name in names if name.lower().endswith(_CODE_SUFFIXES))
     if code:
         raise PolicyCorrupt(f"holds code that drsr does not write: {code[0]}", where=where, hint=HINT)

@@ -231,7 +231,8 @@ def verify(
 
 
 def kept_decisions(path: Path, policy: Policy, device: str | None) -> KeptResults:
-    """A file that keeps every decision of a verification, for this policy on this machine with these packages."""
+    """Return a file that keeps every decision of a verification, for this policy on this machine with these
+    packages."""
     from importlib.metadata import distributions
 
     versions = sorted({f"{one.name.lower()} {one.version}" for one in distributions() if one.name.lower() in _DECIDING})
@@ -289,7 +290,7 @@ def _tolerances() -> dict[str, float]:
 
 
 def golden_bytes(golden: Sequence[GoldenRequest]) -> bytes:
-    """The content of `golden.json`: the same requests and decisions give the same bytes."""
+    """Return the content of `golden.json`: the same requests and decisions give the same bytes."""
     requests = [{"name": name, "request": request, "expected": seen.to_json()} for name, request, seen in golden]
     document = {"format": FORMAT, "tolerance": _tolerances(), "requests": requests}
     return (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()

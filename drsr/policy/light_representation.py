@@ -74,7 +74,7 @@ def _read_tokenizer(tokenizer_file: bytes, name: str) -> ByteLevelTokenizer | Hf
 
 
 def light_representation(files: PolicyFiles) -> LightRepresentation:
-    """The representation of a light policy whose files were read and checked."""
+    """Return the representation of a light policy whose files were read and checked."""
     light, backbone = files.numbers.light, files.numbers.backbone
     assert light is not None  # its reader asked
     found = LightRepresentation(files.others[TOKENIZER_FILE], name=backbone.name, identity=backbone.identity)
@@ -88,7 +88,7 @@ def light_representation(files: PolicyFiles) -> LightRepresentation:
 
 
 def refuse_other_tokens(representation: Representation, backbone: str | Backbone) -> None:
-    """PolicyMismatch if a language model that a light policy was given counts tokens differently."""
+    """Raise PolicyMismatch if a language model that a light policy was given counts tokens differently."""
     tokenizer = load_tokenizer(backbone).tokenizer if isinstance(backbone, str) else backbone.tokenizer
     if tokenizer.identity != representation.tokenizer.identity:
         raise PolicyMismatch(

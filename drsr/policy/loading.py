@@ -66,7 +66,7 @@ def policy_of(
     receipts: Receipts | None = None,
     prices: Prices | PriceTable | None = None,
 ) -> Policy:
-    """The policy of files that were read already."""
+    """Return the policy of files that were read already."""
     numbers = files.numbers
     if numbers.light is not None:
         representation: Representation = light_representation(files)
@@ -110,7 +110,7 @@ def load_installed(
     memory_mb: int = DEFAULT_MEGABYTES,
     receipts: Receipts | None = None,
 ) -> Policy:
-    """The policy whose package has this `__init__.py`, every file checked; see `drsr.load_policy`."""
+    """Return the policy whose package has this `__init__.py`, every file checked; see `drsr.load_policy`."""
     files = read_installed(Path(init_file).parent)
     return policy_of(files, backbone=backbone, device=device, dtype=dtype, memory_mb=memory_mb, receipts=receipts)
 

@@ -36,7 +36,7 @@ def package_name(numbers: PolicyNumbers) -> str:
 
 
 def project_name(numbers: PolicyNumbers) -> str:
-    """The same as pip writes it."""
+    """Return the project's name as pip writes it."""
     return package_name(numbers).replace("_", "-")
 
 
@@ -116,7 +116,8 @@ _TOLD_PIP = ("METADATA", "WHEEL", "entry_points.txt")
 
 
 def _refuse_changed(files: PolicyFiles, dist_info: dict[str, bytes], where: str) -> None:
-    """PolicyCorrupt unless the code of the package, and what it tells pip, are what drsr writes for this policy."""
+    """Raise PolicyCorrupt unless the code of the package, and what it tells pip, are what drsr writes for this
+    policy."""
     refuse_changed(files.numbers, package_name(files.numbers), files.others, dist_info, where)
 
 
@@ -151,7 +152,7 @@ def _installed_folder(package: str) -> Path:
 
 
 def read_wheel_policy(data: bytes, where: str) -> PolicyFiles:
-    """The policy in a wheel's bytes. The wheel holds nothing that its manifests do not know."""
+    """Return the policy in a wheel's bytes. The wheel holds nothing that its manifests do not know."""
     files = read_wheel(data, where)
     package = LIGHT_PACKAGE if any(name.startswith(f"{LIGHT_PACKAGE}/") for name in files) else PACKAGE
     inside = f"{package}/"
@@ -181,7 +182,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _check_record(folder: Path, dist_info: Path, required: set[str]) -> None:
-    """PolicyCorrupt unless every file that pip recorded with a hash still has it."""
+    """Raise PolicyCorrupt unless every file that pip recorded with a hash still has it."""
     record = dist_info / "RECORD"
     hint = _HINT.format(folder.name.replace("_", "-"))
     listed = set()

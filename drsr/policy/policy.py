@@ -267,7 +267,7 @@ class Policy:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Every frozen number, version and hash: the content of `policy.json`."""
+        """Return every frozen number, version and hash: the content of `policy.json`."""
         return self.numbers.to_json()
 
     def save(self, folder: str | os.PathLike[str], others: Mapping[str, bytes] | None = None) -> None:
@@ -352,7 +352,7 @@ def _read(body: Any, format: Format) -> Request:
 
 
 def request_body(messages: Any, request: Any, tools: Any, system: Any) -> Any:
-    """One request body from what the caller handed in."""
+    """Return one request body from the caller's arguments."""
     if (messages is None) == (request is None):
         raise TypeError("prune() takes either messages or request=")
     if request is not None:
@@ -364,7 +364,8 @@ def request_body(messages: Any, request: Any, tools: Any, system: Any) -> Any:
 
 
 def deadline_after(milliseconds: float | None) -> float | None:
-    """The moment on `time.perf_counter()` until which may be waited. ValueError unless it is a time."""
+    """Return the moment on `time.perf_counter()` until which to wait. Raise ValueError unless the deadline is a valid
+    time."""
     if milliseconds is None:
         return None
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not 0 < milliseconds < 1e9:
@@ -383,7 +384,7 @@ def _unreadable(error: RequestError) -> str:
 
 
 def _described(error: Exception) -> str:
-    """The exception's class and where in drsr it came from. Not its text: that may quote the request."""
+    """Return the exception's class and where in drsr it came from. Not its text: that may quote the request."""
     place = ""
     trace = error.__traceback__
     while trace is not None:

@@ -34,7 +34,7 @@ def scripted_policy(
     scorer: SetScorer | None = None,
     receipts: Receipts | None = None,
 ) -> Policy:
-    """A policy with the scripted backbone and seeded random weights, or another `scorer` for the same layout.
+    """Return a policy with the scripted backbone and seeded random weights, or another `scorer` for the same layout.
 
     Unsafe scores lie between 0 and 1 and mostly near 0.5, so a threshold of 1 lets every set pass.
     """
@@ -59,7 +59,7 @@ def scripted_policy(
 
 
 def seeded_ensemble(layout_hash: str, columns: int, seeds: tuple[int, ...]) -> Ensemble:
-    """An ensemble before any training, for features of this layout: real shapes, scores that mean nothing."""
+    """Return an ensemble before any training, for features of this layout: real shapes, scores that mean nothing."""
     members = [initial_parameters(columns, seed) for seed in seeds]
     return Ensemble(
         layout_hash=layout_hash,

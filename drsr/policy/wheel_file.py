@@ -52,7 +52,8 @@ def check_version(version: str) -> None:
 
 
 def wheel_bytes(name: WheelName, files: Mapping[str, bytes]) -> bytes:
-    """The wheel that holds these files, by path; `<dist-info>/METADATA` and `WHEEL` are among them, RECORD is added."""
+    """Return the wheel that holds these files, by path; `<dist-info>/METADATA` and `WHEEL` are among them, RECORD is
+    added."""
     check_version(name.version)
     dist_info = f"{name.dist_info}/"
     # Metadata at the end, as the specification recommends; all else by name.
@@ -70,7 +71,8 @@ def wheel_bytes(name: WheelName, files: Mapping[str, bytes]) -> bytes:
 
 
 def read_wheel(data: bytes, where: str) -> dict[str, bytes]:
-    """The files of a wheel that `wheel_bytes` made, without RECORD; PolicyCorrupt if it is not exactly one."""
+    """Return the files of a wheel that `wheel_bytes` made, without RECORD; raise PolicyCorrupt if it is not exactly
+    one."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
@@ -95,7 +97,7 @@ def read_wheel(data: bytes, where: str) -> dict[str, bytes]:
 
 
 def record_hash(data: bytes) -> str:
-    """A hash as RECORD writes it."""
+    """Return a hash as RECORD writes it."""
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 

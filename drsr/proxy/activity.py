@@ -136,7 +136,7 @@ class Activity:
         return {"late": late, "of": len(recent)} if len(recent) >= FEWEST_DECISIONS and 2 * late > len(recent) else None
 
     def exposition(self) -> bytes:
-        """All metrics for Prometheus, in its text format."""
+        """Return all metrics for Prometheus, in its text format."""
         return generate_latest(self)
 
     def collect(self) -> Iterable[Metric]:

@@ -34,8 +34,8 @@ def bill(
     *,
     recalling: Usage | None = None,
 ) -> Bill:
-    """The bill of an exchange from which `tokens_saved` tokens were missing. `recalling` is the part of the usage that
-    went into recalls."""
+    """Return the bill of an exchange from which `tokens_saved` tokens were missing. `recalling` is the part of the
+    usage that went into recalls."""
     paid = _cost(prices, usage)
     less = -_cost(prices, recalling) if recalling is not None else saved(prices, usage, tokens_saved, session)
     return Bill(paid, max(paid + less, 0.0))

@@ -20,7 +20,7 @@ _HEADERS = {
 
 
 def page_routes() -> list[Route]:
-    """One route per file of the page; its style sheet is that of every page."""
+    """Return one route per file of the page; its style sheet is that of every page."""
     folder = files("drsr.proxy").joinpath("page")
     return [
         _route("/", folder.joinpath("index.html").read_text(encoding="utf-8"), "text/html"),

@@ -163,7 +163,7 @@ class Pruning:
             return None
 
     async def _parsed(self, body: bytes) -> Any:
-        """The body's value; a large one is parsed in a thread, and one at a time."""
+        """Return the body's value; a large one is parsed in a thread, and one at a time."""
         if len(body) <= PARSED_AT_ONCE:
             return parse_body(body)
         future = self._parsing.submit(partial(parse_body, body))

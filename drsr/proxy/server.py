@@ -50,7 +50,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(bound: socket.socket) -> str:
-    """The URL to give to clients on this machine."""
+    """Return the URL to give to clients on this machine."""
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -109,7 +109,7 @@ class ProxyServer(uvicorn.Server):
 
 
 def make_server(app: ProxyApp, *, grace: int = 30) -> uvicorn.Server:
-    """The server, to be run on a socket. At its end, answers on their way have `grace` seconds to finish."""
+    """Return the server, to be run on a socket. At its end, answers on their way have `grace` seconds to finish."""
     settings = app.settings
     limits = ConnectionLimits(settings.max_connections, settings.head_timeout, settings.write_timeout)
     config = uvicorn.Config(

@@ -70,7 +70,7 @@ class WorkerPool:
             pass
 
     def _run_next(self) -> bool:
-        """A function of its own, so that an idle thread keeps nothing of its last call alive."""
+        """Run the next call. A separate function, so that an idle thread keeps nothing of its last call alive."""
         with self._changed:
             while not self._jobs and not self._closed:
                 self._changed.wait()

@@ -43,7 +43,7 @@ class Recalled(NamedTuple):
 
 
 def recall_tool(protocol: Protocol) -> dict[str, Any]:
-    """The tool's definition in the form of a protocol."""
+    """Return the tool's definition in the form of a protocol."""
     if protocol == "anthropic":
         return {"name": RECALL, "description": _DESCRIPTION, "input_schema": _PARAMETERS}
     return {

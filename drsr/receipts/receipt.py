@@ -28,7 +28,7 @@ FORMAT = "drsr-receipt/1"
 
 
 def build_receipt(decision: Decision) -> dict[str, Any]:
-    """The record of a decision, without text."""
+    """Return the record of a decision, without text."""
     outcome, numbers = decision.outcome, decision.policy.numbers
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -108,7 +108,7 @@ def _candidates(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _sets(outcome: Outcome) -> list[dict[str, Any]]:
-    """Every set, its members as positions in the list of candidates."""
+    """Return every set, its members as positions in the list of candidates."""
     scores, proposed = outcome.scores, outcome.evidence.proposed
     rows = []
     for row, (found, verdict) in enumerate(zip(outcome.sets, outcome.verdicts, strict=True)):
@@ -141,8 +141,8 @@ class JsonRun(NamedTuple):
 
 
 def shared_runs(before: Request, after: Request) -> dict[int, JsonRun]:
-    """The messages that both requests hold, in runs that follow one another in both, by the `id` of the first's wire
-    form: most of the JSON of both, written once."""
+    """Return the messages that both requests hold, in runs that follow one another in both, by the `id` of the first's
+    wire form: most of the JSON of both, written once."""
     kept = {id(message.wire) for message in after.messages}
     runs = {}
     for is_kept, group in groupby(before.messages, key=lambda message: id(message.wire) in kept):
@@ -153,7 +153,8 @@ def shared_runs(before: Request, after: Request) -> dict[int, JsonRun]:
 
 
 def request_hash(request: Request, runs: Mapping[int, JsonRun] | None = None) -> str:
-    """SHA-256 of the exact request: its JSON with sorted keys. `runs` are those of its messages that were written."""
+    """Return the SHA-256 of the exact request: its JSON with sorted keys. `runs` are those of its messages that were
+    written."""
     texts, index = [], 0
     while index < len(request.messages):
         wire = request.messages[index].wire

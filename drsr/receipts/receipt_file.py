@@ -104,7 +104,7 @@ def read_receipts(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def find_receipt(path: Path, decision_id: str) -> dict[str, Any]:
-    """The record whose id begins like this."""
+    """Return the record whose id begins like this."""
     found = [record for record in read_receipts(path) if record["id"].startswith(decision_id)]
     ids = sorted({record["id"] for record in found})
     if not ids:

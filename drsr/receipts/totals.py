@@ -113,7 +113,7 @@ def newest(records: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 
 
 def told(totals: dict[str, Total], by: str | None) -> str:
-    """The sums as a table, with what the money leaves out."""
+    """Return the sums as a table, with what the money leaves out."""
     if not totals:
         return "no receipts"
     lines = [table((by or "", *HEADERS), [(name, *total.row) for name, total in totals.items()])]
@@ -125,7 +125,7 @@ def told(totals: dict[str, Total], by: str | None) -> str:
 
 
 def listed(records: Iterable[dict[str, Any]]) -> str:
-    """One line per receipt."""
+    """Return one line per receipt."""
     rows = [
         (
             record["id"],

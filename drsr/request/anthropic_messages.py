@@ -13,7 +13,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 def read_message(wire: Json, where: str) -> Message:
-    """One wire message as typed parts."""
+    """Return one wire message as typed parts."""
     role = _ROLES.get(wire["role"]) if isinstance(wire.get("role"), str) else None
     if role is None:
         raise RequestError(
@@ -29,13 +29,13 @@ def read_message(wire: Json, where: str) -> Message:
 
 
 def read_system(system: Any, where: str) -> Message:
-    """The request's `system` field as a message, so that rendering sees one kind of thing."""
+    """Return the request's `system` field as a message, so that rendering sees one kind of thing."""
     parts = _content(system, "system", where)
     return Message("system", tuple(parts), {"role": "system", "content": system})
 
 
 def without_parts(message: Message, removed: Collection[int]) -> Json:
-    """The wire form of a message without some of its blocks. Only called when something stays."""
+    """Return the wire form of a message without some of its blocks. Only called when something stays."""
     places = {message.parts[index].place for index in removed}
     kept = [block for index, block in enumerate(message.wire["content"]) if ("content", index) not in places]
     return {**message.wire, "content": kept}

@@ -175,7 +175,8 @@ def _add_reasoning_left_behind(message: Message, removed: set[int]) -> None:
 
 
 def _prefix_length(messages: Sequence[Message]) -> int:
-    """Everything before the first message of an assistant or tool that is not a demonstration."""
+    """Return the length of the prefix: everything before the first assistant or tool message that is not a
+    demonstration."""
     for index, message in enumerate(messages):
         if message.role in ("assistant", "tool") and not message.demonstration:
             return index

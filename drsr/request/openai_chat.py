@@ -39,7 +39,7 @@ _FEW, _SHORT = 16, 100_000
 
 
 def read_message(wire: Json, where: str) -> Message:
-    """One wire message as typed parts."""
+    """Return one wire message as typed parts."""
     role = _ROLES.get(wire["role"]) if isinstance(wire.get("role"), str) else None
     if role is None:
         raise RequestError(
@@ -62,7 +62,7 @@ def read_message(wire: Json, where: str) -> Message:
 
 
 def without_parts(message: Message, removed: Collection[int]) -> Json:
-    """The wire form of an assistant message without some of its parts. Only called when something stays."""
+    """Return the wire form of an assistant message without some of its parts. Only called when something stays."""
     wire = dict(message.wire)
     places = {message.parts[index].place for index in removed}
     for field in ("content", "tool_calls"):
@@ -159,7 +159,7 @@ def _call_id(wire_id: str) -> str:
 
 
 def _named(body: Any, field: str, what: str, where: str) -> tuple[str, Any]:
-    """A function's name and arguments. Arguments that are a JSON object in a string become that object."""
+    """Return a function's name and arguments. Arguments that are a JSON object in a string become that object."""
     if not isinstance(body, dict) or not isinstance(body.get("name"), str):
         raise RequestError(f"{what} has no name string", where=where)
     arguments = body.get(field)

@@ -120,5 +120,5 @@ def is_reasoning(part: Part) -> bool:
 
 
 def says_something(part: Part) -> bool:
-    """False only for text or reasoning without a character."""
+    """Return False only for text or reasoning without a character."""
     return bool(part.text) if isinstance(part, (Text, Reasoning)) else True

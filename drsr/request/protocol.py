@@ -81,7 +81,7 @@ def pair_calls(request: Request) -> Pairing:
 
 
 def violations(request: Request) -> list[Violation]:
-    """Every rule that the request breaks, in message order."""
+    """Return every rule that the request breaks, in message order."""
     plain = _plain_violations(request)
     return _all_violations(request) if plain is None else plain
 
@@ -172,7 +172,8 @@ def _in_order(violation: Violation) -> tuple[int, ViolationKind, str]:
 
 
 def new_violations(rewrite: Request, kept: Sequence[int], original: Sequence[Violation]) -> list[Violation]:
-    """The violations of a rewrite that its original did not have. `kept` maps its message indexes to the original's."""
+    """Return the violations of a rewrite that its original did not have. `kept` maps its message indexes to the
+    original's."""
     before = {_comparable(violation, violation.message) for violation in original}
     return [
         violation for violation in violations(rewrite) if _comparable(violation, kept[violation.message]) not in before

@@ -26,7 +26,8 @@ class Removals:
         self._shortened: dict[tuple[int, frozenset[int]], Message] = {}
 
     def new_violations(self, removed: Removal) -> tuple[Violation, ...]:
-        """The violations of the rewrite that the request does not have: what `protocol.new_violations` gives for it."""
+        """Return the violations of the rewrite that the request does not have: what `protocol.new_violations` gives for
+        it."""
         if self._adds_nothing(removed):
             return ()
         rewritten = rewrite(self._request, removed)

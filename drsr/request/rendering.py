@@ -61,7 +61,8 @@ class Rendering:
         return len(self.token_ids) - 1
 
     def token_spans(self, block: Block) -> tuple[range, ...]:
-        """The tokens of a Block, in order; an exchange has two ranges where its call and its result are apart."""
+        """Return the tokens of a Block, in order; an exchange has two ranges where its call and its result are
+        apart."""
         return _merged([self.part_spans[ref] for ref in block.parts if ref in self.part_spans])
 
     def removed_spans(self, removed: Removal) -> tuple[range, ...]:
@@ -96,14 +97,15 @@ class Rendering:
         return length + sum(_length_alone(message, tokenizer) for message in changed)
 
     def without(self, removed: Removal) -> TokenIds:
-        """The token ids of D_A(C): equal to rendering the rewritten request from scratch."""
+        """Return the token ids of D_A(C): equal to rendering the rewritten request from scratch."""
         keep = np.ones(len(self.token_ids), dtype=bool)
         for span in self.removed_spans(removed):
             keep[span.start : span.stop] = False
         return self.token_ids[keep]
 
     def before(self, message: int) -> Rendering:
-        """The rendering of the request cut before one of its messages: equal to rendering that request from scratch."""
+        """Return the rendering of the request cut before one of its messages: equal to rendering that request from
+        scratch."""
         stop = self.message_spans[message].start
         return Rendering(
             token_ids=np.concatenate([self.token_ids[:stop], self.token_ids[-self.prompt_length :]]),

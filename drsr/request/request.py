@@ -41,14 +41,14 @@ class Request:
     """The request body as received; None if a bare list of messages was passed in."""
 
     def to_wire(self) -> Any:
-        """The request body (or the bare list) in the protocol's own form; the caller may change it."""
+        """Return the request body (or the bare list) in the protocol's own form; the caller may change it."""
         messages = [copied(message.wire) for message in self.messages]
         if self.fields is None:
             return messages
         return {key: messages if key == "messages" else copied(value) for key, value in self.fields.items()}
 
     def with_messages(self, messages: Sequence[Message]) -> Request:
-        """The same request with other messages."""
+        """Return the same request with other messages."""
         return replace(self, messages=tuple(messages))
 
     def without_parts(self, index: int, removed: set[int]) -> Message:
@@ -149,5 +149,6 @@ def detect_protocol(messages: list[dict[str, Any]], fields: dict[str, Any] | Non
 
 
 def _is_anthropic(block: Any) -> bool:
-    """A content block that only Anthropic's protocol has; its images and documents have a `source`."""
+    """Return whether a content block is of a type that only Anthropic's protocol has; its images and documents have a
+    `source`."""
     return isinstance(block, dict) and (str(block.get("type")) in _ANTHROPIC_BLOCKS or "source" in block)

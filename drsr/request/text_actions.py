@@ -190,7 +190,7 @@ def _text(message: Message) -> str | None:
 
 
 def _exchange(message: Message, reply: Message, action: TextAction, observed: str, index: int) -> list[Message]:
-    """The two messages as one exchange. Several actions that one message answers are one call."""
+    """Return the two messages as one exchange. Several actions that one message answers are one call."""
     first = action.calls[0]
     arguments = first.arguments if len(action.calls) == 1 else {"calls": [call._asdict() for call in action.calls]}
     place = ("content",)

@@ -46,8 +46,8 @@ class View(NamedTuple):
     view."""
 
     def token_ids(self, full: TokenIds) -> TokenIds:
-        """The tokens that the backbone reads, from those of the full request. As all candidates lie inside the view,
-        the same cut holds for the tokens of every rewrite."""
+        """Return the tokens that the backbone reads, from those of the full request. As all candidates lie inside the
+        view, the same cut holds for the tokens of every rewrite."""
         if self.start <= self.lead:
             return full
         return np.concatenate([full[: self.lead], full[self.start :]])
@@ -61,7 +61,7 @@ class Start(NamedTuple):
 
 
 def possible_starts(history: History, rendering: Rendering) -> list[Start]:
-    """Every message but those with results: what they answer would be cut off. In order."""
+    """Return every message but those with results: what they answer would be cut off. In order."""
     return [
         Start(index, rendering.message_spans[index].start)
         for index, message in enumerate(history.request.messages)

@@ -39,7 +39,7 @@ class FrozenScorer(ABC):
 
     @abstractmethod
     def alone(self, member: int) -> FrozenScorer:
-        """One member as a scorer of its own."""
+        """Return one member as a scorer of its own."""
 
     @abstractmethod
     def _of_all_sets(
@@ -110,6 +110,7 @@ class FrozenScorer(ABC):
 
 
 def logistic(logit: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The logistic function, precise for small scores and without overflow. What is not finite stays no score."""
+    """Return the logistic function, precise for small scores and without overflow. Values that are not finite stay
+    so."""
     finite = np.isfinite(logit)
     return np.where(finite, np.exp(-np.logaddexp(0.0, -np.where(finite, logit, 0.0))), np.nan)

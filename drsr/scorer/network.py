@@ -51,7 +51,8 @@ def parameter_shapes(members: int, features: int) -> dict[str, tuple[int, ...]]:
 
 
 def initial_parameters(features: int, seed: int) -> dict[str, NDArray[np.float32]]:
-    """One member before training: every weight and bias uniform within 1 / sqrt(inputs), as torch's Linear does it.
+    """Return the parameters of one member before training: every weight and bias uniform within 1 / sqrt(inputs), as
+    torch's Linear does it.
 
     Drawn by numpy, so that a seed means the same start whichever torch is installed.
     """

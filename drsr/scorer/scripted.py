@@ -31,7 +31,7 @@ class ScriptedScorer:
         masks: Sequence[int],
         direct_savings: Sequence[int],
     ) -> SetScores:
-        """Three numbers in [0, 1) for each set, from the seed, the features and the set."""
+        """Return three numbers in [0, 1) for each set, from the seed, the features and the set."""
         asked = hashlib.sha256(f"scripted scorer/1 {self.seed} {list(candidate_savings)}".encode())
         asked.update(np.ascontiguousarray(features, dtype="<f4").tobytes())
         rows = [self._numbers(asked, mask, saving) for mask, saving in zip(masks, direct_savings, strict=True)]

@@ -40,7 +40,7 @@ _LINEAR = ("mean", "inverse_scale", "weights", "intercept")
 
 
 def scorer_bytes(scorer: FrozenScorer) -> bytes:
-    """The file's content: the same for the same scorer, so its SHA-256 is the scorer's identity."""
+    """Return the file's content: the same for the same scorer, so its SHA-256 is the scorer's identity."""
     metadata, tensors = _taken_apart(scorer)
     tensors = {name: np.ascontiguousarray(tensor) for name, tensor in sorted(tensors.items())}
     metadata |= {
@@ -113,7 +113,8 @@ def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> Frozen
 
 
 def _metadata(data: bytes) -> dict[str, Any]:
-    """The metadata in the header, whose length the first eight bytes give; `load` has checked the file's structure."""
+    """Return the metadata in the header, whose length the first eight bytes give; `load` has checked the file's
+    structure."""
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     metadata: dict[str, Any] = json.loads(header["__metadata__"][_METADATA])
     return metadata
@@ -146,7 +147,7 @@ def _ensemble(tensors: dict[str, NDArray[np.float32]], metadata: dict[str, Any],
 
 
 def _put_together(tensors: _Tensors, metadata: dict[str, Any], where: str) -> FrozenScorer:
-    """A scorer of the kind that the metadata names."""
+    """Return a scorer of the kind that the metadata names."""
     kind, problem = metadata.get("kind"), None
     found: FrozenScorer
     try:

@@ -45,12 +45,12 @@ class Conversation:
         """The last hashes of its requests, the latest at the end."""
 
     def trial(self) -> PruningSession:
-        """The session to make a decision with; it takes the place of `session` once the decision is sent."""
+        """Return the session to make a decision with; it takes the place of `session` once the decision is sent."""
         return branch(self.session)
 
 
 def branch(session: PruningSession) -> PruningSession:
-    """A session that goes on from the same point without changing the given one.
+    """Return a session that goes on from the same point without changing the given one.
 
     A session replaces what it remembers and never changes it in place, so a shallow copy is enough. Both go on sharing
     the backbone's state and the lock that guards it.
@@ -76,7 +76,7 @@ class Conversations:
         return len(self._recent)
 
     def of(self, trail: Trail) -> Conversation:
-        """The conversation that a request continues or repeats, else a new one.
+        """Return the conversation that a request continues or repeats, else a new one.
 
         Two requests that continue the same earlier one (parallel samples, a run taken back) are two branches: the
         second gets a conversation of its own, which starts from the same session.
@@ -95,7 +95,8 @@ class Conversations:
         return found
 
     def known(self, trail: Trail) -> Conversation | None:
-        """The conversation that a request continues or repeats, if there is one. Nothing is begun or remembered."""
+        """Return the conversation that a request continues or repeats, if there is one. Nothing is begun or
+        remembered."""
         return next((self._by_end[end] for end in reversed(trail) if end in self._by_end), None)
 
     def _new(self, session: PruningSession, gate: asyncio.Lock) -> Conversation:

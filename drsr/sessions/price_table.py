@@ -98,7 +98,7 @@ def _prices(model: str, given: Any, more: dict[str, Any], where: str) -> Prices:
 
 @cache
 def bundled_prices() -> PriceTable:
-    """The list prices that come with drsr."""
+    """Return the list prices that come with drsr."""
     return PriceTable.from_json(files("drsr.sessions").joinpath(BUNDLED).read_bytes(), BUNDLED)
 
 
@@ -109,7 +109,7 @@ def model_of(body: Any) -> str | None:
 
 
 def plain_name(model: str) -> str:
-    """A model's name without its provider, region and version: `us.anthropic.claude-opus-4-1-20250805-v1:0` is
+    """Return a model's name without its provider, region and version: `us.anthropic.claude-opus-4-1-20250805-v1:0` is
     `claude-opus-4-1`."""
     name = model.lower().rpartition("/")[2]
     name = re.sub(r"^([a-z]{2,6}\.)?(anthropic|amazon|meta|mistral|deepseek)\.", "", name)

@@ -101,7 +101,7 @@ class Prices:
         return cached if cached >= self.cache_minimum else 0
 
     def _input_millionths(self, tokens: int, cached: int) -> float:
-        """The same in millionths: exact for round prices, so that equal costs compare as equal."""
+        """Return the same in millionths: exact for round prices, so that equal costs compare as equal."""
         if tokens < self.cache_minimum:
             return tokens * self.input
         read = self.readable(cached)

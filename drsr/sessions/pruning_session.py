@@ -239,7 +239,8 @@ class PruningSession:
         return _Base(history, tuple(found), rendering, removed, rewritten, left)
 
     def _found_again(self, history: History) -> tuple[Block, ...]:
-        """The Blocks removed before that are still there, unchanged, and still may be removed; oldest removal first."""
+        """Return the Blocks removed before that are still there, unchanged, and still may be removed; oldest removal
+        first."""
         older = {step.index: step for step in history.older}
         found = []
         for step, component, fingerprint in self._removed:

@@ -191,7 +191,7 @@ def test_it_does_not_come_back(
         with pytest.raises(InputError, match="was erased"):
             take_back(connection, name)
         assert find_runs(connection, source="runs") == [name, "runs/2.json#run-2"]
-        with pytest.raises(InputError, match="no run is meant"):
+        with pytest.raises(InputError, match="no run matches"):
             find_runs(connection, task="unknown")
     with pytest.raises(InputError, match="without a reason"):
         erase(catalog, artifacts, [name], " ")

@@ -18,7 +18,8 @@ from drsr.request.view import View
 
 
 def as_read(state: DecisionState) -> DecisionState:
-    """The state of the request that begins with the view: without system text, tools and what else was cut off."""
+    """Return the state of the request that begins with the view: without system text, tools and what else was cut
+    off."""
     first, start, lead = state.view
     if start <= lead:
         return state

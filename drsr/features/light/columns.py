@@ -107,7 +107,7 @@ TEXT: tuple[TextColumn, ...] = (
 
 @cache
 def light_layout() -> ViewLayout:
-    """The one layout of this version: it depends on no language model."""
+    """Return the one layout of this version: it depends on no language model."""
     structural = (Column(f"structural_{name}", Group.STRUCTURAL, unit) for name, unit in STRUCTURAL)
     columns = (*structural, *(Column(f"text_{column.name}", Group.TEXT, column.unit) for column in TEXT))
     described = {

@@ -75,7 +75,7 @@ def read_holdings(index: RequestIndex) -> Holdings:
 
 
 def holding_columns(holdings: Holdings, block: Block) -> dict[str, float]:
-    """The columns about entities, shingles, age and what the agent's Steps took from the Block."""
+    """Return the columns about entities, shingles, age and what the agent's Steps took from the Block."""
     return (
         _entities(holdings, block) | _shingles(holdings, block) | _age(holdings.index, block) | _taken(holdings, block)
     )

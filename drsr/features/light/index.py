@@ -114,11 +114,11 @@ class RequestIndex:
         )
 
     def parts_of(self, block: Block) -> list[int]:
-        """The numbers of a Block's parts."""
+        """Return the numbers of a Block's parts."""
         return [self.number_of[ref] for ref in block.parts]
 
     def parts_in(self, message: int) -> list[int]:
-        """The numbers of a message's parts."""
+        """Return the numbers of a message's parts."""
         return list(range(self.first_part(message), self.first_part(message + 1)))
 
     def said_in(self, step: int) -> list[int]:
@@ -169,7 +169,7 @@ def read_index(
 
 
 def shingled(words: Occurrences) -> Occurrences:
-    """Every `SHINGLE` words in a row inside one part, numbered."""
+    """Return every `SHINGLE` words in a row inside one part, numbered."""
     count = max(len(words.items) - SHINGLE + 1, 0)
     keys = np.zeros(count, dtype=np.int64)
     for place in range(SHINGLE):

@@ -61,7 +61,7 @@ class Relevance:
         self._older = np.array([block.step in older for block in index.blocks], dtype=np.bool_)
 
     def columns(self, block: Block) -> dict[str, float]:
-        """The columns of one candidate."""
+        """Return the columns of one candidate."""
         index = self._holdings.index
         number = int(index.block_of_part[index.parts_of(block)[0]])
         found = {name: float(scores[number]) for name, scores in self._scores.items()}

@@ -20,7 +20,7 @@ from drsr.features.vectors import CandidateFeatures
 
 
 def light_features(state: DecisionState) -> CandidateFeatures:
-    """The features of a state, of what its reader reads: the view. No language model is run."""
+    """Return the features of a state, computed from what its reader reads: the view. No language model is run."""
     read = as_read(state)
     passages = read_passages(read.history.request, sort_keys=True)
     numbered = number_items(words_of(passage.text) for passage in passages.values())

@@ -37,7 +37,7 @@ _OF_CALLS = (
 
 
 def call_columns(index: RequestIndex, block: Block) -> dict[str, float]:
-    """The columns that an exchange has and an assistant_state has not: there they are 0."""
+    """Return the columns that only an exchange has: for an assistant_state they are 0."""
     parts = index.parts_of(block)
     own = next((call for call in index.calls if call.call == parts[0]), None)
     found = dict.fromkeys(_OF_CALLS, 0.0)
@@ -113,6 +113,6 @@ def _kind(index: RequestIndex, own: CallFacts) -> dict[str, float]:
 
 
 def _lines(index: RequestIndex, parts: Sequence[int]) -> list[str]:
-    """The lines of some parts that say something, without the space around them."""
+    """Return the lines of some parts that say something, without the space around them."""
     lines = (line.strip() for part in parts for line in index.passages[part].text.split("\n"))
     return [line for line in lines if line]

@@ -1,6 +1,6 @@
 """The price report: costs of recorded runs without pruning, pruned request by request, and in sessions.
 
-Every recorded call is made again on paper: its request is the recorded history up to it, its output the recorded one,
+Every recorded call is repeated on paper: its request is the recorded history up to it and its output the recorded one,
 whatever a mode would have sent. Tokens are those of the policy's backbone. The provider is assumed to keep every prefix
 that it has seen in the run.
 """
@@ -38,7 +38,7 @@ class Bill:
     """Calls whose request was shortened."""
     input_tokens: int = 0
     cached_tokens: int = 0
-    """Of the input, how many the provider reads from its cache."""
+    """Number of input tokens that the provider reads from its cache."""
     output_tokens: int = 0
     cost: float = 0.0
 
@@ -76,7 +76,7 @@ class PrefixCache:
 
 
 def kept_bills(path: Path, policy: Policy, prices: Prices, expected_calls: int | None) -> KeptResults:
-    """A file that keeps the bill of every run. InputError where it is something else, or cannot be read."""
+    """Open a file that keeps the bill of every run. Raise InputError if it is something else, or cannot be read."""
     return KeptResults(path, [policy.identity, prices.to_json(), expected_calls], "bills of a price report")
 
 
@@ -87,7 +87,7 @@ def price_runs(
     expected_calls: int | None,
     kept: KeptResults | None = None,
 ) -> Iterator[RunBill | Quarantined]:
-    """The bills of every run, or why it cannot be reckoned; what is `kept` is not reckoned again."""
+    """Yield the bills of every run, or why they cannot be computed; bills in `kept` are not computed again."""
     for run in runs:
         found = kept.get(run.content_hash) if kept else None
         try:
@@ -106,7 +106,7 @@ def _read_bill(kept: Any) -> RunBill:
 
 
 def price_run(run: Trajectory, policy: Policy, prices: Prices, expected_calls: int | None) -> RunBill:
-    """One run in every mode."""
+    """Return one run in every mode."""
     whole = read_request(run.request, protocol=run.protocol, where=run.external_id)
     session = policy.session(prices=prices, expected_calls=expected_calls)
     modes: dict[str, Callable[[Any], Decision | None]] = {

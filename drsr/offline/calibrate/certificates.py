@@ -155,7 +155,7 @@ def calibrate_certified(
 
 
 def certify_cross_fitted(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> CertifiedCalibration:
-    """The same for scores of members that never saw the task of what they score."""
+    """Return the same for scores of members that never saw the task they score."""
     _check_group_states([scored.frame], params.certified)
     return _certify(scored, params, lambda cardinality, coefficient: FIXED_THRESHOLDS)
 

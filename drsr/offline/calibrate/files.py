@@ -49,7 +49,7 @@ _MARKER_SIZES = (9, 6, 4, 2)
 
 
 def search_table_csv(found: Calibration | CertifiedCalibration, params: CalibrateParams) -> bytes:
-    """Every policy that was tried, one line each."""
+    """Return every policy that was tried, one line each."""
     certified = found if isinstance(found, CertifiedCalibration) else None
     table = found.calibration.table if isinstance(found, CertifiedCalibration) else found.table
     columns = [
@@ -75,7 +75,7 @@ def search_table_csv(found: Calibration | CertifiedCalibration, params: Calibrat
 
 
 def read_search_table(data: bytes) -> SearchTable:
-    """The table of a search, from what `search_table_csv` wrote."""
+    """Return the table of a search, from what `search_table_csv` wrote."""
     rows = list(csv.DictReader(io.StringIO(data.decode("utf-8"))))
     weighed = BALANCED_COLUMNS if rows and BALANCED_COLUMNS[0] in rows[0] else ("selected", "unsafe")
     return SearchTable(

@@ -34,7 +34,7 @@ class Sensitivity(NamedTuple):
 
 
 def operating_curve(table: SearchTable, max_cardinality: int, uncertainty_coefficient: float) -> OperatingCurve:
-    """The rows of one (K, beta)."""
+    """Return the rows of one (K, beta)."""
     part = table.rows(_of(table, max_cardinality, uncertainty_coefficient))
     order = np.argsort(part.risk_threshold, kind="stable")
     columns = (part.risk_threshold, part.coverage, part.unsafe_rate, part.mean_harm, part.mean_removal)

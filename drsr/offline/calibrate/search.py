@@ -104,7 +104,7 @@ class SearchTable:
         return np.lexsort(keys).astype(np.int64)
 
     def rows(self, kept: NDArray[np.bool_]) -> SearchTable:
-        """The table of some rows only."""
+        """Return the table of some rows only."""
         return SearchTable(self.states, *(column[kept] for column in self.columns))
 
     @property
@@ -114,7 +114,7 @@ class SearchTable:
 
     @classmethod
     def joined(cls, tables: list[SearchTable]) -> SearchTable:
-        """Tables of the same states, one after another."""
+        """Return tables of the same states, one after another."""
         return cls(tables[0].states, *map(np.concatenate, zip(*(table.columns for table in tables), strict=True)))
 
     def __len__(self) -> int:
@@ -171,14 +171,14 @@ def calibrate(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> Cal
 
 
 def calibrate_cross_fitted(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> Calibration:
-    """The same on every state of train and validation, each scored by members that never saw its task. Nothing in a
-    frame shows who scored it: that is for the caller to know."""
+    """Return the same on every state of train and validation, each scored by members that never saw its task. Nothing
+    in a frame shows who scored it: that is for the caller to know."""
     table = search(scored, params)
     return choose(table, params, incomplete_states(scored.frame))
 
 
 def search(scored: ScoredSets[TrainingFrame], params: CalibrateParams) -> SearchTable:
-    """Every observed score as threshold, for every K and beta."""
+    """Return every observed score as threshold, for every K and beta."""
     parts = []
     weights = source_weights(scored.frame, params)
     for cardinality in params.max_cardinalities:
@@ -241,7 +241,7 @@ def choose(table: SearchTable, params: CalibrateParams, incomplete: int) -> Cali
 
 
 def operating_point(table: SearchTable, row: int) -> OperatingPoint:
-    """One row as plain numbers."""
+    """Return one row as plain numbers."""
     return OperatingPoint(
         int(table.max_cardinality[row]),
         float(table.uncertainty_coefficient[row]),

@@ -38,7 +38,7 @@ class SelectionPath:
         return np.where(np.diff(self.state, prepend=-1) != 0, -1, before)
 
     def at(self, threshold: float) -> Ints:
-        """The row selected in each state at this threshold; -1 is abstention."""
+        """Return the row selected in each state at this threshold; -1 is abstention."""
         chosen = np.full(self.states, -1, dtype=np.int64)
         # Choices are in rising order within a state, so the last assignment is the one that holds.
         within = self.threshold <= threshold
@@ -49,7 +49,7 @@ class SelectionPath:
 def selection_path(
     scored: ScoredSets[ExampleFrame], max_cardinality: int, uncertainty_coefficient: float, removal_cap: float
 ) -> SelectionPath:
-    """All choices of `drsr.decide.selection.select` on these sets, for any threshold."""
+    """Return all choices of `drsr.decide.selection.select` on these sets, for any threshold."""
     frame = scored.frame
     sets = scored.proposed(uncertainty_coefficient)
     valid = structurally_valid(sets, frame.request_tokens[frame.state], max_cardinality, removal_cap)

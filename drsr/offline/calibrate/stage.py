@@ -181,7 +181,8 @@ def operating_numbers(
 def require_trained(
     catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params
 ) -> TrainingRecord:
-    """The full scorer of these inputs, or ScorerNotTrained: one of older labels is never calibrated on newer ones."""
+    """Return the full scorer of these inputs, or raise ScorerNotTrained: a scorer of older labels is never calibrated
+    on newer ones."""
     run = find_trained(catalog, artifacts, inputs, params.train)
     if run is None:
         raise ScorerNotTrained(

@@ -18,7 +18,7 @@ class Series(NamedTuple):
 
 
 def bars(labels: Sequence[str], series: Sequence[Series], caption: str, shown: Callable[[float], str]) -> Markup:
-    """One stack of bars per label. `shown` writes a value for people; the largest stack gives the scale."""
+    """Return one stack of bars per label. `shown` formats a value; the largest stack gives the scale."""
     assert 0 < len(series) <= len(COLOURS)
     heights = [sum(values) for values in zip(*(one.values for one in series), strict=True)]
     top = max(heights, default=0.0) or 1.0

@@ -184,7 +184,7 @@ def _files(
 
 
 def _view(connection: Connection) -> RegisteredView | None:
-    """The view of the newest scorer; before the first, the default one, or any that is there."""
+    """Return the view of the newest scorer; before the first, the default one, or any that is there."""
     trained = (
         select(FeatureView.name)
         .join(TrainingRun, TrainingRun.view_id == FeatureView.id)
@@ -199,7 +199,7 @@ def _view(connection: Connection) -> RegisteredView | None:
 
 
 def _parts(connection: Connection, view: RegisteredView) -> dict[str, _Part]:
-    """The current states of the view by file; the training set are those of the split `train` with labels."""
+    """Return the current states of the view by file; the training set are those of the split `train` with labels."""
     labelled = select(StateMeasurement.state_id).where(StateMeasurement.outcome == "labelled")
     query = (
         select(

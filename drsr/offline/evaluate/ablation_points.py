@@ -29,8 +29,8 @@ def ablation_point(
     params: CalibrateParams,
     fold_scores: Mapping[str, ScoredSets[TrainingFrame]] | None = None,
 ) -> AblationPoint:
-    """The configuration's own point, by the search that calibrates the full scorer. Without abstention there is nothing
-    to choose. `fold_scores` has what cross-fitted configurations are calibrated by."""
+    """Return the configuration's own point, by the search that calibrates the full scorer. Without abstention there is
+    nothing to choose. `fold_scores` has what cross-fitted configurations are calibrated by."""
     if not ablation.abstains:
         rule = SelectionRule(max(params.max_cardinalities), params.removal_cap, float("inf"))
         return AblationPoint(rule, 0.0, abstains_always=False)

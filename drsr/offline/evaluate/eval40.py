@@ -64,6 +64,7 @@ _NAMED = re.compile(f"(?<![a-z0-9])({'|'.join(map(re.escape, _BY_NAME))})(?![a-z
 
 
 def evaluation_task(name: str) -> str | None:
-    """The task of Eval40 that a task or run is named after, also as part of a longer name: `code/<task>__trial-3`."""
+    """Return the task of Eval40 that a task or run is named after, also as part of a longer name:
+    `code/<task>__trial-3`."""
     found = _NAMED.search(name.lower())
     return None if found is None else _BY_NAME[found[1]]

@@ -52,7 +52,8 @@ def learning_curve(
     column_groups: Sequence[str],
     sizes: Sequence[int],
 ) -> list[CurvePoint]:
-    """One point per size that leaves tasks out, and one for all tasks. `frame` is train and validation joined."""
+    """Return one point per size that leaves tasks out, and one for all tasks. `frame` is train and validation
+    joined."""
     fold = deal_folds(frame, params.folds or FOLDS)
     available = min(len(_tasks(frame, fold != number)) for number in np.unique(fold))
     wanted = [*sorted({size for size in sizes if size < available}), None]
@@ -106,5 +107,5 @@ def judged_point(
 
 
 def _tasks(frame: TrainingFrame, kept: NDArray[np.bool_]) -> list[str]:
-    """The tasks of some states, in an order that depends on their names alone."""
+    """Return the tasks of some states, in an order that depends on their names alone."""
     return sorted({name for name, wanted in zip(frame.group_ids, kept, strict=True) if wanted}, key=shuffled)

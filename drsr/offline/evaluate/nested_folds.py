@@ -201,7 +201,7 @@ def _average(params: TrainParams, scored: Mapping[TrainParams, list[FoldScores]]
 def _choose(
     scores: FoldScores, frame: TrainingFrame, fold: NDArray[np.int64], outer: int, calibrate: CalibrateParams
 ) -> OperatingPoint | None:
-    """The operating point that the folds other than the outer one give."""
+    """Return the operating point found on the folds other than the outer one."""
     return calibrate_cross_fitted(_part(scores, frame, fold != outer), calibrate).chosen
 
 

@@ -50,7 +50,7 @@ class SingletonRule(NamedTuple):
 
 
 def singleton_harms(frame: ExampleFrame, harm: Floats) -> Floats:
-    """The harm of each candidate alone, (states, 4), NaN where its singleton has no row.
+    """Return the harm of each candidate alone, (states, 4), NaN if its singleton has no row.
 
     `harm` is one value per set: the frame's own for measured singletons, a scorer's for predicted ones.
     """
@@ -74,7 +74,7 @@ def aggregate(frame: ExampleFrame, alone: Floats, rule: str) -> Floats:
 def evaluate_rules(
     frame: ExampleFrame, harm: Floats, meaningful_gap: float, bootstrap: Bootstrap
 ) -> list[SingletonRule]:
-    """Every rule on the sets of two or more, from these singleton harms."""
+    """Return every rule on the sets of two or more, from these singleton harms."""
     alone = singleton_harms(frame, harm)
     guesses = {rule: aggregate(frame, alone, rule) for rule in RULES}
     return [

@@ -52,7 +52,7 @@ class Evaluated(NamedTuple):
     """SHA-256 over every number that it was judged on."""
 
     def to_json(self) -> dict[str, Any]:
-        """The study, with what was judged and on what."""
+        """Return the study, with what was judged and on what."""
         return {
             **study_json(self.study),
             "examples_hash": self.examples_hash,
@@ -172,7 +172,8 @@ def latest_evaluation(catalog: Catalog, artifacts: ArtifactStore) -> bytes | Non
 def _possible(
     inputs: TrainingInputs, params: TrainParams, configurations: Sequence[Ablation]
 ) -> tuple[list[Ablation], list[Missing]]:
-    """The configurations that these examples can be trained in, and why not the others. The full one must be."""
+    """Return the configurations that can be trained on these examples, and why the others cannot. The full one must
+    be."""
     check_configuration(inputs, FULL, params)
     possible, missing = [], []
     for ablation in dict.fromkeys(map(trained_as, configurations)):

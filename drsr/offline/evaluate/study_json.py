@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def study_json(study: Study) -> dict[str, Any]:
-    """Every table of a study; NaN is null."""
+    """Return every table of a study; NaN is null."""
     return {
         **{name: getattr(study, name) for name in ("split", "states", "sets", "trajectories", "unsafe")},
         "scorers": [_scorer(row) for row in study.scorers],

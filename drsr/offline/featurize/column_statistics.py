@@ -177,7 +177,7 @@ def statistics_text(statistics: ColumnStatistics) -> str:
 
 
 def _drifting(statistics: ColumnStatistics) -> list[str]:
-    """The columns whose mean differs most from that of `train`, as a table."""
+    """Return the columns whose mean differs most from that of `train`, as a table."""
     found = []
     for split in statistics.splits:
         if split.split == "train":

@@ -110,7 +110,7 @@ class _Place(NamedTuple):
 
 
 def _known(connection: Connection, view: RegisteredView, keys: Sequence[str]) -> dict[str, _Place]:
-    """The frozen states among these, and whether they have their features already."""
+    """Return the frozen states among these, and whether they have their features already."""
     columns = [DecisionState.state_key, DecisionState.id, Trajectory.split, StateFeatures.state_id]
     query = (
         select(*columns)
@@ -122,7 +122,7 @@ def _known(connection: Connection, view: RegisteredView, keys: Sequence[str]) ->
 
 
 def _recorded(connection: Connection, view: RegisteredView) -> Iterator[dict[str, Any]]:
-    """One per state of a current trajectory in this view, with the key of its file."""
+    """Yield one per state of a current trajectory in this view, with the key of its file."""
     fields = [column.name for column in _SCHEMA if column.name not in ("state_key", "values")]
     query = (
         select(DecisionState.state_key, FeatureFile.blob, *(getattr(StateFeatures, name) for name in fields))
@@ -139,7 +139,7 @@ def _recorded(connection: Connection, view: RegisteredView) -> Iterator[dict[str
 def _with_values(
     artifacts: ArtifactStore, view: RegisteredView, rows: list[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """The rows with their matrices; every file is read once."""
+    """Yield the rows with their matrices; every file is read once."""
     by_file: defaultdict[str | None, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_file[row.pop("blob")].append(row)

@@ -132,14 +132,14 @@ def matrix_of(table: pyarrow.Table, names: Sequence[str]) -> NDArray[np.float32]
 
 
 def _named(view: RegisteredView, matrix: NDArray[np.float32]) -> tuple[list[str], list[Any]]:
-    """A column per feature."""
+    """Return a column per feature."""
     return [column.name for column in view.columns], [
         pyarrow.array(column) for column in np.ascontiguousarray(matrix.T)
     ]
 
 
 def _listed(matrix: NDArray[np.float32]) -> tuple[list[str], list[Any]]:
-    """One column with a list per candidate."""
+    """Return one column with a list per candidate."""
     values = pyarrow.array(np.ascontiguousarray(matrix, dtype=np.float32).reshape(-1))
     return [VALUES], [pyarrow.FixedSizeListArray.from_arrays(values, matrix.shape[1])]
 

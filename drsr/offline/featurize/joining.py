@@ -77,7 +77,7 @@ def _is_part(view: RegisteredView, wide: RegisteredView) -> bool:
 
 
 def _matrices(artifacts: ArtifactStore, view: RegisteredView, blob: str) -> dict[str, NDArray[np.float32]]:
-    """The matrix of every state in a file."""
+    """Return the matrix of every state in a file."""
     rows = read_file(artifacts, view, blob)
     numbers = groupby(range(len(rows.state_keys)), key=lambda number: rows.state_keys[number])
     return {key: rows.matrix[list(mine)] for key, mine in numbers}

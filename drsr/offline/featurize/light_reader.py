@@ -36,7 +36,8 @@ def load_light_reader(name: str) -> LightReader:
 
 
 def layout_read_by(backbone: Backbone | LightReader, view: str) -> Layout | ViewLayout:
-    """The columns that it gives in the view of this name; FeatureError for a language model without layers."""
+    """Return the columns that it gives in the view of this name; raise FeatureError for a language model without
+    layers."""
     if isinstance(backbone, LightReader):
         return light_layout()
     return layout_from(kind_of(view), model_of(backbone).config, backbone.name)

@@ -121,13 +121,13 @@ def featurize_run(
 def identity_without_weights(
     backbone: str, dtype: str, caps: Caps, tokenizer: Tokenizer, view: str = DEFAULT_VIEW
 ) -> ViewIdentity:
-    """The identity that features of a view will have once the language model of this name is loaded."""
+    """Return the identity that features of a view will have once the language model of this name is loaded."""
     layout = layout_without_weights(backbone, view)
     return view_identity(layout, backbone, identity_of(backbone), dtype, freezing_rule(tokenizer, caps))
 
 
 def layout_without_weights(backbone: str, view: str = DEFAULT_VIEW) -> Layout | ViewLayout:
-    """The columns that a view will have with the language model of this name."""
+    """Return the columns that a view will have with the language model of this name."""
     if view == LIGHT_VIEW:
         return light_layout()
     kind = kind_of(view)
@@ -219,7 +219,7 @@ def featurize_states(
     *,
     memory_mb: int = DEFAULT_MEGABYTES,
 ) -> list[FeaturizedState]:
-    """The features of some states of one trajectory, in order of their decisions."""
+    """Return the features of some states of one trajectory, in order of their decisions."""
     if isinstance(backbone, LightReader):
         return [_featurized(row, light_features(row.frozen.state)) for row in rows]
     from drsr.features.session import Session  # needs torch, which counting what is missing does not

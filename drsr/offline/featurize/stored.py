@@ -34,7 +34,7 @@ class StoredState(NamedTuple):
 def stored_states(
     connection: Connection, view: RegisteredView, state_keys: Sequence[str] | None = None
 ) -> list[StoredState]:
-    """Every state of a current trajectory with features in the view, in an order that depends on content only.
+    """Return every state of a current trajectory with features in the view, in an order that depends on content only.
 
     `state_keys` asks for these instead, whichever version of its trajectory each is of: a release was made from states
     whose runs may have grown since.

@@ -48,7 +48,7 @@ def merge_small_files(catalog: Catalog, artifacts: ArtifactStore, view: Register
 
 
 def lost_files(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView) -> dict[str, int]:
-    """The files of a view that are gone from the artifact store: how many states each held."""
+    """Return the files of a view that are gone from the artifact store: how many states each held."""
     query = select(FeatureFile.blob, FeatureFile.states).where(FeatureFile.view_id == view.id)
     with catalog.reading() as connection:
         states = dict(connection.execute(query).tuples().all())
@@ -131,7 +131,7 @@ def _merge(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView, spl
 
 
 def _blocks(artifacts: ArtifactStore, view: RegisteredView, file: _File) -> Iterator[FeatureBlock]:
-    """The states of a file, one after another."""
+    """Yield the states of a file, one after another."""
     rows = read_file(artifacts, view, file.blob)
     for key, numbers in groupby(range(len(rows.state_keys)), key=lambda number: rows.state_keys[number]):
         members = np.array(list(numbers))

@@ -74,14 +74,15 @@ def are_light(columns: Sequence[Column]) -> bool:
 def view_identity(
     layout: Layout | ViewLayout, backbone: str, backbone_identity: str, dtype: str, rule: FreezingRule
 ) -> ViewIdentity:
-    """The identity of the features that a language model gives of states frozen under a rule."""
+    """Return the identity of the features that a language model gives of states frozen under a rule."""
     return ViewIdentity(layout.hash, backbone, backbone_identity, dtype, *rule)
 
 
 def register_view(
     connection: Connection, name: str, identity: ViewIdentity, columns: Sequence[Column]
 ) -> RegisteredView:
-    """The version of the view that has this identity, created if need be, inside the caller's write transaction."""
+    """Return the version of the view that has this identity, created if need be, inside the caller's write
+    transaction."""
     refuse_unknowable(columns)
     refuse_misnamed(name, columns)
     present = present_view(connection, name, identity)
@@ -165,7 +166,7 @@ def find_view(connection: Connection, name: str, version: int | None = None) -> 
 
 
 def get_view(connection: Connection, name: str, version: int | None = None) -> RegisteredView:
-    """A version of a view, by default its latest, or FeatureViewError."""
+    """Return a version of a view, by default its latest, or FeatureViewError."""
     found = find_view(connection, name, version)
     if found is None:
         known = sorted(set(connection.execute(select(FeatureView.name)).scalars()))
@@ -178,7 +179,7 @@ def get_view(connection: Connection, name: str, version: int | None = None) -> R
 
 
 def require_layout(view: RegisteredView, layout_hash: str) -> None:
-    """LayoutMismatch if features of this layout do not belong into the view."""
+    """Raise LayoutMismatch if features of this layout do not belong into the view."""
     if layout_hash != view.identity.layout_hash:
         raise LayoutMismatch(
             f"features of layout {layout_hash}, the view has {view.identity.layout_hash}",
@@ -188,7 +189,7 @@ def require_layout(view: RegisteredView, layout_hash: str) -> None:
 
 
 def _is_the_same(view: RegisteredView, identity: ViewIdentity) -> bool:
-    """False if the same language model gives something else now. Another language model is refused."""
+    """Return False if the same language model now gives something else. Refuse another language model."""
     there, here = view.identity, identity
     for field in ("backbone_identity", "dtype"):
         if getattr(there, field) != getattr(here, field):

@@ -123,7 +123,7 @@ def _trajectories(connection: Connection) -> Iterator[dict[str, Any]]:
 
 
 def _states(connection: Connection, rule: FreezingRule) -> Iterator[dict[str, Any]]:
-    """One per state of a current run, with its candidates."""
+    """Yield one per state of a current run, with its candidates."""
     details = [getattr(Candidate, field.name) for field in _CANDIDATE]
     candidates: dict[int, list[dict[str, Any]]] = {}
     of_rule = select(Candidate.state_id, *details).join(DecisionState, DecisionState.id == Candidate.state_id)

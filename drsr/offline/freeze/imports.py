@@ -69,7 +69,7 @@ def _trajectories(folder: Path) -> Iterator[Row]:
 
 
 def _states(folder: Path, rule: FreezingRule) -> dict[str, list[Row]]:
-    """The exported states by run, in the order of their decisions."""
+    """Return the exported states by run, in the order of their decisions."""
     found: defaultdict[str, list[Row]] = defaultdict(list)
     for part in read_parts(folder):
         require_same({"format": STATES_FORMAT, **rule._asdict()}, part.about, folder)

@@ -73,6 +73,6 @@ def read_beginning(trajectory: Trajectory) -> tuple[Request, RequestError | None
 
 
 def why_unusable(error: RequestError | AlignmentError) -> str:
-    """A word for counting, and what is wrong."""
+    """Return a keyword for counting, and what is wrong."""
     word = UNREADABLE if isinstance(error, RequestError) else IneligibleReason.ALIGNMENT_FAILURE
     return f"{word}: {error}"

@@ -84,7 +84,7 @@ def count_current(connection: Connection, source: str | None = None) -> int:
 
 
 def is_rule(table: type[FrozenTrajectory] | type[DecisionState], rule: FreezingRule) -> ColumnElement[bool]:
-    """The rows of a table that were made under a rule."""
+    """Return the rows of a table that were made under a rule."""
     return and_(
         table.rule_hash == rule.rule_hash,
         table.renderer_version == rule.renderer_version,
@@ -93,7 +93,8 @@ def is_rule(table: type[FrozenTrajectory] | type[DecisionState], rule: FreezingR
 
 
 def is_current_state(rule: FreezingRule) -> ColumnElement[bool]:
-    """The states that count under a rule: frozen, of current trajectories. The query joins states and trajectories."""
+    """Return the states that count under a rule: frozen, of current trajectories. The query joins states and
+    trajectories."""
     return and_(Trajectory.is_current(), DecisionState.status == "frozen", is_rule(DecisionState, rule))
 
 
@@ -110,7 +111,8 @@ def _without_marker(query: Select[Any], rule: FreezingRule, source: str | None) 
 
 
 def state_key(trajectory: UnfrozenTrajectory, decision_index: int, rule: FreezingRule) -> str:
-    """SHA-256 over everything that makes a state: later stages name it by this, and it never comes back for another."""
+    """Return the SHA-256 over everything that makes a state: later stages refer to it by this, and it never recurs for
+    another."""
     identity = [trajectory.source, trajectory.content_hash, decision_index, *rule]
     return content_key(identity)
 

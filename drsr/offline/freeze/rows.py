@@ -79,7 +79,7 @@ def _rows_of_a_trajectory(freezing: FreezingRule) -> Select[Any]:
 
 
 def _stored(catalog: Catalog, artifacts: ArtifactStore, item: TrajectoryItem) -> Trajectory:
-    """The recorded run; where its bytes are damaged, the complaint names it as people know it."""
+    """Return the recorded run; if its bytes are damaged, the error names the run as the user knows it."""
     try:
         return Trajectory.from_json(artifacts.get(item.blob))
     except ArtifactCorrupt as error:

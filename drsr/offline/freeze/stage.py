@@ -163,7 +163,7 @@ def _freeze_one(
 
 
 def state_record(frozen: FrozenState) -> StateRecord:
-    """The columns of a frozen state and of its candidates."""
+    """Return the columns of a frozen state and of its candidates."""
     state = frozen.state
     return StateRecord(
         decision_index=frozen.decision,

@@ -65,7 +65,7 @@ class FrozenTrajectory(NamedTuple):
 
 
 def rule_hash(caps: Caps) -> str:
-    """SHA-256 over the candidate rule's version and every number it depends on."""
+    """Return the SHA-256 over the candidate rule's version and every number it depends on."""
     rule = [RULE_VERSION, RECENT_STEPS, BINS, MINIMUM, caps.context, list(QUANTILES)]
     return content_key(rule)
 
@@ -89,7 +89,7 @@ def freeze_trajectory(trajectory: Trajectory, tokenizer: Tokenizer, caps: Caps) 
 
 
 def chosen_ordinals(eligible: int) -> list[tuple[int, float]]:
-    """The ordinals at the quantiles, each once, with the largest quantile that chose it."""
+    """Return the ordinals at the quantiles, each once, with the largest quantile that chose it."""
     return sorted({ceil(quantile * eligible) - 1: quantile for quantile in QUANTILES}.items())
 
 
@@ -125,7 +125,7 @@ def _is_decision(history: History, step: Step) -> bool:
 
 
 def _answered_in_place(history: History, step: Step) -> bool:
-    """False when a result came only after the next assistant message: before that, the Step was incomplete."""
+    """Return False when a result came only after the next assistant message: before that, the Step was incomplete."""
     following = history.steps[step.index + 1 : step.index + 2]
     return not following or step.last_message < following[0].message
 
@@ -156,7 +156,7 @@ def _state_before(
 
 
 def _why_none(history: History, rendering: Rendering, lead: int, context_cap: int) -> str:
-    """The reason at the last decision, which had the most history to choose from."""
+    """Return the reason at the last decision, which had the most history to choose from."""
     decisions = [step.message for step in history.steps if _is_decision(history, step)]
     if not decisions:
         return f"{IneligibleReason.TOO_FEW_CANDIDATES}: no assistant message behind the prefix"

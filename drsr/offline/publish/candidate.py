@@ -158,7 +158,8 @@ def build(
     version: str,
     bound: PointBound | None = None,
 ) -> Built:
-    """The policy under a version, with the bound of its point in the card. The same inputs give the same bytes."""
+    """Return the policy under a version, with the bound of its point in the card. The same inputs give the same
+    bytes."""
     numbers = replace(numbers, version=version)
     identity = policy_identity(numbers, scorer_bytes(scorer))
     links = (*traced.links, policy_link(traced.links, identity, version))

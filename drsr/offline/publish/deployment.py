@@ -60,7 +60,7 @@ def advise(
 
 
 def _wilson(rate: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a rate by Wilson."""
+    """Return the 95 % interval of a rate by Wilson."""
     if count == 0:
         return 0.0, 1.0
     square = _TWO_SIDED_95**2

@@ -37,7 +37,7 @@ WEIGHTS, HISTORY, SEARCH = "scorer.safetensors", "history.csv", "search_table.cs
 def export_scorer(
     catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: Params, folder: Path
 ) -> Summary:
-    """The scorer of these inputs: weights, what they were made from, every evaluation of every member."""
+    """Return the scorer of these inputs: weights, what they were made from, every evaluation of every member."""
     run = _trained(catalog, artifacts, inputs, params)
     write_folder(
         folder,
@@ -136,7 +136,7 @@ def _release(record: ReleaseRecord) -> dict[str, Any]:
 
 
 def _history(rows: list[dict[str, Any]]) -> bytes:
-    """Every evaluation of every member, for plots."""
+    """Return every evaluation of every member, for plots."""
     stream = io.StringIO()
     names = ("seed", "epoch", "loss", "unsafe_auroc", "pair_accuracy", "negative_brier")
     writer = csv.DictWriter(stream, names, extrasaction="ignore", lineterminator="\n")

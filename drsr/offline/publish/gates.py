@@ -34,7 +34,7 @@ def in_one(section: Section[Subject]) -> Verdict:
 
 
 def refuse_failed(gates: Sequence[Verdict]) -> None:
-    """ReleaseRefused if a check failed."""
+    """Raise ReleaseRefused if a check failed."""
     wrong = [gate for gate in gates if not gate.passed]
     if wrong:
         names = ", ".join(gate.check for gate in wrong)

@@ -97,7 +97,7 @@ def _count(pick: Callable[[int], int], *, everything: bool) -> _Call:
 
 
 def _picker(seed: int) -> Callable[[int], int]:
-    """A number below a limit at each call; the same on every machine and in every version of Python."""
+    """Return a number below a limit at each call; the same on every machine and in every version of Python."""
     calls = 0
 
     def pick(limit: int) -> int:

@@ -125,7 +125,7 @@ def trace(
 
 
 def policy_link(links: Sequence[Link], identity: str, version: str) -> Link:
-    """The last link: the policy that a calibration became."""
+    """Return the last link: the policy that a calibration became."""
     before = tuple(link for link in links if link.link in ("calibration", JOURNAL))
     return _link("policy", before, {"identity": identity, "version": version}, [identity])
 
@@ -245,7 +245,7 @@ def _frozen_from(state: StateRows) -> UnfrozenTrajectory:
 
 
 def _requests(name: str, data: bytes) -> bytes:
-    """The hash of a stored trajectory, and of the request before each of the decisions that are named."""
+    """Return the hash of a stored trajectory, and of the request before each of the decisions that are named."""
     trajectory = Trajectory.from_json(data)
     request, _ = read_beginning(trajectory)
     decisions = map(int, name.partition(" ")[2].split(","))
@@ -312,7 +312,7 @@ def _calibration_problems(calibration: CalibrationRecord, run: TrainingRecord) -
 
 
 def lineage_bytes(links: Sequence[Link], states_key: str) -> bytes:
-    """The content of `lineage.json`. `states_key` names the list of states in the artifact store."""
+    """Return the content of `lineage.json`. `states_key` names the list of states in the artifact store."""
     document = {"format": FORMAT, "links": [link._asdict() for link in links], "states": states_key}
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
 

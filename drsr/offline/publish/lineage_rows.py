@@ -79,7 +79,7 @@ class StateRows(NamedTuple):
 
 
 def view_of(connection: Connection, view_id: int) -> RegisteredView:
-    """The feature view that a training run was fitted on."""
+    """Return the feature view that a training run was fitted on."""
     name, version = connection.execute(
         select(FeatureView.name, FeatureView.version).where(FeatureView.id == view_id)
     ).one()
@@ -87,7 +87,7 @@ def view_of(connection: Connection, view_id: int) -> RegisteredView:
 
 
 def labeler_of(connection: Connection, labeler_id: int) -> NamedLabeler:
-    """The labeler whose labels it was fitted on."""
+    """Return the labeler whose labels it was fitted on."""
     fields = [getattr(Labeler, field) for field in LabelerIdentity._fields]
     name, *identity = connection.execute(select(Labeler.name, *fields).where(Labeler.id == labeler_id)).one()
     return NamedLabeler(labeler_id, name, LabelerIdentity(*identity), recorded_floor(connection, name))
@@ -100,7 +100,8 @@ def present_states(
     splits: Sequence[Split] = FITTED,
     source: str | None = None,
 ) -> list[str]:
-    """Keys of the states that a scorer trained now would be fitted on or chosen by, sorted; `source`: of one alone."""
+    """Return the keys of the states that a scorer trained now would be fitted on or chosen by, sorted; with `source`,
+    those of that source alone."""
     query = (
         select(DecisionState.state_key)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
@@ -123,7 +124,7 @@ def present_states(
 def read_states(
     connection: Connection, view: RegisteredView, labeler: NamedLabeler, state_keys: Sequence[str]
 ) -> list[StateRows]:
-    """The named states, sorted by source, run and decision; CatalogError if one is no longer known."""
+    """Return the named states, sorted by source, run and decision; raise CatalogError if one is no longer known."""
     rule = [getattr(DecisionState, field) for field in FreezingRule._fields]
     columns = [
         *(DecisionState.id, Source.name, Trajectory.external_id, DecisionState.decision_index, Trajectory.split),
@@ -175,7 +176,7 @@ def frame_of(
     states: Sequence[StateRows],
     features: Mapping[str, NDArray[np.float32]],
 ) -> TrainingFrame:
-    """The frame that the states of a split make up."""
+    """Return the frame that the states of a split make up."""
     mine = [state for state in states if state.split == split]
     layout_hash, measured_by = view.identity.layout_hash, labeler_hash(labeler.identity)
     return assemble(

@@ -34,7 +34,7 @@ def model_card(
     *,
     edition: int = EDITION,
 ) -> str:
-    """The whole card, with the bound of a plain calibration's point. Earlier editions say less."""
+    """Return the whole card, with the bound of a plain calibration's point. Earlier editions say less."""
     title = f"# {project_name(numbers)} {numbers.version}"
     advice = advice_of(numbers, traced)
     return "\n".join(
@@ -269,7 +269,7 @@ def _lineage(links: Sequence[Link]) -> list[str]:
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """A Markdown table and an empty line."""
+    """Return a Markdown table and an empty line."""
     cells = [headers, ["---"] * len(headers), *rows]
     return [*(f"| {' | '.join(_cell(value) for value in row)} |" for row in cells), ""]
 

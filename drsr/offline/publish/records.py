@@ -37,7 +37,7 @@ class ReleaseRecord(NamedTuple):
 
 
 def find_release(connection: Connection, version: str) -> ReleaseRecord | None:
-    """The release of this version."""
+    """Return the release of this version."""
     row = connection.execute(_releases().where(PolicyRelease.version == version)).one_or_none()
     return None if row is None else ReleaseRecord(*row)
 
@@ -49,7 +49,7 @@ def releases_of(connection: Connection, calibration_run_id: int) -> list[Release
 
 
 def latest_releases(connection: Connection, limit: int) -> list[ReleaseRecord]:
-    """The newest first."""
+    """Return all of them, newest first."""
     query = _releases().order_by(PolicyRelease.published_at.desc(), PolicyRelease.id.desc()).limit(limit)
     return [ReleaseRecord(*row) for row in connection.execute(query)]
 

@@ -171,7 +171,7 @@ def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:
 
 
 def last_refresh(catalog: Catalog, refreshed: Refreshed) -> Refresh | None:
-    """The newest refresh of these that came to its end."""
+    """Return the newest refresh of these that came to its end."""
     query = select(Run.counts).where(
         Run.stage == "publish", Run.subject == refreshed.subject, Run.finished_at.is_not(None)
     )

@@ -171,7 +171,8 @@ def _publish(
 
 
 def default_versions(calibration: CalibrationRecord) -> Iterator[str]:
-    """The day of the calibration, then the same with .1, .2, ...: the same calibration asks for the same version."""
+    """Yield the day of the calibration, then the same with .1, .2, ...: the same calibration asks for the same
+    version."""
     day = calibration.calibrated_at
     first = f"{day.year}.{day.month}.{day.day}"
     yield first
@@ -258,7 +259,7 @@ def _write(
 def _published_before(
     catalog: Catalog, artifacts: ArtifactStore, calibration: CalibrationRecord, order: PublishOrder
 ) -> tuple[ReleaseRecord, WheelFile] | None:
-    """The release of this calibration by this version of drsr, if its wheel is still in the artifact store."""
+    """Return the release of this calibration by this version of drsr, if its wheel is still in the artifact store."""
     with catalog.reading() as connection:
         known = releases_of(connection, calibration.id)
     for record in known:

@@ -70,7 +70,7 @@ class Released(NamedTuple):
 
 
 def compare(new: Performance, released: Performance, max_unsafe_rate: float, max_mean_harm: float) -> Comparison:
-    """The rule."""
+    """Return the rule."""
     if not new.keeps_to(max_unsafe_rate, max_mean_harm):
         return Comparison(False, f"the new policy does not keep to the limits on validation: {new}")
     if not released.keeps_to(max_unsafe_rate, max_mean_harm):

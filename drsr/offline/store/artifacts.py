@@ -188,7 +188,8 @@ class ArtifactStore:
             return bool(self._filesystem.exists(path))
 
     def missing(self, keys: Iterable[str]) -> set[str]:
-        """Those keys without a file. Every file is looked for once, or on an object store all are listed at once."""
+        """Return those keys without a file. Every file is looked for once, or on an object store all are listed at
+        once."""
         names = {key: self._place(key).name for key in keys}
         found = self._found(set(names.values())) if names else set()
         return {key for key, name in names.items() if name not in found}
@@ -213,7 +214,7 @@ class ArtifactStore:
         return [name for name in names if any(Artifact.of(data).sha256 in hashes for data in self._objects(name))]
 
     def _objects(self, name: str) -> Iterator[bytes]:
-        """Every object in a file; what is damaged, as it lies."""
+        """Yield every object in a file; damaged ones as stored."""
         rest = self._read(_Place(name, name, 0, None)) or b""
         while rest:
             decoder = zstandard.ZstdDecompressor().decompressobj()
@@ -323,7 +324,7 @@ def _advice(error: Exception) -> str | None:
 
 
 def _compressed(contents: Sequence[bytes]) -> list[bytes]:
-    """A frame for each, in one call: between calls a thread would have to wait for Python's lock each time."""
+    """Return a frame for each, in one call: between calls a thread would have to wait for Python's lock each time."""
     compressor = zstandard.ZstdCompressor(level=_LEVEL)
     if not any(contents):  # which that call refuses
         return [compressor.compress(b"")] * len(contents)

@@ -202,7 +202,7 @@ def import_rows(folder: Path, about: About, take: Callable[[list[Row]], tuple[in
 
 
 def _rows(table: pyarrow.Table) -> list[Row]:
-    """The rows of a table. Lists of 32-bit numbers stay arrays, which takes a tenth of the time."""
+    """Return the rows of a table. Lists of 32-bit numbers stay arrays, which takes a tenth of the time."""
     lists = [field for field in table.schema if pyarrow.types.is_list(field.type)]
     arrays = [field.name for field in lists if field.type.value_type == pyarrow.float32()]
     rows: list[Row] = table.drop_columns(arrays).to_pylist()

@@ -128,7 +128,7 @@ def bytes_named(blob: str) -> str:
 
 @lru_cache(maxsize=1)
 def code_hash() -> str:
-    """SHA-256 over every module of this package, and the versions of the libraries that values depend on."""
+    """Return the SHA-256 over every module of this package, and the versions of the libraries that values depend on."""
     package, digest = Path(drsr.__file__).parent, hashlib.sha256()
     modules = sorted(
         Path(folder, name)

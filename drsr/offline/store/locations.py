@@ -122,7 +122,8 @@ def _local_glob(pattern: str, uri: str, hidden: Hidden) -> Iterator[SourceFile]:
 
 
 def _walk(folder: str, root: str, walked: set[str], hidden: Hidden) -> Iterator[SourceFile]:
-    """Every file below a folder. Links to folders come last, so that a file is named by its real path if it has one.
+    """Yield every file below a folder. Links to folders come last, so that a file is named by its real path if it has
+    one.
 
     `walked` are the real paths of the folders that were walked already; a link that leads back into one is refused,
     which makes loops end and keeps a file from being read twice.

@@ -47,7 +47,7 @@ class SourceFile:
     """True if several threads may open files of its filesystem at once, which is worth it over a network."""
 
     def open(self) -> BinaryIO:
-        """The bytes from the start, as a buffered stream. Storage failures are raised as DrsrError."""
+        """Return the bytes from the start, as a buffered stream. Storage failures are raised as DrsrError."""
         return self.opener()
 
     @property

@@ -174,7 +174,7 @@ def _ending(exit_code: int | None) -> str:
 
 
 def _added(latest: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """The workers' summaries as one: numbers added up, seconds the longest, words the last one's."""
+    """Return the workers' summaries as one: numbers added up, seconds the longest, words the last one's."""
     total: dict[str, Any] = {}
     for summary in latest.values():
         for key, value in summary.items():

@@ -111,7 +111,8 @@ def used_columns(ablation: Ablation, column_groups: Sequence[str], kept: Sequenc
 
 
 def prepare_frame(frame: FrameKind, ablation: Ablation, column_groups: Sequence[str]) -> FrameKind:
-    """The examples as the configuration sees them. Training prepares its frames; whoever scores prepares theirs."""
+    """Return the examples as the configuration sees them. Training prepares its frames; code that scores prepares its
+    own."""
     return mismatch_states(frame, column_groups, MISMATCH_SEED) if ablation.mismatched_state else frame
 
 
@@ -133,7 +134,7 @@ def mismatch_states(frame: FrameKind, column_groups: Sequence[str], seed: int) -
 
 
 def with_features(frame: FrameKind, features: NDArray[np.float32]) -> FrameKind:
-    """The same examples with other feature values in the same layout."""
+    """Return the same examples with other feature values in the same layout."""
     return replace(frame, features=features)
 
 

@@ -69,7 +69,7 @@ def with_targets(
 
 
 def predict(parameters: dict[str, Tensor], batch: Batch, parts: Parts) -> Outputs:
-    """Both outputs for the batch's rows: shape (members, rows)."""
+    """Return both outputs for the batch's rows: shape (members, rows)."""
     harm, logit = [], []
     for block in batch.blocks:
         outputs = forward(parameters, block.features, block.budget, parts, torch, functional.gelu)

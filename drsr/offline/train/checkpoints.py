@@ -66,7 +66,7 @@ def load_checkpoint(path: Path, fingerprint: str) -> Checkpoint | None:
 
 
 def fingerprint_of(frames: Mapping[str, ExampleFrame], configuration: str) -> str:
-    """SHA-256 over everything that determines a run."""
+    """Return the SHA-256 over everything that determines a run."""
     digest = hashlib.sha256(configuration.encode())
     for name, frame in sorted(frames.items()):
         digest.update(f"\n{name} {frame_hash(frame)}".encode())
@@ -74,7 +74,7 @@ def fingerprint_of(frames: Mapping[str, ExampleFrame], configuration: str) -> st
 
 
 def frame_hash(frame: ExampleFrame) -> str:
-    """SHA-256 over every value of a frame, in its order."""
+    """Return the SHA-256 over every value of a frame, in its order."""
     digest = hashlib.sha256()
     for field in fields(frame):
         value = getattr(frame, field.name)

@@ -136,7 +136,7 @@ class _Run:
         return self.epoch >= self.params.max_epochs or all(member.stopped for member in self.members)
 
     def step(self, pool: Executor) -> NDArray[np.float64]:
-        """One epoch: one step on the whole frame. Returns each member's loss."""
+        """Run one epoch, a single step on the whole frame, and return each member's loss."""
         total = torch.zeros(len(self.members))
         gradients = [torch.zeros_like(tensor) for tensor in self.parameters.values()]
         for share, parts in pool.map(self._gradient, self.train_batches):  # in order, whoever is done first
@@ -235,7 +235,7 @@ class _Run:
         return TrainedScorer(ensemble, tuple(chosen[seed] for seed in self.params.seeds), tuple(self.history))
 
     def _chosen(self) -> dict[int, Evaluation]:
-        """Each member's best evaluation so far, by its seed."""
+        """Return each member's best evaluation so far, by its seed."""
         return {row.seed: row for row in self.history if row.is_best}
 
 

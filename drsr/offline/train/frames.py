@@ -113,7 +113,7 @@ def get_training_frame(
     labeler: str = "default",
     source: str | None = None,
 ) -> ExampleFrame:
-    """All labelled deletion sets of a split, or of one source in it, with the features of their states.
+    """Return all labelled deletion sets of a split, or of one source in it, with the features of their states.
 
     Their order depends on content.
 
@@ -148,7 +148,8 @@ def get_training_frame(
 
 
 def labeler_hash(identity: LabelerIdentity) -> str:
-    """SHA-256 over all that a labeler's numbers depend on: what a frame, and whatever is fitted on it, names it by."""
+    """Return the SHA-256 over all that a labeler's numbers depend on: the name by which a frame, and everything fitted
+    on it, refers to it."""
     return hashlib.sha256(orjson.dumps(identity.facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -204,7 +205,7 @@ def _labelled(columns: list[Any], part: _Part) -> Select[Any]:
 
 
 def _states(connection: Connection, part: _Part) -> tuple[list[_State], int]:
-    """The states with features, sorted by source, run and decision; and how many were excluded."""
+    """Return the states with features, sorted by source, run and decision; and how many were excluded."""
     columns = [
         *(Source.name, Trajectory.external_id, DecisionState.decision_index, Trajectory.group_key),
         *(DecisionState.id, DecisionState.state_key, DecisionState.candidates),
@@ -245,7 +246,7 @@ def _savings(connection: Connection, part: _Part, states: list[_State]) -> NDArr
 
 
 def _labels(connection: Connection, part: _Part, states: list[_State]) -> dict[str, Any]:
-    """The arrays of the frame that have one entry per labelled set, ordered by state and mask."""
+    """Return the arrays of the frame that have one entry per labelled set, ordered by state and mask."""
     columns = [Label.state_id, Label.mask, Label.direct_saving, Label.harm, Label.unsafe]
     mine = and_(Label.state_id == DecisionState.id, Label.labeler_id == part.labeler.id)
     table, place = _with_places(connection, _labelled(columns, part).join(Label, mine), states)

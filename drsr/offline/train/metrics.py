@@ -107,7 +107,7 @@ def auroc(score: Floats, unsafe: NDArray[np.bool_]) -> float:
 
 
 def auroc_replicates(score: Floats, unsafe: NDArray[np.bool_], trajectory: Ints, draws: Floats) -> Floats:
-    """The same in every replicate, each row counted as often as its trajectory was drawn: shape (replicates).
+    """Return the same in every replicate, each row counted as often as its trajectory was drawn: shape (replicates).
 
     Of a row only its place among the safe ones matters, which is looked up once. What is added up are whole numbers and
     halves, so no order of adding changes a bit.
@@ -220,7 +220,7 @@ class Metrics(NamedTuple):
 def evaluate(
     frame: ExampleFrame, predicted_harm: Floats, unsafe_score: Floats, meaningful_gap: float, bootstrap: Bootstrap
 ) -> Metrics:
-    """Every metric for predictions on a frame's sets."""
+    """Return every metric for predictions on a frame's sets."""
     trajectory = frame.trajectory
     draws = draw_trajectories(frame.trajectory_group, bootstrap)
     pairs = []
@@ -243,7 +243,7 @@ def evaluate(
 
 
 def grouping(frame: ExampleFrame, scope: Scope, equal_cardinality: bool) -> Ints:
-    """A group number for each set: by state or by trajectory, and by cardinality where asked."""
+    """Return a group number for each set: by state or by trajectory, and by cardinality if requested."""
     key = {"state": frame.state, "trajectory": frame.trajectory}[scope]
     return group_numbers(key, frame.cardinality) if equal_cardinality else group_numbers(key)
 

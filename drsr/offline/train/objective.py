@@ -79,7 +79,7 @@ class Objective:
         )
 
     def total(self, losses: Losses) -> Tensor:
-        """The weighted sum, (members)."""
+        """Return the weighted sum, (members)."""
         return (
             self.params.ranking_weight * losses.ranking
             + self.params.regression_weight * losses.regression

@@ -31,12 +31,12 @@ class RankingPairs(NamedTuple):
 
 
 def group_numbers(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number from 0 for each row, the same for rows that agree in all keys."""
+    """Return a number from 0 for each row, the same for rows that agree in all keys."""
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def pairs_within(group: NDArray[np.int64]) -> Pairs:
-    """All pairs of rows of the same group, in the order of their groups' first appearance by size."""
+    """Return all pairs of rows of the same group, in the order of their groups' first appearance by size."""
     order = np.argsort(group, kind="stable")
     _, starts, sizes = np.unique(group[order], return_index=True, return_counts=True)
     first, second = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]

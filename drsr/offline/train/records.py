@@ -104,18 +104,18 @@ class CalibrationRecord(NamedTuple):
 
 
 def find_training_run(connection: Connection, run_key: str) -> TrainingRecord | None:
-    """The scorer that was made from exactly these inputs."""
+    """Return the scorer that was made from exactly these inputs."""
     row = connection.execute(_trained().where(TrainingRun.run_key == run_key)).one_or_none()
     return None if row is None else TrainingRecord(*row)
 
 
 def get_training_run(connection: Connection, row_id: int) -> TrainingRecord:
-    """The scorer of a calibration."""
+    """Return the scorer of a calibration."""
     return TrainingRecord(*connection.execute(_trained().where(TrainingRun.id == row_id)).one())
 
 
 def latest_training_runs(connection: Connection, limit: int) -> list[TrainingRecord]:
-    """The newest first."""
+    """Return all of them, newest first."""
     query = _trained().order_by(TrainingRun.trained_at.desc(), TrainingRun.id.desc()).limit(limit)
     return [TrainingRecord(*row) for row in connection.execute(query)]
 
@@ -129,18 +129,18 @@ def record_training_run(connection: Connection, row: Mapping[str, Any]) -> Train
 
 
 def find_calibration(connection: Connection, calibration_key: str) -> CalibrationRecord | None:
-    """The outcome for exactly these inputs."""
+    """Return the outcome for exactly these inputs."""
     row = connection.execute(_calibrated().where(CalibrationRun.calibration_key == calibration_key)).one_or_none()
     return None if row is None else CalibrationRecord(*row)
 
 
 def get_calibration(connection: Connection, row_id: int) -> CalibrationRecord:
-    """The operating point of a release."""
+    """Return the operating point of a release."""
     return CalibrationRecord(*connection.execute(_calibrated().where(CalibrationRun.id == row_id)).one())
 
 
 def latest_calibrations(connection: Connection, limit: int, mode: str | None = None) -> list[CalibrationRecord]:
-    """The newest first, of one mode where asked."""
+    """Return all of them, newest first, or those of one mode."""
     query = _calibrated().order_by(CalibrationRun.calibrated_at.desc(), CalibrationRun.id.desc()).limit(limit)
     if mode is not None:
         query = query.where(CalibrationRun.mode == mode)

@@ -88,7 +88,8 @@ def read_inputs(
     purpose: Literal["train", "calibrate"],
     source: str | None = None,
 ) -> TrainingInputs:
-    """Both frames of a feature view and a labeler, of all sources or of one. Each read is recorded with its purpose."""
+    """Return both frames of a feature view and a labeler, of all sources or of one. Each read is recorded with its
+    purpose."""
     with catalog.reading() as connection:
         found = get_view(connection, view)
         labeler_id = labeler_named(connection, labeler)
@@ -109,7 +110,7 @@ def read_inputs(
 
 
 def training_key(inputs: TrainingInputs, params: TrainParams, ablation: Ablation) -> str:
-    """SHA-256 over everything that determines a scorer's weights."""
+    """Return the SHA-256 over everything that determines a scorer's weights."""
     groups = inputs.column_groups
     return run_key(TRAINING_VERSION, params.recorded(), ablation, groups, inputs.train_hash, inputs.validation_hash)
 
@@ -138,14 +139,14 @@ def run_key(
 def find_trained(
     catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: TrainParams, ablation: Ablation = FULL
 ) -> TrainingRecord | None:
-    """The scorer of these inputs, if it is recorded and its files are there."""
+    """Return the scorer of these inputs, if it is recorded and its files are there."""
     with catalog.reading() as connection:
         found = find_training_run(connection, training_key(inputs, params, ablation))
     return found if found is not None and _is_whole(artifacts, found) else None
 
 
 def load_trained(artifacts: ArtifactStore, record: TrainingRecord) -> FrozenScorer:
-    """The scorer of a recorded run; its bytes are checked against their hash."""
+    """Return the scorer of a recorded run; its bytes are checked against their hash."""
     where = f"weights of training run {record.run_key}"
     return read_scorer(artifacts.get(record.weights), record.layout_hash, where)
 

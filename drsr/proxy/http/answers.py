@@ -37,7 +37,7 @@ class AnswerReader:
             self._held += chunk
 
     def message(self) -> dict[str, Any] | None:
-        """The assistant's message in the protocol's own form."""
+        """Return the assistant's message in the protocol's own form."""
         try:
             body = self._decoded()
             if body is None:

@@ -131,7 +131,7 @@ class Exchange:
         }
 
     def __str__(self) -> str:
-        """One line of the log."""
+        """Return one line of the log."""
         words = [self.method, excerpt(self.path, 120), str(self.status or "-"), f"{self.total_milliseconds:.0f} ms"]
         if self.ending is not Ending.COMPLETED:
             words.append(self.refusal or self.ending)

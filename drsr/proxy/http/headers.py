@@ -39,12 +39,12 @@ def to_upstream(headers: Iterable[tuple[bytes, bytes]], *, new_length: bool) -> 
 
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """A response's headers for the client."""
+    """Return a response's headers for the client."""
     return _end_to_end([(name.lower(), value) for name, value in headers])
 
 
 def values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    """All values of one header."""
+    """Return all values of one header."""
     return [value for key, value in headers if key == name]
 
 

@@ -79,7 +79,7 @@ class Incoming:
         return b"".join(found)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """The body in the pieces in which it comes. Raises ClientGone or BodyStalled."""
+        """Yield the body in the pieces in which it comes. Raises ClientGone or BodyStalled."""
         more, size, waited = True, 0, 0.0
         while more:
             start = time.monotonic()

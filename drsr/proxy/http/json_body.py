@@ -20,7 +20,7 @@ def values_in(data: bytes) -> int:
 
 
 def parse_body(data: bytes) -> Any:
-    """The value, or NotJson or Unreadable."""
+    """Return the value; raise NotJson or Unreadable."""
     if b"\0" in data:  # in UTF-8 only; Python would also take UTF-16 and UTF-32, and no server expects them
         raise NotJson("a zero byte, which JSON in UTF-8 cannot hold")
     try:

@@ -62,7 +62,7 @@ class Refusal(NamedTuple):
         return found
 
     def body(self, protocol: Protocol) -> bytes:
-        """The error as the client's library expects it."""
+        """Return the error as the client's library expects it."""
         said, message = _SAID[self.kind], f"drsr proxy: {self.message}"
         shape: dict[str, Any]
         if protocol == "anthropic":

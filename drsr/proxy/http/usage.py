@@ -32,7 +32,7 @@ class Usage(NamedTuple):
         return self.input + self.cached + self.cache_creation
 
     def plus(self, other: Usage) -> Usage:
-        """The tokens of two answers."""
+        """Return the tokens of two answers."""
         return Usage(*(one + more for one, more in zip(self, other, strict=True)))
 
 
@@ -64,7 +64,7 @@ class UsageReader:
             self._readable, self._held = False, b""
 
     def usage(self) -> Usage | None:
-        """The usage; all of the answer must have come."""
+        """Return the usage; all of the answer must have come."""
         if self._readable and not self._is_stream and b'"usage"' in self._held:
             try:
                 self._note(json.loads(self._held))

@@ -69,7 +69,7 @@ class Frames:
 
 
 def masked(text: bytes) -> bytes:
-    """A frame with a text, as a client sends it."""
+    """Return a frame with a text, as a client sends it."""
     mask = os.urandom(4)
     size = len(text)
     if size < 126:

@@ -131,7 +131,7 @@ class ResponsesSocket:
                 self._open = {stream: left for stream, left in self._open.items() if left}
 
     def _of(self, event: Any) -> deque[_Asked]:
-        """The requests that an event can be about. Who opens one stream only may leave its name out."""
+        """Return the requests that an event can be about. A client that opens only one stream may omit its name."""
         stream = event.get("stream_id") if isinstance(event, dict) else None
         found = self._open.get(stream if isinstance(stream, str) else None)
         return found or (next(iter(self._open.values())) if len(self._open) == 1 else deque())

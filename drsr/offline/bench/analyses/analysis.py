@@ -18,17 +18,17 @@ Cell = str | int | float | Metric | None
 
 class Analysis(NamedTuple):
     name: str
-    """Of its files: `non_compositionality`."""
+    """Name of its files: `non_compositionality`."""
     title: str
     says: str
-    """What is measured and how to read it, in a few sentences."""
+    """Description, in a few sentences, of what is measured and how to read it."""
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     figure: bytes
-    """SVG; empty where a table says it all."""
+    """SVG; empty if a table is enough."""
 
     def to_csv(self) -> str:
-        """The table with a line of headings."""
+        """Return the table with a line of headings."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         with_interval = [any(isinstance(row[at], Metric) for row in self.rows) for at in range(len(self.columns))]
@@ -42,7 +42,7 @@ class Analysis(NamedTuple):
         return stream.getvalue()
 
     def to_markdown(self) -> str:
-        """The same for documents."""
+        """Return the same for documents."""
         lines = [_line(self.columns), _line(["---"] * len(self.columns))]
         return "\n".join([*lines, *(_line([shown(value) for value in row]) for row in self.rows)]) + "\n"
 
@@ -53,11 +53,11 @@ class Section(NamedTuple):
     title: str
     analyses: Sequence[Analysis]
     left_out: Mapping[str, str]
-    """By the name of an analysis or a row."""
+    """Reasons for what is left out, by the name of an analysis or a row."""
 
 
 def shown(value: Cell) -> str:
-    """A cell as people read it: three decimals, one from a hundred on, nothing for nothing."""
+    """Return a readable cell: three decimals, one from a hundred on, empty for no value."""
     if isinstance(value, Metric):
         return cell(value)
     if value is None or value != value:
@@ -68,7 +68,7 @@ def shown(value: Cell) -> str:
 
 
 def _values(value: Cell, with_interval: bool) -> list[str | int | float]:
-    """Return what stands in the columns of one cell; nothing for nothing."""
+    """Return the values for the columns of one cell; empty columns if there is no value."""
     if isinstance(value, Metric):
         numbers = (none_if_nan(number) for number in (value.value, value.low, value.high))
         return ["" if number is None else number for number in numbers]

@@ -25,9 +25,10 @@ CASES = 2
 def attention_cases(
     frame: ExampleFrame, columns: Sequence[str], harm_tolerance: float, selected: NDArray[np.int64]
 ) -> Analysis:
-    """States with the widest range of single harms that hold both a safe and an unsafe Block; FrameError if none.
+    """Return the states with the widest range of single harms that hold both a safe and an unsafe Block; raise
+    FrameError if there are none.
 
-    `selected` is the mask of what the policy deletes in each state, 0 where it abstains; such states come last.
+    `selected` is the mask of what the policy deletes in each state, 0 if it abstains; such states come last.
     """
     alone = singleton_harms(frame, frame.harm)
     layers = [(int(found.group(1)), n) for n, name in enumerate(columns) if (found := DENSITY.fullmatch(name))]

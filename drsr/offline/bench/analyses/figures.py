@@ -16,11 +16,11 @@ OURS, PAPER, THIRD = "#2a78d6", "#c2571a", "#2f8f5b"
 """Seen on white and on black."""
 COLOURS = (OURS, PAPER, THIRD, "#8a5cc2", "#777777")
 _INK = "#123456"
-"""Stands for the page's colour until the file is written; no series uses it."""
+"""Placeholder for the page's colour until the file is written; no series uses it."""
 
 
 def figure(draw: Callable[..., None], panels: int = 1, *, height: float = 3.0, width: float = 3.6) -> bytes:
-    """One row of panels, each of this width in inches; `draw` is called with their axes."""
+    """Return one row of panels, each of this width in inches; `draw` is called with their axes."""
     import matplotlib
     from matplotlib.figure import Figure
 

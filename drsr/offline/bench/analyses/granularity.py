@@ -1,7 +1,7 @@
 """Whole Steps against single Blocks as units of deletion (paper, figure "History granularity analysis").
 
 For a state every older Step is deleted as a whole, and every Block of it alone; the same recorded output is scored
-again. These contexts are not among the labels, so they are measured here, all of a trajectory in one walk.
+again. These contexts are not among the labels, so they are measured here, all contexts of a trajectory in one walk.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class StepHarm(NamedTuple):
     position: float
     """0 for the oldest Step of the request, 1 for the latest."""
     harm: float
-    """Of deleting all of it."""
+    """Harm of deleting the whole Step."""
     block_harms: tuple[float, ...]
     """Of deleting each of its Blocks alone."""
     task: str = ""
-    """Whose runs count as one draw of an interval; who knows the run fills it in."""
+    """Task whose runs count as one draw of an interval; filled in where the run is known."""
 
 
 def measure_steps(scorer: TargetNll, states: Sequence[tuple[str, DecisionState, TokenIds]]) -> list[StepHarm]:
-    """Every older Step of some states of one trajectory, with the output recorded next to each."""
+    """Return every older Step of some states of one trajectory, with the output recorded next to each."""
     pairs: list[Pair] = []
     found: list[tuple[str, float, int, int, list[int]]] = []
     for name, state, target in states:

@@ -27,7 +27,7 @@ INTERVALS = "95 % intervals in brackets resample whole tasks."
 
 
 class GroupedMeans:
-    """Of one frame; all its means are drawn together."""
+    """Means over the groups of one frame; all of them use the same draws."""
 
     def __init__(self, frame: ExampleFrame, bootstrap: Bootstrap) -> None:
         self._trajectory = frame.trajectory

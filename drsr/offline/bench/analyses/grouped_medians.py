@@ -8,14 +8,15 @@ from drsr.offline.train.metrics import Bootstrap, Floats, Ints, Metric, interval
 
 
 def grouped_median(values: Floats, group: Ints, draws: Floats, bootstrap: Bootstrap) -> Metric:
-    """Of values that belong to numbered groups; `draws` says how often each group is drawn in each replicate."""
+    """Return the median of values that belong to numbered groups; `draws` says how often each group is drawn in each
+    replicate."""
     value = float(np.median(values)) if len(values) else float("nan")
     low, high = interval(_medians(values, draws[:, group]), bootstrap)
     return Metric("median", "pooled", "none", value, low, high, len(values), len(np.unique(group)))
 
 
 def _medians(values: Floats, times: Floats) -> Floats:
-    """The median of each replicate, in which a value stands so many times; NaN where none does."""
+    """Return the median of each replicate, in which each value occurs a given number of times; NaN if none does."""
     if len(values) == 0:
         return np.full(len(times), np.nan)
     order = np.argsort(values, kind="stable")

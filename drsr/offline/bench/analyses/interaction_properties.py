@@ -1,9 +1,9 @@
-"""Interaction of pairs by what the two Blocks are to each other (paper, figure "Interaction summaries by ...").
+"""Interaction of pairs by the relation of the two Blocks (paper, figure "Interaction summaries by ...").
 
-Four properties, all from features that are known online: of what kinds the two are, how alike their contents are to the
-language model (cosine of their projected hidden states), how alike the heads look at them (cosine of their attention
-masses), and how many Steps lie between them (the column has logarithms of ages: they are undone first). The last three
-are cut into thirds of the pairs at hand.
+Four properties, all from features that are known online: the kinds of the two, the similarity of their contents to the
+language model (cosine of their projected hidden states), the similarity of the heads' attention to them (cosine of
+their attention masses), and the number of Steps between them (the column has logarithms of ages: they are undone
+first). The last three are cut into thirds of the given pairs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KIND, AGE = "structural_is_assistant_state", "structural_step_age"
 HEAD_MASS = re.compile(r"attention_l\d+_h\d+_mass")
-"""Of one head each: a layer's mean and maximum over its heads are no heads."""
+"""Attention mass of one head each: a layer's mean and maximum over its heads are not heads."""
 THIRDS = ("low", "middle", "high")
 
 

@@ -1,9 +1,9 @@
 """Measure how much one layer's relation says about harm (paper, figure "Decision-conditioned historical relevance", a).
 
-Single Blocks of one state are put in order by one column, in the direction that orders more training pairs rightly. The
-direction is all that is fitted. Beside it the same column of another decision: each value is of the candidate at the
-same place there. Block and state are both exchanged, so this shows what the place alone says; `state_relations` holds
-the Block fixed.
+Single Blocks of one state are ordered by one column, in the direction that orders more training pairs correctly. Only
+the direction is fitted. For comparison the same column is taken from another decision: each value belongs to the
+candidate in the same position there. Block and state are both exchanged, so this shows what the position alone says;
+`state_relations` holds the Block fixed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class OneRelation(NamedTuple):
 def best_layer(
     train: ExampleFrame, test: ExampleFrame, columns: Sequence[str], relation: str, gap: float, bootstrap: Bootstrap
 ) -> OneRelation:
-    """One of `RELATIONS` at the layer where it orders most training pairs; FrameError without such a column."""
+    """Return the one of `RELATIONS`, and the layer, that orders most training pairs; raise FrameError if there is no
+    such column."""
     numbers = _numbers(columns, relation)
     fitted = {layer: _count(train, number, 1.0, gap).pooled for layer, number in numbers.items()}
     best = max(fitted, key=lambda layer: max(fitted[layer], 1 - fitted[layer]))
@@ -105,7 +106,8 @@ def best_layer(
 def best_two_layers(
     train: ExampleFrame, test: ExampleFrame, columns: Sequence[str], relation: str, gap: float, bootstrap: Bootstrap
 ) -> OneRelation:
-    """The same of two layers: each turned and scaled as training says, and added; the best two of training."""
+    """Return the same for two layers: each oriented and scaled by the training split, and added; the best two on
+    training."""
     numbers = _numbers(columns, relation)
     signed = {
         layer: (1.0 if _count(train, number, 1.0, gap).pooled >= 0.5 else -1.0) / _spread(train, number)
@@ -122,7 +124,7 @@ def best_two_layers(
 
 
 def _numbers(columns: Sequence[str], relation: str) -> dict[int, int]:
-    """By layer where the column of a relation stands."""
+    """Return, by layer, the column number of a relation."""
     found = {
         int(match.group(1)): number
         for number, name in enumerate(columns)
@@ -142,7 +144,7 @@ def _count(frame: ExampleFrame, column: int, sign: float, gap: float) -> PairCou
 
 
 def _values(frame: ExampleFrame, column: int) -> Floats:
-    """Of every set of a single Block."""
+    """Return the values of every set that is a single Block."""
     single = np.flatnonzero(frame.cardinality == 1)
     member = np.log2(frame.mask[single]).astype(np.int64)
     values: Floats = frame.features[frame.state[single], member, column].astype(np.float64)

@@ -1,10 +1,10 @@
 """Pair accuracy of predicted set harms as the harm margin of a pair varies.
 
-The paper's sweep (figure "Decision-conditioned historical relevance", b) is of relations of single Blocks to decision
-states: that one is `relation_margins`. This is of whole scorers and rules.
+The paper's sweep (figure "Decision-conditioned historical relevance", b) covers relations of single Blocks to decision
+states: that one is `relation_margins`. This one covers whole scorers and rules.
 
 Only sets of two or more, as in the singleton rules: for one Block the sum of measured single harms is right by
-definition. And only sets of which every prediction has a value, so that all are judged on the same pairs.
+definition. And only sets for which every prediction has a value, so that all are judged on the same pairs.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PRIMARY = 0.02
 def margin_sweep(
     frame: ExampleFrame, predictions: Mapping[str, Floats], bootstrap: Bootstrap, about: str = ""
 ) -> Analysis:
-    """`predictions` are harms of every set by some name: the scorer's, a rule's. NaN where there is none. `about` says
-    more about them to the reader."""
+    """Sweep the margin. `predictions` are harms of every set by name: the scorer's, a rule's. NaN if there is none.
+    `about` tells the reader more about them."""
     known = np.all([~np.isnan(predicted) for predicted in predictions.values()], axis=0)
     rows = np.flatnonzero(known & (frame.cardinality >= 2))
     group, trajectory, means = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def residuals(frame: ExampleFrame) -> Floats:
-    """I(A) = H(A) - the sum of its members' harms; NaN where a member was not measured alone."""
+    """Return I(A) = H(A) - the sum of its members' harms; NaN if a member was not measured alone."""
     return frame.harm - aggregate(frame, singleton_harms(frame, frame.harm), "sum")
 
 
@@ -65,9 +65,9 @@ def non_compositionality(frame: ExampleFrame, bootstrap: Bootstrap) -> Analysis:
 
 
 def non_compositionality_by_domain(frame: ExampleFrame, domains: Mapping[str, str], bootstrap: Bootstrap) -> Analysis:
-    """The same for each domain (paper, figure "Full non-compositionality analysis"); `domains` by trajectory.
+    """Return the same for each domain (paper, figure "Full non-compositionality analysis"); `domains` by trajectory.
 
-    FrameError where there are fewer than two.
+    Raises FrameError if there are fewer than two.
     """
     mine = np.array([domains.get(run, "") for run in frame.trajectory_ids])[frame.state]
     names = sorted(set(mine.tolist()) - {""})

@@ -26,7 +26,7 @@ REDUCTION = "taken away by pair terms"
 
 
 def with_pairs(frame: ExampleFrame) -> Floats:
-    """The sum of single harms and of all measured pair interactions J_ij in a set; NaN where one is missing."""
+    """Return the sum of single harms and of all measured pair interactions J_ij in a set; NaN if one is missing."""
     joint = residuals(frame)
     pairs = {
         (int(frame.state[row]), int(frame.mask[row])): joint[row] for row in np.flatnonzero(frame.cardinality == 2)

@@ -24,7 +24,7 @@ NOTHING_CHOSEN = "Calibration found nothing admissible: no threshold was chosen,
 def score_distributions(
     scored: Mapping[str, ScoredSets[ExampleFrame]], uncertainty_coefficient: float, risk_threshold: float | None
 ) -> Analysis:
-    """`scored` by the name of a split; a threshold only where one was admissible."""
+    """Return the distributions of `scored`, by split; a threshold appears only if one was admissible."""
     rows = []
     for split, sets in scored.items():
         score = sets.unsafe_score(uncertainty_coefficient)
@@ -56,7 +56,7 @@ def score_distributions(
 
 
 def gate_curve(curve: OperatingCurve, risk_threshold: float | None) -> Analysis:
-    """The calibration's own search, for the K and beta that were chosen."""
+    """Return the calibration's own search, for the K and beta that were chosen."""
     columns = (curve.risk_threshold, curve.coverage, curve.unsafe_rate, curve.mean_harm, curve.mean_removal)
     step = max(1, len(curve.risk_threshold) // 40)
     kept = sorted({*range(0, len(curve.risk_threshold), step), len(curve.risk_threshold) - 1})
@@ -83,7 +83,7 @@ def gate_curve(curve: OperatingCurve, risk_threshold: float | None) -> Analysis:
 
 
 def beta_sensitivity(found: list[Sensitivity]) -> Analysis:
-    """The best that each K and beta alone could do within the limits."""
+    """Return the best result of each single K and beta within the limits."""
     paper = calibration()
     rows = []
     for row in found:

@@ -1,4 +1,4 @@
-"""A Block beside its own decision state, beside others, and alone (paper, figure "Decision-conditioned ...").
+"""A Block compared with its own decision state, with others, and alone (paper, figure "Decision-conditioned ...").
 
 The Block is held fixed and only what it is related to changes. Features keep the directions of Block and state apart at
 the semantic layers: whole ones in the view `semantic`, projected to 64 coordinates in the full view. So the relation of
@@ -6,10 +6,10 @@ a Block to any state is the cosine of two stored vectors, and no language model 
 
     own state       of the decision before which the Block would go
     other states    of decisions of other tasks, several for each, drawn by seed
-    Block alone     the mean state of training, the same for every decision: what a Block scores whatever is decided
+    Block alone     the mean state of training, the same for every decision: the score of a Block whatever is decided
     whole context   the mean over all positions of the request that is read; only where whole directions are stored
 
-What the Block alone determines loses nothing beside other states; what lies in the relation to the decision does.
+What the Block alone determines loses nothing with other states; what depends on the relation to the decision does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Related(NamedTuple):
     own_less_alone: Metric
     """Both on the same drawn tasks."""
     context: Metric | None = None
-    """With the whole context, where it is stored."""
+    """Metric with the whole context, if that is stored."""
 
 
 class LayerRelations:
@@ -96,8 +96,8 @@ class LayerRelations:
 def layers_of(
     train: ExampleFrame, test: ExampleFrame, columns: Sequence[str], meaningful_gap: float
 ) -> list[LayerRelations]:
-    """Every layer with stored directions; `columns` are the names of the feature columns, in order. FrameError where
-    there is none, or no other task to take a state from."""
+    """Return every layer with stored directions; `columns` are the names of the feature columns, in order. Raise
+    FrameError if there is no such layer, or no other task to take a state from."""
     found: dict[int, _Layer] = {}
     for number, name in enumerate(columns):
         if match := COORDINATE.fullmatch(name):
@@ -114,7 +114,7 @@ def is_exact(columns: Sequence[str]) -> bool:
 
 
 def best_in_training(layers: Iterable[LayerRelations]) -> LayerRelations:
-    """The layer whose own state orders most training pairs."""
+    """Return the layer whose own state orders most training pairs."""
     return max(layers, key=lambda layer: layer.fit)
 
 
@@ -188,7 +188,7 @@ def other_states(frame: ExampleFrame) -> Ints:
 
 
 class _Layer(NamedTuple):
-    """Return the places of its coordinates among the feature columns."""
+    """The positions of its coordinates among the feature columns."""
 
     number: int
     block: list[int]
@@ -202,7 +202,7 @@ def _states(frame: ExampleFrame, layer: _Layer) -> Floats:
 
 
 def _cosines(frame: ExampleFrame, layer: _Layer, mean: Floats) -> Iterable[tuple[str, Floats]]:
-    """By kind, (single Blocks, number of states it is held beside)."""
+    """Return, by kind, (single Blocks, number of states each is compared with)."""
     single = _single(frame)
     state, place = frame.state[single], np.log2(frame.mask[single]).astype(np.int64)
     block = unit(frame.features[state, place][:, layer.block].astype(np.float64))
@@ -220,7 +220,7 @@ def _products(block: Floats, states: Iterable[Floats]) -> Floats:
 
 
 def _count(frame: ExampleFrame, values: Floats, margin: float) -> PairCounts:
-    """Each pair once, with its mean credit over the states it was held beside."""
+    """Return each pair once, with its mean credit over the states it was compared with."""
     single = _single(frame)
     about = (frame.harm[single], frame.state[single], frame.trajectory[single], margin)
     counts = [count_pairs(column, *about) for column in values.T]

@@ -1,6 +1,7 @@
 """`drsr prune --price-report TRAJECTORY`: recorded runs in tokens, cached tokens and money, for every way of pruning.
 
-Reading recorded runs lies behind the import boundary, so this part of `drsr prune` joins from here.
+Reading recorded runs belongs to the offline side of the import boundary, so this part of `drsr prune` is added from
+here.
 """
 
 from __future__ import annotations

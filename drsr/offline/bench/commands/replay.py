@@ -167,7 +167,7 @@ def summariser_of(
 def _methods(
     options: argparse.Namespace, tools: Measuring, policy: Policy | None, catalog: Catalog, artifacts: ArtifactStore
 ) -> Registry:
-    """Those that are asked for, and why others cannot run. Ablations are trained where one of them is asked for."""
+    """Return the requested methods, and why others cannot run. Ablations are trained if one of them is requested."""
     from drsr.offline.bench.comparators.handed_models import load_models, named_models
     from drsr.offline.bench.comparators.registry import comparators
     from drsr.offline.bench.comparators.token_counts import TokenCounts
@@ -193,7 +193,8 @@ def _methods(
 
 
 def _with_light(registry: Registry, location: str, tools: Measuring) -> Registry:
-    """The rows and the light policy's; it was trained on other columns, so it is nobody's ablation."""
+    """Return the rows with those of the light policy; it was trained on other columns, so it is not an ablation of
+    another policy."""
     from drsr.errors import SettingsError
     from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy
     from drsr.policy.loading import load_policy
@@ -213,7 +214,8 @@ def with_ablations(
     artifacts: ArtifactStore,
     sources: Sources,
 ) -> Registry:
-    """The rows and DRSR's ablations, trained where they are not; `sources` says where their features come from."""
+    """Return the rows with DRSR's ablations, trained if they are not yet; `sources` says where their features come
+    from."""
     from drsr.offline.bench.comparators.registry import NotAvailable
     from drsr.offline.bench.replay.ablation_methods import ablation_methods
     from drsr.offline.commands.stages.train import chosen_scorer, training_progress
@@ -240,7 +242,7 @@ def with_ablations(
 
 
 def _text(rows: Sequence[Replayed], left_out: Mapping[str, str], apart: str, replicates: int) -> str:
-    """Tables for people. `apart` says of which trainings DRSR and its ablations are, where they are of several."""
+    """Return tables as text. `apart` says which trainings DRSR and its ablations come from, if there are several."""
     from drsr.offline.bench.replay.summary import by_domain, compare
     from drsr.offline.bench.replay.tables import NOTICE
     from drsr.offline.train.metrics import Bootstrap

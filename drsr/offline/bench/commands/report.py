@@ -84,14 +84,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Files(NamedTuple):
-    """Return the file to read results from, or None if there is none."""
+    """The files to read results from; None for each that is missing."""
 
     replay: Path | None
     tasks: Path | None
 
 
 def _files(options: argparse.Namespace) -> _Files:
-    """Those that are named, else those in their usual places."""
+    """Return the named files, else those in their usual places."""
     usual = (RESULTS_FOLDER / f"replay-{options.split}.jsonl", RESULTS_FOLDER / "tasks-sandbox.jsonl")
     replay, tasks = (path if path.exists() else None for path in usual)
     return _Files(options.replay or replay, options.tasks or tasks)

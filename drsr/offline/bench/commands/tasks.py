@@ -32,7 +32,7 @@ SCRIPTED = "scripted"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that `drsr evaluate` takes for whole tasks, besides those it shares with a replay."""
+    """Add the options that `drsr evaluate` takes for whole tasks, in addition to those it shares with a replay."""
     group = parser.add_argument_group("whole tasks")
     group.add_argument(
         "--tasks", metavar="MANIFEST", help="run tasks with every method: sandbox, eval40, full260, or a file"
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _part(chosen: str | None) -> slice:
-    """The tasks of one machine, spread evenly over a manifest that may be sorted by domain."""
+    """Return the tasks of one machine, spread evenly over a manifest that may be sorted by domain."""
     from drsr.errors import SettingsError
 
     if chosen is None:
@@ -204,7 +204,7 @@ def _agent(options: argparse.Namespace, name: str, suite: Suite, tokenizer: Toke
 
 @contextmanager
 def _catalog(settings: Settings) -> Iterator[Catalog | None]:
-    """The catalog at hand; None where there is none yet: tasks can be run without one."""
+    """Return the catalog; None if there is none yet, because tasks can be run without one."""
     from drsr.offline.catalog.engine import parse_url, sqlite_path
     from drsr.offline.catalog.migrations import open_catalog
 
@@ -224,7 +224,7 @@ def _methods(
     catalog: Catalog | None,
     model: Callable[[], Measuring],
 ) -> tuple[dict[str, Comparator], dict[str, str]]:
-    """Those that are asked for, the baseline always among them, and why others cannot run."""
+    """Return the requested methods, always including the baseline, and why others cannot run."""
     from drsr.errors import SettingsError
     from drsr.offline.bench.commands.replay import EMBEDDED, with_ablations
     from drsr.offline.bench.comparators.handed_models import load_models, named_models
@@ -254,7 +254,7 @@ def _methods(
 
 
 def _loaded_once(settings: Settings) -> Callable[[], Measuring]:
-    """The language model of the settings, for whoever needs it: loaded when the first asks, and then no more."""
+    """Return the language model of the settings, loaded once, when it is first needed."""
 
     @functools.cache
     def model() -> Measuring:
@@ -266,8 +266,8 @@ def _loaded_once(settings: Settings) -> Callable[[], Measuring]:
 
 
 def _policy(options: argparse.Namespace, settings: Settings, model: Callable[[], Measuring] | None) -> Policy | None:
-    """The one that is asked for. `model` is loaded in any case: a policy of the same takes that. Without one it reads
-    its weights when a request needs them, which where everything was run before is never."""
+    """Return the requested policy. `model` is loaded in any case, and a policy of the same model uses it. Otherwise the
+    policy reads its weights when a request needs them: never, if everything was run before."""
     from drsr.policy.loading import load_policy
 
     if not options.policy:

@@ -3,10 +3,10 @@
 `manage_context` summarises all messages since the previous summary and archives them raw under an id; `query_memory`
 answers from the archive.
 
-Assumptions. The source trains the agent to call them; here rules stand for it (untrained): `manage_context` is called
-when more than 32K of 128K tokens have come since the previous summary, `query_memory` by the rule of `recall.py`. All
-summaries stand at the end of the task, the latest last. What the agent's turns with the tools take is counted
-(`tool_turns.py`), besides what the summariser does for them.
+Assumptions. The source trains the agent to call them; here rules take the agent's place (untrained): `manage_context`
+is called when more than 32K of 128K tokens have come since the previous summary, `query_memory` by the rule of
+`recall.py`. All summaries are placed at the end of the task, the latest last. The tokens of the agent's turns with the
+tools are counted (`tool_turns.py`), in addition to those of the summariser.
 """
 
 from __future__ import annotations

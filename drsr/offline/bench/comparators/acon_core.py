@@ -1,10 +1,10 @@
 """ACON-Core: a fixed written guideline; too long a history is summarised, too long a new observation rewritten.
 
 When the history exceeds T_hist (4,096 tokens) it is summarised, with the last action and observation kept. When a new
-observation exceeds T_obs (1,024 tokens) it is rewritten, and stays so.
+observation exceeds T_obs (1,024 tokens) it is rewritten for good.
 
 Assumptions. "Core" is the fixed guideline and both compressions, without the guideline's optimisation and without
-distillation. The guideline's words are ours. The summary stands at the end of the task.
+distillation. The guideline's words are ours. The summary is placed at the end of the task.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AconMemory:
 
     summary: str = ""
     until: int = 0
-    """Messages before this one are in the summary; 0: none."""
+    """Messages before this one are in the summary; 0 means none."""
     looked_at: int = 0
     """Steps whose observations were looked at."""
     observations: dict[PartRef, str] = field(default_factory=dict)

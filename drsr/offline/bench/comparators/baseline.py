@@ -1,4 +1,4 @@
-"""Baseline: every request as it is."""
+"""Baseline: every request unchanged."""
 
 from __future__ import annotations
 

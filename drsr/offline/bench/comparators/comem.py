@@ -29,7 +29,7 @@ class CoMemory:
     """The contents of the memory."""
 
     steps: int = 0
-    """It covers so many Steps."""
+    """Number of Steps that it covers."""
     text: str = ""
 
 

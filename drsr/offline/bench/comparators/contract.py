@@ -20,19 +20,19 @@ class Keep(StrEnum):
     """Properties that a rewrite may leave as they were. `checked.py` measures them; a comparator claims some."""
 
     PAIRS = "pairs"
-    """Every call with its result, and no other violation of the protocol that the request did not have."""
+    """Every call with its result, and no new violation of the protocol."""
     PREFIX = "prefix"
     """The messages before the first Step, word for word."""
     TASK = "task"
-    """What the user said first, perhaps with something behind it."""
+    """The user's first message, perhaps with something after it."""
     RECENT2 = "recent2"
     """The two latest complete Steps and all that follows, word for word."""
     USER = "user"
-    """What the user said later on."""
+    """The user's later messages."""
 
 
 Trained = Literal["no", "untrained", "here", "stand-in", "handed in"]
-"""`no`: nothing to train. `untrained`: the source trains a model, and here an ordinary one takes its place. `here`:
+"""`no`: nothing to train. `untrained`: the source trains a model, and here an ordinary model takes its place. `here`:
 trained on our own train split. `stand-in`: the source's model is out of reach, and a simple rule takes its place.
 `handed in`: a trained model that `--model` named."""
 
@@ -49,7 +49,7 @@ class Rewrite(NamedTuple):
     """A request as a comparator rewrote it."""
 
     request: Request
-    """The very object that came in where nothing was changed."""
+    """The rewritten request; the very object that was passed in if nothing was changed."""
     auxiliary_input_tokens: int = 0
     """Tokens that were read by the models it asked along the way."""
     auxiliary_output_tokens: int = 0
@@ -84,14 +84,14 @@ class Comparator(Protocol):
         """Return the properties that it claims to keep, whatever the request."""
 
     def begin(self) -> Any:
-        """Return what it remembers along one trajectory, at its start. None where it remembers nothing."""
+        """Return the memory of one trajectory, at its start. None if the method remembers nothing."""
 
     def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
-        """The request as this method would send it. `request` stays as it is; `state` may change."""
+        """Return the request as this method would send it. `request` is not changed; `state` may be."""
 
 
 class PlainMethod:
-    """The part of a comparator that trains nothing, asks nobody and remembers nothing."""
+    """The part of a comparator that trains nothing, calls no model and remembers nothing."""
 
     trained: Trained = "no"
     asks = False
@@ -106,7 +106,7 @@ class Peer(Comparator, Protocol):
 
     @property
     def package(self) -> str:
-        """As it is installed: `openai-agents`."""
+        """Name of the package, as installed: `openai-agents`."""
 
     def load(self) -> Any:
         """Import what it needs of the package. Whatever goes wrong in that is raised."""

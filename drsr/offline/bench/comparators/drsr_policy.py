@@ -1,4 +1,4 @@
-"""DRSR itself: a frozen policy behind the same contract, each request decided on its own, as in the paper.
+"""DRSR itself: a frozen policy with the same contract, each request decided on its own, as in the paper.
 
 Assumptions. None beyond the policy's own; a session that respects the prompt cache is not used here.
 """
@@ -38,8 +38,8 @@ class DrsrPolicy(PlainMethod):
         depends_on: str = "",
         training: str | None = None,
     ) -> None:
-        """`depends_on`: what its decisions depend on besides the policy itself. `training`: of an ablation that of the
-        full scorer that was trained with it, by `training_of`."""
+        """`depends_on`: what its decisions depend on, apart from the policy itself. `training`: for an ablation, the
+        training of the full scorer that was trained with it, from `training_of`."""
         self.policy = policy
         self._depends_on = depends_on
         self.name = name
@@ -50,7 +50,7 @@ class DrsrPolicy(PlainMethod):
 
     @property
     def identity(self) -> str:
-        """Two with one identity decide alike."""
+        """Identity of the policy: two with the same identity decide identically."""
         return " ".join(filter(None, [self.policy.identity, self._depends_on]))
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
@@ -62,5 +62,5 @@ class DrsrPolicy(PlainMethod):
 
 
 def training_of(scorer: SetScorer) -> str:
-    """Return which training a full scorer came from: the hash of its weights; empty of a double, which has none."""
+    """Return the training that a full scorer came from: the hash of its weights; empty for a double, which has none."""
     return hashlib.sha256(scorer_bytes(scorer)).hexdigest() if isinstance(scorer, FrozenScorer) else ""

@@ -16,7 +16,8 @@ def steps_before_recent(history: History) -> int:
 
 
 def end_of_finished(history: History) -> int:
-    """The message behind the last complete Step: what follows is unanswered yet, a call or something the user said."""
+    """Return the index of the message after the last complete Step: what follows is unanswered yet, a call or a message
+    of the user."""
     complete = [step for step in history.steps if step.complete]
     return complete[-1].last_message + 1 if complete else history.prefix_length
 
@@ -28,7 +29,7 @@ KEEPS_UNFINISHED = (
 
 
 def cut(history: History, first: int) -> Request:
-    """The prefix, and the messages from index `first` on."""
+    """Return the prefix, and the messages from index `first` on."""
     messages = history.request.messages
     return history.request.with_messages([*messages[: history.prefix_length], *messages[first:]])
 
@@ -48,8 +49,8 @@ def with_texts(request: Request, texts: Mapping[PartRef, str]) -> Request:
 
 
 def with_section(request: Request, prefix_length: int, title: str, text: str) -> Request:
-    """A section at the end of the user's first words, so that no role changes; a message of its own where the user has
-    said nothing yet."""
+    """Append a section to the user's first message, so that no role changes; as a message of its own if the user has
+    not said anything yet."""
     section = f"## {title}\n\n{text}"
     messages = list(request.messages)
     for index in range(prefix_length - 1, -1, -1):
@@ -61,7 +62,7 @@ def with_section(request: Request, prefix_length: int, title: str, text: str) ->
 
 
 def said(request: Request, role: str, text: str) -> Message:
-    """A new message of plain text, in the request's protocol."""
+    """Return a new message of plain text, in the request's protocol."""
     return _read(request, {"role": role, "content": text})
 
 

@@ -1,4 +1,4 @@
-"""Trained models that are handed in for comparators whose own are out of reach: `--model METHOD=FOLDER-OR-HUB-NAME`.
+"""Trained models supplied for comparators whose own are out of reach: `--model METHOD=FOLDER-OR-HUB-NAME`.
 
     llmlingua2   a token classifier of two classes, of which the second keeps a token
     swe_pruner   the same, given the goal and the output as a pair
@@ -24,7 +24,7 @@ from drsr.backbone.tokenizer import TOKENIZER_FILE
 from drsr.errors import BackboneError, MissingExtra, SettingsError
 
 LONGEST = 4_096
-"""Tokens that a model is given at once, at most; fewer where it reads fewer."""
+"""Maximum number of tokens per call of a model; fewer if the model reads fewer."""
 _KEPT = 1
 """The class of a token that stays, in LLMLingua-2's classifiers and in others of its kind."""
 Kind = Literal["token classifier", "encoder"]
@@ -36,7 +36,7 @@ class Scored(NamedTuple):
 
     scores: list[float]
     tokens: int = 0
-    """That a model read."""
+    """Number of tokens that a model read."""
 
 
 class Embedded(NamedTuple):
@@ -66,10 +66,10 @@ class TokenKeeper:
         self.identity, self.said = loaded.identity, loaded.said
 
     def __call__(self, pieces: Sequence[str], goal: str | None = None) -> Scored:
-        """Score pieces that make up a text one behind the other: the mean chance of its tokens to stay, by piece.
+        """Score the consecutive pieces of a text: by piece, the mean probability that its tokens stay.
 
-        A text that is longer than the model reads is given in parts that end with a piece. A piece without tokens has
-        no reason to stay.
+        A text that is longer than the model's window is passed in parts that end with a piece. A piece without tokens
+        scores 0.
         """
         scores: list[float] = []
         tokens, goal = 0, None if goal is None else self._beginning(goal)
@@ -80,7 +80,7 @@ class TokenKeeper:
         return Scored(scores, tokens)
 
     def _beginning(self, goal: str) -> str:
-        """As much of a goal as leaves half of the window for the text."""
+        """Return as much of a goal as leaves half of the window for the text."""
         offsets = self._loaded.tokenizer.encode(goal, add_special_tokens=False).offsets
         most = self._loaded.window // 2
         return goal if len(offsets) <= most else goal[: offsets[most - 1][1]]
@@ -142,7 +142,7 @@ class Embedder:
 
 
 class HandedModels(NamedTuple):
-    """The models that were handed in; None where none was."""
+    """The supplied models; None for each that is missing."""
 
     llmlingua2: TokenKeeper | None = None
     swe_pruner: TokenKeeper | None = None

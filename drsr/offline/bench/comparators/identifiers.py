@@ -9,7 +9,7 @@ _SHORTEST = 3
 
 
 def identifiers(text: str) -> frozenset[str]:
-    """Every word that looks made up for one thing: with a digit, an underscore, a slash or an inner capital, and at
+    """Return every word that looks like an identifier: with a digit, an underscore, a slash or an inner capital, and at
     least three characters long."""
     return frozenset(word for word in _CANDIDATE.findall(text) if len(word) >= _SHORTEST and _is_made_up(word))
 

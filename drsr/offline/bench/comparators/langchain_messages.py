@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def langchain_messages(told: Sequence[Told]) -> list[AnyMessage]:
-    """Return what is told, in LangChain's classes."""
+    """Return the messages in LangChain's classes."""
     return [_message(one, str(place)) for place, one in enumerate(told)]
 
 
 def from_langchain(request: Request, told: Sequence[Told], messages: Sequence[BaseMessage]) -> Request:
-    """Return what LangChain left of it."""
+    """Return the messages that LangChain kept."""
     left = []
     for message in messages:
         one = told[int(str(message.id))]

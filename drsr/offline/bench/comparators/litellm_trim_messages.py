@@ -1,7 +1,7 @@
-"""LiteLLM's `trim_messages`: the latest messages that fit a number of tokens, the oldest of them cut in its middle.
+"""LiteLLM's `trim_messages`: the latest messages that fit a number of tokens, the oldest of these cut in its middle.
 
 The package's own function does it, on messages in OpenAI's chat form. It knows nothing of calls and their results, and
-where it would cut a message without text it fails, logs that, and gives everything back as it was.
+when it would have to cut a message without text it fails, logs that, and returns everything unchanged.
 
 Assumptions. The number of tokens is three quarters of the window, its default share, counted by the package.
 """
@@ -89,7 +89,8 @@ def _marked(told: Told, place: int) -> dict[str, Any]:
 
 
 def _left(told: list[Told], messages: list[dict[str, Any]]) -> list[Left]:
-    """The package lays all system messages together into a new one; it stands for the first of them."""
+    """Return the messages that are left. The package joins all system messages into a new one, which takes the place of
+    the first."""
     left = []
     for message in messages:
         role = message["role"]

@@ -1,12 +1,12 @@
 """LLMLingua-2: words that a token classifier would drop are dropped from old tool results and old assistant text.
 
 A word's score is the mean of its sub-tokens' scores. Words above the percentile that gives the target rate stay; words
-with a digit are forced, and so are line ends. Ids, arguments and Recent2 are never touched. It runs when the request is
-over its budget, and the target rate is what brings it back there.
+with a digit and line ends always stay. Ids, arguments and Recent2 are never touched. It runs when the request is over
+its budget, and the target rate brings it back to the budget.
 
-Assumptions. The source's classifier comes from a hub: `--model llmlingua2=...` hands it in. Else a stand-in takes its
-place: a sub-token's score is how surprising it is among all that may be compressed, -log of its share; then the row
-says what dropping frequent words does, no more.
+Assumptions. The source's classifier comes from a hub: `--model llmlingua2=...` supplies it. Otherwise a stand-in takes
+its place: a sub-token's score is its surprisal among all that may be compressed, -log of its share; then the row shows
+only the effect of dropping frequent words.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FORCED = re.compile(r"\d|\n")
 
 
 def surprisal(words: Sequence[TokenIds]) -> list[list[float]]:
-    """The stand-in: -log of a sub-token's share among all of them."""
+    """Return the stand-in score: -log of a sub-token's share among all of them."""
     counts = Counter(int(token) for word in words for token in word)
     total = sum(counts.values())
     return [[-math.log(counts[int(token)] / total) for token in word] for word in words]
@@ -77,7 +77,7 @@ class LlmLingua2(PlainMethod):
         return Rewrite(with_texts(request, changed) if changed else request, read, events=events if changed else ())
 
     def _compressed(self, texts: dict[PartRef, str], rate: float) -> tuple[dict[PartRef, str], int]:
-        """The texts without the words that score lowest, and the tokens that the classifier read."""
+        """Return the texts without the words that score lowest, and the tokens that the classifier read."""
         words = {ref: _WORD.findall(text) for ref, text in texts.items()}
         every = [word for found in words.values() for word in found]
         scored = self._scored(words.values(), every)
@@ -99,7 +99,7 @@ class LlmLingua2(PlainMethod):
 
 
 def compressible(history: History) -> dict[PartRef, str]:
-    """Results and assistant text of the complete Steps before Recent2, where all of it is text."""
+    """Return the results and assistant text of the complete Steps before Recent2 that consist of text only."""
     messages = history.request.messages
     refs = [
         ref

@@ -2,7 +2,7 @@
 
 The last five Steps stay. Older ones are added greedily by probability / tokens up to 2,048 tokens, verbatim and in
 order. The regression has ten features of a Step (`lre_features.py`) and is trained on the train split
-(`lre_training.py`): does an identifier that the Step introduces recur in three or more later Steps?
+(`lre_training.py`): whether an identifier that the Step introduces recurs in three or more later Steps.
 
 Assumptions. A Step is the source's (action, observation); the five are complete ones. The request is left alone while
 all older Steps fit.

@@ -1,4 +1,4 @@
-"""LRE's ten causal features of a Step: all of them known once the Step is over."""
+"""LRE's ten causal features of a Step: all of them known once the Step is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEATURES = (
     "url_or_id_flag",
 )
 RECURRENCES = 3
-"""A Step matters when something it introduced comes up again in so many later Steps."""
+"""Number of later Steps in which something a Step introduced must recur for the Step to matter."""
 _WORD = re.compile(r"\w+")
 _ERROR = re.compile(r"error|exception|traceback|failed|not found|denied|invalid", re.IGNORECASE)
 _CODE = re.compile(r"```|\bdef |\bclass |\bimport |\bfunction\b|[{};]\s*$|=>|</\w+>", re.MULTILINE)
@@ -41,7 +41,7 @@ class LabelledSteps(NamedTuple):
     features: NDArray[np.float64]
     """[Steps, 10]."""
     matters: NDArray[np.bool_]
-    """Whether an identifier that the Step introduced recurs in three or more later Steps."""
+    """True if an identifier that the Step introduced recurs in three or more later Steps."""
 
 
 def step_texts(history: History) -> list[str]:
@@ -50,8 +50,8 @@ def step_texts(history: History) -> list[str]:
 
 
 def step_features(texts: list[str], counts: TokenCounts) -> NDArray[np.float64]:
-    """One row per Step. Position is relative to the Steps up to its own, so that it is the same in a finished run, on
-    which the regression is fitted, as when a decision is made; a word is rare that no earlier Step had."""
+    """Return one row per Step. Position is relative to the Steps up to its own, so that it is the same in a finished
+    run, on which the regression is fitted, as when a decision is made; a word is rare that no earlier Step had."""
     rows = []
     seen: set[str] = set()
     previous: set[str] = set()

@@ -36,7 +36,8 @@ def train_requests(catalog: Catalog, artifacts: ArtifactStore) -> Iterator[Reque
 
 
 def fit_lre(requests: Iterable[Request], counts: TokenCounts, *, strength: float = 1.0) -> LreModel:
-    """An L2 logistic regression over standardised features. `strength` is the inverse of the penalty's weight."""
+    """Return an L2 logistic regression over standardised features. `strength` is the inverse of the penalty's
+    weight."""
     from sklearn.linear_model import LogisticRegression
 
     runs = [run for request in requests if (run := _labelled(request, counts)) is not None and len(run.matters)]
@@ -63,7 +64,7 @@ def fit_lre(requests: Iterable[Request], counts: TokenCounts, *, strength: float
 
 
 def _labelled(request: Request, counts: TokenCounts) -> LabelledSteps | None:
-    """None for a run that the tokenizer cannot represent: freezing leaves it out too."""
+    """Return the labelled Steps; None for a run that the tokenizer cannot represent, which freezing leaves out too."""
     try:
         return label_steps(read_history(request), counts)
     except AlignmentError:

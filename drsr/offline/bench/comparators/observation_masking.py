@@ -1,4 +1,4 @@
-"""Observation masking: only the last N tool outputs stay, older ones are replaced by a line that says so.
+"""Observation masking: only the last N tool outputs stay, older ones are replaced by a line saying so.
 
 Not in the paper, and worth a row because coding agents do it by default.
 

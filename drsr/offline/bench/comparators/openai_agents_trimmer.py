@@ -1,10 +1,10 @@
 """The OpenAI Agents SDK's `ToolOutputTrimmer`: long tool outputs of older turns become a preview.
 
 The package's own filter does it, with its defaults, on items of the Responses form. It counts turns by messages of the
-user, so on a run with one task and no further word of the user it does nothing.
+user, so on a run with one task and no further message of the user it does nothing.
 
-Assumptions. A system prompt is told as an item among the others, which the filter passes over. Images and files are
-told as a word for their kind.
+Assumptions. A system prompt is passed as an item among the others, which the filter ignores. Images and files are
+passed as a word for their kind.
 """
 
 from __future__ import annotations

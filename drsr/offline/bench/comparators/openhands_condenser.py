@@ -1,15 +1,15 @@
 """OpenHands' `LLMSummarizingCondenser`: a long history is forgotten in its middle, and a summary says what was there.
 
 The SDK's own condenser does it, with the settings of its default agent: it acts over 80 events or over the acting
-model's window, keeps the first 4 events and as many of the latest as half of that allows, and where the window is too
-small for that and nothing is left to forget, all but the system prompt is summarised. It cuts between whole tool
-exchanges. As its agent does, we ask it again after it has condensed.
+model's window, keeps the first 4 events and as many of the latest as half of that allows, and if the window is too
+small for that and nothing is left to forget, everything except the system prompt is summarised. It cuts between whole
+tool exchanges. Like its agent, we call it again after it has condensed.
 
 The model it asks is our summariser, behind a subclass of the package's `LLM`. Tokens are counted by the package.
 
 Assumptions. A call is an event of a tool over MCP, as calls of foreign tools are in OpenHands; of an event the package
-shows its model 500 characters, and of a call no arguments. The summary is a message of the user's of its own, where the
-package lays it together with a neighbouring one.
+shows its model 500 characters, and of a call no arguments. The summary is a user message of its own, whereas the
+package merges it with an adjacent one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_EVENTS = 80
 KEEP_FIRST = 4
 SUMMARY_TOKENS = 1024
 ROUNDS = 3
-"""How often it condenses at one decision. Where the first events alone are over the window it would never end."""
+"""Maximum number of condensations per decision. If the first events alone exceed the window it would never end."""
 _QUIET = {
     "OPENHANDS_SUPPRESS_BANNER": "1",
     "LOG_AUTO_CONFIG": "false",  # or importing it sets up the root logger
@@ -48,7 +48,7 @@ class Condensations:
     """One trajectory's condensations, in order."""
 
     made: list[tuple[int, Any]] = field(default_factory=list)
-    """Each with how many messages had been told when it was made."""
+    """Condensations made, each with the number of messages passed at the time."""
 
 
 class OpenHandsCondenser:
@@ -123,8 +123,8 @@ class OpenHandsCondenser:
 
 
 class _Asked:
-    """The summariser, for the package's model. The package takes any error for one bad answer and goes on; where no
-    question would be answered the run must stop, so that error is kept."""
+    """The summariser, in the role of the package's model. The package treats any error as one bad answer and goes on;
+    if every question would fail the run must stop, so that error is kept."""
 
     def __init__(self, summariser: Summariser, ledger: Ledger) -> None:
         self._summariser = summariser
@@ -146,7 +146,8 @@ class _Asked:
 
 @cache
 def _model_class(sdk: Sdk) -> Any:
-    """A model of the package's that asks nobody but the summariser. Making the class takes longer than using it."""
+    """Return a class of the package's models that calls only the summariser. Creating the class takes longer than using
+    it."""
 
     class AskedModel(sdk.llm.LLM):  # type: ignore[misc, name-defined]
         """Answers what a condenser asks."""

@@ -12,7 +12,7 @@ from drsr.request.protocol import pair_calls
 from drsr.request.request import Request
 
 Events = list[list[Any]]
-"""For every message that is told the package's events of it: one for each call, or one."""
+"""Events of the package for every message that is passed: one for each call, or a single one."""
 
 
 class Sdk(NamedTuple):
@@ -25,7 +25,7 @@ class Sdk(NamedTuple):
     mcp: Any
 
     def check(self) -> None:
-        """AttributeError where a version of the package has not what is used of it."""
+        """Raise AttributeError if a version of the package lacks something used here."""
         needed = {
             "condenser": ("LLMSummarizingCondenser",),
             "view": ("View",),
@@ -93,7 +93,7 @@ def _id(ref: PartRef) -> str:
 
 
 def from_events(sdk: Sdk, request: Request, told: Sequence[Told], events: Sequence[Any]) -> Request:
-    """Return what is left of the request, with the summaries where the package has them."""
+    """Return what is left of the request, with the summaries in the package's positions."""
     left: dict[int, Left] = {}
     summaries: list[tuple[int, str]] = []
     for event in events:

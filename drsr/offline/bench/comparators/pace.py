@@ -1,14 +1,15 @@
-"""PACE: every past interaction in one of four forms, by how near it is to what goes on now and how full the window is.
+"""PACE: every past interaction in one of four forms, chosen by its relevance to the present Steps and by how full the
+window is.
 
 An interaction is a Step; its key is an embedding of its full form. The two latest stay full. The query embeds the task
 and the last two; s = cosine(query, key), w = softmax(s / 0.3) x number scored, pressure P = max(t / T_max, tokens /
 window). With thresholds (0.4, 0.8, 1.5) x (1 + 0.5 P): above the third full, above the second a detailed summary, above
 the first a brief one, else a placeholder. Shorter forms are written as the content of the tool result, so that pairs
-survive. Each summary is asked for once, when it is first needed.
+survive. Each summary is requested once, when it is first needed.
 
-Assumptions. The source's embedder comes from a hub: `--model pace=...` hands one in. Else it is a hashed bag of words
-(scikit-learn's HashingVectorizer, 16,384 buckets). T_max is 100 Steps. Of a Step with several results the first carries
-the form; of one without, its text.
+Assumptions. The source's embedder comes from a hub: `--model pace=...` supplies one. Otherwise it is a hashed bag of
+words (scikit-learn's HashingVectorizer, 16,384 buckets). T_max is 100 Steps. In a Step with several results the first
+carries the form; in one without results, its text.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _INSTRUCTIONS = {
 }
 
 Summaries = dict[tuple[int, str], str]
-"""Of one trajectory: what was written for a Step in a form."""
+"""Summaries of one trajectory: the text written for a Step in a form."""
 
 
 @dataclass
@@ -128,7 +129,7 @@ class Pace:
 
 
 def form_of(weight: float, pressure: float) -> str:
-    """The form of an interaction, by its weight and the pressure."""
+    """Return the form of an interaction, by its weight and the pressure."""
     return _FORMS[sum(weight > threshold * (1 + 0.5 * pressure) for threshold in THRESHOLDS)]
 
 
@@ -141,14 +142,14 @@ def weights(texts: list[str]) -> NDArray[np.float64]:
 
 
 def weighed(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The softmax of cosines with the query, times their number."""
+    """Return the softmax of cosines with the query, times their number."""
     scaled = np.exp((cosine - cosine.max()) / TEMPERATURE)
     found: NDArray[np.float64] = scaled / scaled.sum() * len(cosine)
     return found
 
 
 def _places(history: History, step: Step) -> list[PartRef]:
-    """Return where a Step's form can be written: its results, or its one text where it calls nothing."""
+    """Return where a Step's form can be written: its results, or its only text if it makes no calls."""
     if not step.complete or any(block.opaque for block in step.blocks):
         return []
     exchanges = [block for block in step.blocks if block.component > 0]

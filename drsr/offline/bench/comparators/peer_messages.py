@@ -1,7 +1,7 @@
-"""A request told message by message to a third-party package, and what the package left of it carried back.
+"""A request passed message by message to a third-party package, and the remainder carried back.
 
-Packages know OpenAI's chat form or one of their own. What they are told is text and calls; what they keep is the very
-message that was told, so everything a wire message holds besides survives, and both protocols work alike.
+Packages know OpenAI's chat form or one of their own. They receive text and calls; a message that they keep is the very
+message that was passed, so everything else in a wire message survives, and both protocols work the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drsr.request.parts import Call, Message, Opaque, PartRef, Result, Text
 from drsr.request.request import Request
 
 SYSTEM_FIELD = -1
-"""Stands for the index of Anthropic's `system` field, which is no message."""
+"""Stands in for the index of Anthropic's `system` field, which is not a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Told:
     """One message as a package sees it."""
 
     message: int
-    """Index of the message it tells, or a part of it."""
+    """Index of the message that it represents, wholly or in part."""
     parts: tuple[int, ...]
     """The parts that it tells."""
     role: str
     """In OpenAI's words."""
     text: str | None
-    """None where there is no text part at all."""
+    """Text of the message; None if there is no text part at all."""
     calls: tuple[Call, ...] = ()
     call_id: str = ""
 
@@ -68,7 +68,8 @@ def running(package: str) -> Iterator[None]:
 
 
 def tell(request: Request) -> list[Told]:
-    """The request, one after another. Anthropic's results become messages of their own, in front of the user's."""
+    """Return the request, one after another. Anthropic's results become messages of their own, in front of the
+    user's."""
     told = [] if request.system is None else [_told(SYSTEM_FIELD, request.system, range(len(request.system.parts)))]
     for index, message in enumerate(request.messages):
         results = [number for number, part in enumerate(message.parts) if isinstance(part, Result)]
@@ -80,7 +81,7 @@ def tell(request: Request) -> list[Told]:
 
 
 def carry_back(request: Request, left: Sequence[Left]) -> Request:
-    """The request with only what was left of it. The very request where that is everything, unchanged."""
+    """Return the request with only the remaining messages. The very same request if all of it remains, unchanged."""
     kept: dict[int, set[int]] = {}
     texts: dict[PartRef, str] = {}
     dropped: set[PartRef] = set()
@@ -111,7 +112,7 @@ def carry_back(request: Request, left: Sequence[Left]) -> Request:
 
 
 def arguments(call: Call) -> str:
-    """A call's arguments as the string that OpenAI's form has."""
+    """Return a call's arguments as the string that OpenAI's form has."""
     return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
 
 
@@ -135,6 +136,6 @@ def _told(index: int, message: Message, numbers: Sequence[int]) -> Told:
 
 
 def _spoken(request: Request, told: Told) -> list[PartRef]:
-    """The parts whose words a package may change: the first takes them all."""
+    """Return the parts whose words a package may change: the first takes them all."""
     parts = request.messages[told.message].parts
     return [PartRef(told.message, number) for number in told.parts if isinstance(parts[number], Text | Result)]

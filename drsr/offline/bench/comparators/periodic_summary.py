@@ -1,8 +1,8 @@
 """Periodic Summary: after every n Steps a rolling summary of them takes their place.
 
-A recent tail of two Steps stays as it is. As soon as n complete Steps lie before it that are not summarised yet, the
-old summary and those n Steps become the new summary. It stands in a section "Previous context" at the end of the
-user's first message, so that roles stay valid.
+A recent tail of two Steps is not changed. As soon as n complete Steps before it are not summarised yet, the old summary
+and those n Steps become the new summary. It is placed in a section "Previous context" at the end of the user's first
+message, so that roles stay valid.
 
 Assumptions. Prompt, placement and the tail of two are ours; the source only says "a summary every n Steps".
 """
@@ -32,7 +32,7 @@ class RollingSummary:
     """The Steps that one trajectory's summary covers."""
 
     steps: int = 0
-    """So many Steps, from the first on."""
+    """Number of Steps that it covers, from the first on."""
     text: str = ""
 
 

@@ -1,8 +1,8 @@
-"""A past that is stored in pages, each behind a note of its own, and when a page is read again.
+"""A past that is stored in pages, each represented by a note, and the rule for reading a page again.
 
-A recorded run was not offered a recall tool, so nobody knows when its model would have called it. A rule stands for
-that: where the newest turn names something (an id, a path, a number) that is nowhere in the visible context and is in a
-stored page, that page is read again.
+A recorded run had no recall tool, so it is unknown when its model would have called it. A rule decides instead: if the
+newest turn names something (an id, a path, a number) that is not in the visible context but is in a stored page, that
+page is read again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGED = (SCRIPTED_RECALL, TOOL_TURNS, KEEPS_UNFINISHED, WHOLE_STEPS, SCALED)
 
 
 class Page(NamedTuple):
-    """A stretch of the past, stored raw, and what stands in its place."""
+    """A stretch of the past, stored raw, and the note in its place."""
 
     text: str
     note: str
@@ -41,7 +41,7 @@ class PageStore:
     """One trajectory's pages; ids are positions."""
 
     until: int = 0
-    """Messages before this one are in pages; 0: none."""
+    """Messages before this one are in pages; 0 means none."""
     pages: list[Page] = field(default_factory=list)
     recalled: dict[frozenset[str], str] = field(default_factory=dict)
     """Answers, by the names that were missing."""
@@ -68,19 +68,19 @@ class RecallTool(NamedTuple):
     page: str
     """Its argument that names the page."""
     intent: str
-    """Its argument that says what is wanted."""
+    """Name of the argument that says what is wanted."""
     instruction: str
     material: str
-    """What the summariser reads, with `{intent}` and `{page}`."""
+    """Text that the summariser reads, with `{intent}` and `{page}`."""
     section: str
-    """Title of the section with all notes and answers, behind the task."""
+    """Title of the section with all notes and answers, after the task."""
     note: str
-    """Stands before a note, with the page's number behind it."""
+    """Heading of a note, followed by the page's number."""
     answer: str
-    """Stands before an answer."""
+    """Heading of an answer."""
 
     def view(self, history: History, store: PageStore) -> Request:
-        """The task with all notes and answers, and what came after the pages."""
+        """Return the task with all notes and answers, and what came after the pages."""
         if not store.until:
             return history.request
         lines = [f"{self.note} {number}: {page.note}" for number, page in enumerate(store.pages)]
@@ -90,7 +90,7 @@ class RecallTool(NamedTuple):
     def use(
         self, history: History, store: PageStore, counts: TokenCounts, summariser: Summariser, ledger: Ledger
     ) -> int | None:
-        """Read a page again where the rule wants one that was not read for the same names; gives its number."""
+        """Read a page again if the rule wants one that was not yet read for the same names; return its number."""
         present = self.view(history, store)
         wanted, visible = newest_turn(history), visible_before(present, history, store.until)
         found = wanted_page(wanted, visible, [page.text for page in store.pages])
@@ -105,21 +105,22 @@ class RecallTool(NamedTuple):
 
 
 def newest_turn(history: History) -> str:
-    """The last Step and what followed it: what an agent would state as its intent."""
+    """Return the last Step and what followed it: what an agent would state as its intent."""
     first = history.steps[-1].message if history.steps else 0
     return transcript(history.request.messages[first:])
 
 
 def visible_before(shown: Request, history: History, until: int) -> str:
-    """All that the agent still sees when it comes to its newest turn. `shown` is the request without the messages that
-    were put away, those before `until`."""
+    """Return all that the agent still sees when it comes to its newest turn. `shown` is the request without the
+    messages that were put away, those before `until`."""
     newest = history.steps[-1].message if history.steps else 0
     behind = len(history.request.messages) - max(newest, until)
     return conversation(shown.with_messages(shown.messages[: len(shown.messages) - behind]))
 
 
 def wanted_page(intent: str, visible: str, pages: Sequence[str]) -> tuple[int, frozenset[str]] | None:
-    """The page that holds most of what the intent names and the visible context before it does not; and those names."""
+    """Return the page that holds most of what the intent names and the visible context before it does not; and those
+    names."""
     missing = identifiers(intent) - identifiers(visible)
     found = [(len(missing & identifiers(page)), -number) for number, page in enumerate(pages)]
     best = max(found, default=(0, 0))

@@ -54,7 +54,7 @@ class Registry(NamedTuple):
     available: dict[str, Comparator]
     not_available: dict[str, NotAvailable]
     counts: tuple[TokenCounts, ...] = ()
-    """What methods count tokens with, each with its own."""
+    """Token counters of the methods, one each."""
 
     def forget(self) -> None:
         """Forget what was counted: a method's time then does not depend on the runs that were rewritten before."""
@@ -71,13 +71,14 @@ def comparators(
     models: HandedModels = NO_MODELS,
     wanted: Collection[str] | None = None,
 ) -> Registry:
-    """All rows, in order. `tokenizer` counts for budgets; `window` is the acting model's, in tokens; `lre` was trained
-    by `fit_lre`, `policy` is DRSR's own row, `models` take the place of stand-ins. Packages are tried of `wanted` rows
-    only: importing them takes seconds."""
+    """Return all rows, in order. `tokenizer` counts for budgets; `window` is that of the acting model, in tokens; `lre`
+    was trained by `fit_lre`, `policy` is DRSR's own row, `models` take the place of stand-ins. Only the packages of
+    `wanted` rows are tried: importing them takes seconds."""
     every: list[TokenCounts] = []
 
     def counts() -> TokenCounts:
-        """Of its own for each method: what one has counted would make the next look quick."""
+        """Return a counter for one method alone: a shared one would make a method look fast after another had
+        counted."""
         every.append(TokenCounts(tokenizer, window))
         return every[-1]
 
@@ -130,7 +131,7 @@ def usable(peer: Peer) -> Comparator | NotAvailable:
 
 
 def too_old_for(peer: Peer, python: tuple[int, int]) -> NotAvailable | None:
-    """The reason where the package cannot even be installed on this Python."""
+    """Return the reason if the package cannot even be installed on this Python."""
     if not isinstance(peer, OpenHandsCondenser) or python >= OPENHANDS_PYTHON:
         return None
     said = f"its package needs Python 3.12 or newer, and this is {python[0]}.{python[1]}"

@@ -1,12 +1,13 @@
-"""SAM: over a soft budget the whole past goes to pages, each behind one cue; a recall tool reads pages again.
+"""SAM: over a soft budget the whole past goes to pages, each represented by one cue; a recall tool reads pages again.
 
 Over the soft budget (64K of 128K tokens) everything after the task is cut into pages of at most 30K tokens, stored raw,
 and replaced by one cue per page (established / excluded / unresolved / maybe later relevant). A recall re-reads a page
 for a stated intent and leaves its answer in the context.
 
 Assumptions. The source trains its memory model; an ordinary summariser takes its place (untrained). A page holds whole
-Steps. Cues and recalled answers stand at the end of the task. When to recall is a rule (`recall.py`), and what the
-agent's turn with that tool takes is counted (`tool_turns.py`). Paging is the method's own doing and no turn.
+Steps. Cues and recalled answers are placed at the end of the task. A rule decides when to recall (`recall.py`), and the
+tokens of the agent's turn with that tool are counted (`tool_turns.py`). Paging is done by the method itself and is not
+a turn.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Sam(PagedMethod):
         return ledger.rewrite(_RECALL.view(history, state))
 
     def _pages(self, history: History, first: int, end: int) -> list[tuple[str, int]]:
-        """Whole Steps, as many as fit on a page, and the message behind them."""
+        """Return whole Steps, as many as fit on a page, and the message after them."""
         tokens = self._counts.messages(history.request)
         limit = self._counts.share(PAGE_TOKENS)
         starts = [step.message for step in history.steps if first < step.message < end]

@@ -4,12 +4,12 @@ change can be taken back.
 `fragment` gives a long text's pieces ids, `fold` hides one behind its id, `summarise` writes a summary over one,
 `restore` brings it back, `search` finds the hidden pieces that hold a text.
 
-Assumptions. The source's agent calls the tools itself, zero-shot or after RL. A scripted policy stands for it: tool
+Assumptions. The source's agent calls the tools itself, zero-shot or after RL. A scripted policy takes its place: tool
 results before Recent2 of more than 200 tokens are fragmented by lines into pieces of about 100 tokens, and all but the
-first are folded; over half of the window the first is summarised too; what the newest turn names and only hidden
-pieces hold is searched for and restored. Each tool takes a turn of the agent's, which is counted (`tool_turns.py`):
-one per result to fragment it and one to fold its pieces, one per summary, and per name one to search for it and one to
-restore what was found.
+first are folded; above half of the window the first is summarised too; names in the newest turn that only hidden pieces
+hold are searched for and restored. Each tool takes a turn of the agent, which is counted (`tool_turns.py`): one per
+result to fragment it and one to fold its pieces, one per summary, and per name one to search for it and one to restore
+what was found.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Fragment:
 
     @property
     def written(self) -> str:
-        """As it stands in the context."""
+        """Return the fragment as it appears in the context."""
         if self.state == "folded":
             return f"[fragment {self.id} folded]"
         return f"[fragment {self.id}: {self.summary}]" if self.state == "summarised" else self.text
@@ -77,12 +77,12 @@ class ContextTools:
         one.state = "shown"
 
     def search(self, name: str) -> list[Fragment]:
-        """The hidden pieces that hold this."""
+        """Return the hidden pieces that hold this."""
         every = (one for pieces in self.fragments.values() for one in pieces)
         return [one for one in every if one.state != "shown" and name in one.text]
 
     def written(self) -> dict[PartRef, str]:
-        """The text of every fragmented part, where it is not what it was."""
+        """Return the text of every fragmented part that has changed."""
         return {
             ref: "".join(one.written for one in pieces)
             for ref, pieces in self.fragments.items()

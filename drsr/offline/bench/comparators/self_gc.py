@@ -1,13 +1,13 @@
-"""Self-GC: garbage collection of a context by a plan that a model makes over an index of it.
+"""Self-GC: garbage collection of a context by a plan that a model makes from an index of it.
 
 Every turn and tool span has an id. Under pressure a planner returns a plan over ids: fold (the payload goes to a side
 file, a pointer stays), mask (head and tail stay), prune. The last turn is protected and unknown ids are dropped. A plan
-is committed only if the remaining calls times its saving exceed the cost of breaking the prompt cache; what is
-committed stays so.
+is committed only if the remaining calls times its saving exceed the cost of breaking the prompt cache; a committed plan
+is permanent.
 
 Assumptions. Pressure is half of the window. Twenty calls remain at any time. Cached input costs a tenth of fresh input,
 writing the cache a quarter more. Pruning a turn removes its Step, pruning a span the exchange. A turn is an assistant's
-text, where it has one. Opaque content and unfinished Steps are not in the index.
+text, if it has one. Opaque content and unfinished Steps are not in the index.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class SelfGc:
 
 
 def index(history: History) -> dict[str, Entry]:
-    """Every turn and tool span of the complete Steps but the last, by id: `t3`, `s3_1`."""
+    """Return every turn and tool span of the complete Steps but the last, by id: `t3`, `s3_1`."""
     complete = [step for step in history.steps if step.complete]
     found: dict[str, Entry] = {}
     for step in complete[:-1]:
@@ -132,7 +132,7 @@ def index(history: History) -> dict[str, Entry]:
 
 
 def read_plan(answer: str, entries: dict[str, Entry]) -> dict[str, Action]:
-    """The actions for ids that exist; whatever else the planner says is dropped."""
+    """Return the actions for ids that exist; anything else that the planner says is dropped."""
     try:
         given: Any = json.loads(answer[answer.index("[") : answer.rindex("]") + 1])
     except ValueError:
@@ -150,7 +150,7 @@ def read_plan(answer: str, entries: dict[str, Entry]) -> dict[str, Action]:
 
 
 def applied(history: History, entries: dict[str, Entry], plan: dict[str, Action]) -> Request:
-    """The request under a plan: shorter payloads first, as pruning moves what stands behind."""
+    """Return the request under a plan: shorter payloads first, because pruning moves what comes after."""
     texts: dict[PartRef, str] = {}
     pruned: list[Block] = []
     for name, action in plan.items():

@@ -1,13 +1,13 @@
 """SelfCompact: the acting model itself says when a unit of work is closed, and then starts over from a summary.
 
 On the full prefix it is asked a rubric: the unit is closed, three to five facts can be cited, progress was made, it is
-not stuck; each with a quotation, the facts with three to five. Only where all hold and every quotation is really there,
-the conversation is reset to system, task, summary, "continue". Gates: iteration >= 3, prompt >= 40K tokens, two rounds
+not stuck; each with a quotation, the facts with three to five. Only if all hold and every quotation really occurs, the
+conversation is reset to system, task, summary, "continue". Gates: iteration >= 3, prompt >= 40K tokens, two rounds
 since the last probe.
 
-Assumptions. Probe and summary go to the summariser, which stands for the acting model. A fact counts as cited where its
-quotation occurs in the conversation, once however often it is given. The summary is an assistant message, "continue"
-the user's. The two latest Steps are not protected: the source resets everything.
+Assumptions. Probe and summary go to the summariser, which takes the place of the acting model. A fact counts as cited
+if its quotation occurs in the conversation; repeating it does not count again. The summary is an assistant message,
+"continue" the user's. The two latest Steps are not protected: the source resets everything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST_ITERATION = 3
 PROMPT_TOKENS = 40_000
 ROUNDS_BETWEEN = 2
 FACTS = range(3, 6)
-"""How many different facts are to be quoted: three to five. Every other item needs one quotation or more."""
+"""Number of different facts to quote: three to five. Every other item needs at least one quotation."""
 CONTINUE = "Continue."
 """In the user's name, so that roles stay valid."""
 RUBRIC = {
@@ -55,13 +55,13 @@ class Compaction:
 
     summary: str = ""
     until: int = 0
-    """Messages before this one are summarised; 0: none."""
+    """Messages before this one are summarised; 0 means none."""
     probed: int | None = None
     """Iteration of the last probe."""
 
 
 class SelfCompact:
-    """Resets where the rubric holds."""
+    """Reset the conversation when the rubric holds."""
 
     name = "selfcompact"
     title = "SelfCompact"
@@ -133,13 +133,13 @@ def holds(verdict: str, text: str) -> bool:
 
 
 def _quotations(evidence: Any) -> set[str]:
-    """The different ones; one alone may stand without a list. Empty where anything is no text."""
+    """Return the different quotations; a single one may come without a list. Empty if anything is not text."""
     given = evidence if isinstance(evidence, list) else [evidence]
     return {one.strip() for one in given} if all(isinstance(one, str) for one in given) else set()
 
 
 def _reset(history: History, state: Compaction) -> Request:
-    """System, task, summary, and what came since; "continue" where nothing did, or where the assistant came next."""
+    """Return system, task, summary, and what came since; "continue" if nothing did, or if the assistant came next."""
     request, first = history.request, state.until
     if not first:
         return request

@@ -1,7 +1,7 @@
 """Sliding Window: the protected prefix and the last K complete Steps; everything between is dropped, on every call.
 
-Assumptions. The unit is the Step: an assistant message with the results of its calls. What stands behind the K Steps,
-such as a Step that is not complete yet, stays. Messages of the user that lie before the window are dropped with it.
+Assumptions. The unit is the Step: an assistant message with the results of its calls. What follows the K Steps, such as
+a Step that is not complete yet, stays. User messages before the window are dropped as well.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 It acts on a tool output when it arrives, given a goal question; a skimmer scores lines; runs of omitted lines are
 marked. No goal, no change. What was pruned stays pruned, so the newest output is shortened too.
 
-Assumptions. The source's skimmer is a trained model of 0.6B: `--model swe_pruner=...` hands one in, and lines whose
-tokens stay with a mean chance of a half stay. Else a lexical stand-in takes its place: a line counts by the goal's
-words in it and in its neighbours, weighed by how rare they are in the output. The goal is the call's own argument
-`context_focus_question`, else what the assistant says in the same message; a call without either has no goal.
+Assumptions. The source's skimmer is a trained model of 0.6B: `--model swe_pruner=...` supplies one, and lines whose
+tokens have a mean probability of at least a half stay. Otherwise a lexical stand-in takes its place: a line is scored
+by the goal's words in it and in its neighbours, weighted by their rarity in the output. The goal is the call's own
+argument `context_focus_question`, else what the assistant says in the same message; a call without either has no goal.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SwePruner(PlainMethod):
         return Rewrite(with_texts(request, texts), read, events=(Event("skimmed", f"{len(texts)} tool outputs"),))
 
     def _pruned(self, history: History, step: Step) -> tuple[dict[PartRef, str], int]:
-        """The shorter outputs of a Step, and the tokens that the skimmer read for them."""
+        """Return the shorter outputs of a Step, and the tokens that the skimmer read for them."""
         parts = history.request.messages[step.message].parts
         spoken = "\n".join(part.text for part in parts if isinstance(part, Text | Reasoning))
         texts: dict[PartRef, str] = {}
@@ -92,7 +92,7 @@ class SwePruner(PlainMethod):
 
 
 def skim(output: str, goal: str) -> str:
-    """The output without the lines that share nothing with the goal; as it is where none does."""
+    """Return the output without the lines that share nothing with the goal; unchanged if none shares anything."""
     lines = output.splitlines()
     wanted = set(_words(goal))
     if len(lines) < FEWEST_LINES or not wanted:
@@ -108,7 +108,7 @@ def skim(output: str, goal: str) -> str:
 
 
 def _without(lines: list[str], wanted: list[bool]) -> str:
-    """The lines that are wanted, first, last and those about errors among them, with marks where others were."""
+    """Return the lines that are wanted, first, last and those about errors among them, with marks where others were."""
     ends = (0, len(lines) - 1)
     stays = [at in ends or wanted[at] or bool(_ALWAYS.search(line)) for at, line in enumerate(lines)]
     written: list[str] = []

@@ -14,7 +14,7 @@ SOURCE_WINDOW = 128_000
 
 
 REMEMBERED_TOKENS = 20_000_000
-"""Counted requests are forgotten after so many tokens: 80 MB."""
+"""Number of tokens after which counted requests are forgotten: 80 MB."""
 
 
 class TokenCounts:
@@ -30,7 +30,7 @@ class TokenCounts:
         return len(self.ids([text])[0]) if text else 0
 
     def ids(self, texts: Sequence[str]) -> list[TokenIds]:
-        """The tokens of many texts."""
+        """Return the tokens of many texts."""
         found = self._tokenizer.encode_contents(texts)
         self._count(sum(map(len, found)))
         return found
@@ -45,7 +45,7 @@ class TokenCounts:
         return found
 
     def messages(self, request: Request) -> Sequence[int]:
-        """Of each message, its frames included."""
+        """Return the tokens of each message, its frames included."""
         return [len(span) for span in self.rendering(request).message_spans]
 
     def share(self, tokens: int) -> int:
@@ -53,11 +53,11 @@ class TokenCounts:
         return max(1, round(tokens * self.window / SOURCE_WINDOW))
 
     def forget(self) -> None:
-        """Count every text anew from here on."""
+        """Forget all counts, so that every text is counted again."""
         self._tokenizer, self._seen = RememberedTokens(self._forgetful), 0
 
     def _count(self, tokens: int) -> None:
-        """Count again what is asked for again, so this forgets rather too early."""
+        """Count a text. Texts asked for again are counted again, so this forgets rather too early."""
         self._seen += tokens
         if self._seen > REMEMBERED_TOKENS:
             self.forget()
@@ -66,4 +66,4 @@ class TokenCounts:
 SCALED = (
     "Budgets that the source gives for a window of 128K tokens are the same share of the acting model's window here."
 )
-"""The assumption of every method whose budget goes by the window."""
+"""The assumption of every method whose budget follows the window."""

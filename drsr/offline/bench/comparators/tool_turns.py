@@ -1,10 +1,10 @@
-"""Count the agent's turns with a method's own tools. Rules stand for the agent, so no model takes these turns here.
+"""Count the agent's turns with a method's own tools. Rules take the agent's place, so no model takes these turns here.
 
 The acting model reads the request as it stands at that moment and writes one or more tool calls; both count as
-auxiliary tokens, as what a summariser reads and writes does.
+auxiliary tokens, like those that a summariser reads and writes.
 
-Not counted: the tools' definitions and answers, what a model would say besides its calls, turns in which it looks and
-leaves all as it is, and all turns of a rewrite in which the summariser then refuses a question.
+Not counted: the tools' definitions and answers, what a model would say in addition to its calls, turns in which it
+looks and changes nothing, and all turns of a rewrite in which the summariser then refuses a question.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class ToolCall(NamedTuple):
 
 
 def tool_turn(counts: TokenCounts, shown: Request, *calls: ToolCall) -> Completion:
-    """One turn, as an answer that was paid for. A call is written as the renderer writes any call."""
+    """Return the cost of one turn, as an answer that was paid for. A call is written as the renderer writes any
+    call."""
     written = [canonical_json({"arguments": call.arguments, "name": call.name}) for call in calls]
     return Completion("", counts.request(shown), sum(map(counts.text, written)))

@@ -11,7 +11,7 @@ from drsr.request.request import Request
 
 
 def transcript(messages: Iterable[Message]) -> str:
-    """One paragraph per message, each part on lines of its own behind who says it."""
+    """Return one paragraph per message, each part on lines of its own after the name of its speaker."""
     return "\n\n".join(filter(None, (_paragraph(message) for message in messages)))
 
 
@@ -29,7 +29,7 @@ def step_messages(history: History, step: Step) -> tuple[Message, ...]:
 
 
 def conversation(request: Request) -> str:
-    """The whole request."""
+    """Return the whole request."""
     head = (request.system,) if request.system is not None else ()
     return transcript([*head, *request.messages])
 

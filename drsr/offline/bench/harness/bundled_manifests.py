@@ -1,10 +1,10 @@
-"""The manifests that come with drsr: our own sandbox tasks, Eval40, and what is known of Full260.
+"""The manifests that come with drsr: its sandbox tasks, Eval40, and what is known of Full260.
 
 `sandbox` has two instances of each of the twenty families, with a seed of their own: the sample corpus, of whose runs
 labels are made, has another, so no task of it was ever trained or calibrated on. The instances are of the same kind
 though, as tasks of one benchmark are.
 
-The paper lists the ids of Eval40 and gives only the counts of Full260: whoever has WorkBuddyBench fills them in.
+The paper lists the ids of Eval40 and gives only the counts of Full260: users with WorkBuddyBench fill them in.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KNOWN = {
 
 
 def find_manifest(name_or_path: str) -> Manifest:
-    """A bundled manifest by name, or one from a file."""
+    """Return a bundled manifest by name, or one from a file."""
     if name_or_path in KNOWN:
         return bundled_manifest(name_or_path)
     path = Path(name_or_path)
@@ -46,7 +46,7 @@ def find_manifest(name_or_path: str) -> Manifest:
 
 
 def bundled_manifest(name: str) -> Manifest:
-    """Raises ManifestError for `full260`, whose ids nobody published."""
+    """Return a bundled manifest. Raise ManifestError for `full260`, whose ids are not published."""
     claim = KNOWN[name]
     value = {
         "format": FORMAT,

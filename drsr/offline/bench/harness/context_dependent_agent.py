@@ -1,12 +1,12 @@
-"""The scripted agent of the sandbox as a double of a model: it knows only what stands in the request it is shown.
+"""The scripted agent of the sandbox as a double of a model: it knows only what is in the request it is shown.
 
-Its plan, which moves in which order, is its skill; every fact it uses is read from the visible messages each time (see
+Its skill is its plan of moves in order; every fact it uses is read from the visible messages each time (see
 `sandbox/agent.py`). Evidence that was deleted, masked or shortened is fetched again by calling the tool again, which
-costs requests, and where the step limit comes first, the task. A request without the user's task is one it can do
-nothing with. A section behind the task, where methods put summaries, is read like any other text.
+costs requests and, if the step limit comes first, the task. It can do nothing with a request without the user's task. A
+section after the task, where methods put summaries, is read like any other text.
 
-It needs no endpoint and always does the same. It is no language model: it is never distracted by noise, so nothing is
-gained by removing it but tokens, and it takes no hint that does not have the words it looks for.
+It needs no endpoint and always does the same. It is not a language model: it is never distracted by noise, so removing
+noise gains only tokens, and it takes no hint that lacks the words it looks for.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class ScriptedConversation:
         self._ids: set[str] = set()
 
     def answer(self, request: Request) -> Answer | Refused:
-        """Refused where the tokenizer has no token for something in it: no model with that tokenizer could read it."""
+        """Refuse the request if the tokenizer has no token for something in it: no model with that tokenizer could read
+        it."""
         visible = visible_messages(request, self._task)
         message: Json = follow(visible, self._plan) if visible else {"role": "assistant", "content": NO_TASK}
         for made in message.get("tool_calls") or ():
@@ -84,7 +85,7 @@ class ScriptedConversation:
 
 
 def visible_messages(request: Request, task: str) -> list[Json]:
-    """Return what the double reads of a request, in the form it reads; nothing where the user's task is not in it."""
+    """Return what the double reads of a request, in the form it reads; nothing if the request lacks the user's task."""
     found: list[Json] = []
     task_seen = False
     for message in request.messages:
@@ -120,7 +121,7 @@ def _plain(message: Message, text: str) -> list[Json]:
 
 
 def only_in_the_sandbox(suite: str) -> None:
-    """SettingsError where the double would be asked to work on tasks that it has no plan for."""
+    """Raise SettingsError if the double is asked to work on tasks that it has no plan for."""
     if suite != "sandbox":
         raise SettingsError(
             f"the scripted agent knows the sandbox's tasks alone, not those of {suite}",

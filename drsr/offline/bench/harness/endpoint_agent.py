@@ -1,8 +1,8 @@
-"""A model behind an OpenAI-compatible endpoint as the agent. What it says it used is taken: it is what is paid for.
+"""A model behind an OpenAI-compatible endpoint as the agent. The usage it reports is used, because that is what is paid
+for.
 
-The request goes out as the method left it, with the model's name, temperature 0 and a seed. What is tried again and
-what stops the run is said in `chat_endpoint.py`. A request that the endpoint refuses as invalid or too long ends the
-task.
+The request goes out as the method left it, with the model's name, temperature 0 and a seed. `chat_endpoint.py` says
+what is tried again and what stops the run. A request that the endpoint refuses as invalid or too long ends the task.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EndpointAgent:
         timeout: float = 300.0,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`base_url` is what stands before `/chat/completions`."""
+        """`base_url` is the part before `/chat/completions`."""
         self._endpoint = ChatEndpoint(
             base_url,
             model,

@@ -3,7 +3,7 @@
     the whole history -> method -> protocol check -> the request that is sent -> agent -> environment -> the history
 
 The history is kept whole: the method sees all of it before every request, and the agent only what the method leaves.
-Of every request is recorded what was sent, what it took, and what the method took out of it.
+For every request the record holds what was sent, its usage, and what the method removed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Sent(NamedTuple):
     cache_read_tokens: int
     cache_creation_tokens: int
     direct: int | None
-    """Tokens that the method took out of it, counted by our renderer: Tok(C) - Tok(D_A(C)). None where our tokenizer
-    cannot represent something of it: a byte of a binary file, say. Whoever acts has another tokenizer and goes on."""
+    """Tokens that the method removed, counted by our renderer: Tok(C) - Tok(D_A(C)). None if our tokenizer cannot
+    represent something in it, such as a byte of a binary file. The acting model has another tokenizer and goes on."""
     auxiliary_input_tokens: int
     auxiliary_output_tokens: int
 
@@ -55,7 +55,7 @@ class Episode(NamedTuple):
     title: str
     trained: str
     version: str
-    """Of a method that was fitted: which fit. Else empty."""
+    """Version of a fitted method: the fit it comes from. Otherwise empty."""
     seed: int
     reward: float
     ending: str
@@ -72,7 +72,7 @@ class Episode(NamedTuple):
 
     @property
     def tokens(self) -> TaskTokens:
-        """By the paper's rules."""
+        """Return the tokens by the paper's rules."""
         return TaskTokens(
             tuple(Usage(*one[:4]) for one in self.sent),
             tuple(one.direct for one in self.sent),
@@ -177,7 +177,8 @@ def repeated_calls(messages: list[Json]) -> int:
 
 
 def _canonical(arguments: str) -> str:
-    """Arguments are JSON in a string: spaces and the order of keys make no other call. What is no JSON counts as is."""
+    """Return arguments in one form. They are JSON in a string: spaces and the order of keys do not make a different
+    call. A string that is not JSON counts as is."""
     try:
         return canonical_json(json.loads(arguments))
     except (ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""A manifest: which tasks are run, of which suite and domain, and how their means are taken. A JSON or a CSV file.
+"""A manifest: the tasks to run, their suite and domains, and how their means are taken. A JSON or a CSV file.
 
     {"format": "drsr tasks/1", "name": "full260", "suite": "workbuddybench", "weighting": "tasks",
      "counts": {"code": 80, "office": 50, "security": 60, "web": 70},
      "tasks": [{"id": "...", "domain": "code"}, ...]}
 
-A CSV file has the columns `task` and `domain`; its name is the manifest's name, and what a manifest of that name is
-known to have (suite, weighting, counts) is taken from there. Whatever a manifest claims is checked, never corrected.
+A CSV file has the columns `task` and `domain`; its name is the manifest's name, and what is known of a manifest of that
+name (suite, weighting, counts) is filled in. All claims of a manifest are checked, never corrected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drsr.errors import ManifestError
 
 FORMAT = "drsr tasks/1"
 Weighting = Literal["tasks", "domains"]
-"""Of the overall mean: every task counts the same, as in Full260, or every domain, as in Eval40."""
+"""Weighting of the overall mean: every task counts the same, as in Full260, or every domain, as in Eval40."""
 _WEIGHTINGS: tuple[Weighting, ...] = ("tasks", "domains")
 _FIELDS = {"format", "name", "suite", "weighting", "counts", "tasks"}
 
@@ -68,11 +68,11 @@ class Claim(NamedTuple):
     weighting: Weighting
     counts: Mapping[str, int]
     ids: frozenset[str] | None
-    """None where nobody published them."""
+    """Ids of the tasks; None if they are not published."""
 
 
 def make_manifest(value: Any, known: Mapping[str, Claim], *, where: str) -> Manifest:
-    """The manifest that a JSON value says. Raises ManifestError; `known` are names with a fixed meaning."""
+    """Return the manifest that a JSON value describes. Raises ManifestError; `known` are names with a fixed meaning."""
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise ManifestError(f"is not a list of tasks: `format` is not {FORMAT!r}", where=where)
     if value.keys() != _FIELDS:
@@ -175,7 +175,7 @@ def _counts(value: Any, where: str) -> dict[str, int]:
 
 def _tasks(value: Any, where: str) -> tuple[ManifestTask, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise ManifestError("`tasks` is no list", where=where)
+        raise ManifestError("`tasks` is not a list", where=where)
     for number, task in enumerate(value):
         good = isinstance(task, dict) and task.keys() == {"id", "domain"}
         if not good or not all(isinstance(one, str) and one.strip() for one in task.values()):

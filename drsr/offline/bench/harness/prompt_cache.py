@@ -1,7 +1,8 @@
-"""A model of a provider's prompt cache: what of a request would have been read from it, and what written to it.
+"""A model of a provider's prompt cache: which part of a request would have been read from it, and which written to it.
 
-The longest beginning that a request shares with the one before it is read from the cache, all behind it is written,
-both in whole chunks; what is left over is neither. Nothing expires. Both are parts of the input, never beside it:
+The longest beginning that a request shares with the one before it is read from the cache, everything after it is
+written, both in whole chunks; what is left over is neither. Nothing expires. Both are parts of the input, never
+additions to it:
 
     input = uncached + cache-read + cache-creation
 """

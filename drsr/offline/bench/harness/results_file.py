@@ -4,8 +4,8 @@
 {"told": ["--tasks", "sandbox", ...], "versions": {"drsr": ...}}    one per command that asked for something else
 {"task": ..., "method": ..., "reward": ..., "sent": [[input, output, cache read, ...], ...], ...}
 
-A method that was fitted again has results of several versions. The one that was asked for last counts, also where all
-of it was there already.
+A method that was fitted again has results of several versions. The version requested last counts, even if all its
+results already existed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Told(NamedTuple):
     told: tuple[str, ...]
     """The options of `drsr evaluate`, without secrets."""
     versions: Mapping[str, str]
-    """Of the methods that it asked for."""
+    """Versions of the methods that it asked for."""
 
 
 def _line(value: Json) -> Episode | Told:
@@ -48,7 +48,7 @@ class ResultsFile(Journal[Episode | Told]):
         self.append([])  # a task can take an hour: whoever else writes here learns it now
 
     def tell(self, told: Sequence[str], versions: Mapping[str, str]) -> None:
-        """Keep what this run was asked for; nothing is written where the run before was asked for the same."""
+        """Record what this run was asked for; nothing is written if the previous run was asked for the same."""
         line = Told(tuple(told), dict(versions))
         if line != self._told:
             self.append([line._asdict()])
@@ -62,7 +62,7 @@ class ResultsFile(Journal[Episode | Told]):
         self.episodes.append(episode)
 
     def merge(self, paths: Sequence[Path]) -> int:
-        """Take over the results that other files have and this one has not; returns how many. All or none."""
+        """Take over the results that other files have and this one lacks, all or none; return their number."""
         there = {key_of(episode): episode for episode in self.episodes}
         new: dict[Key, Episode] = {}
         for path in paths:
@@ -91,22 +91,23 @@ class TaskResults(NamedTuple):
     """A file's results."""
 
     about: Json
-    """What they depend on."""
+    """Everything that the results depend on."""
     episodes: list[Episode]
     told: list[tuple[str, ...]]
-    """What the runs that made it were asked for, in order; of the same words the last."""
+    """Command lines of the runs that made it, in order; of identical ones the last."""
     versions: Mapping[str, str]
-    """Of each method the version that was asked for last."""
+    """Version of each method that was asked for last."""
 
     @property
     def latest(self) -> list[Episode]:
-        """Without results of other versions of a method: the mean of two policies is no policy's."""
+        """Return the results without those of other versions of a method: the mean of two policies describes
+        neither."""
         versions = {episode.method: episode.version for episode in self.episodes} | dict(self.versions)
         return [episode for episode in self.episodes if episode.version == versions[episode.method]]
 
     @property
     def not_run(self) -> dict[str, str]:
-        """Titles of methods that have results, but none of the version that was asked for last, and what to do."""
+        """Return the titles of methods that have results, but none of the version asked for last, and what to do."""
         there = {episode.method for episode in self.latest}
         missing = dict.fromkeys(episode.title for episode in self.episodes if episode.method not in there)
         return dict.fromkeys(missing, NOT_RUN)

@@ -1,4 +1,4 @@
-"""All tasks with all methods, task by task, some of them at the same time. What the file has is not run again."""
+"""All tasks with all methods, task by task, some of them in parallel. Results in the file are not run again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_tasks(
     report: Report,
     parallel: int = 1,
 ) -> list[Episode]:
-    """Run what is missing; gives the episodes of these tasks and methods, in the order of a run.
+    """Run what is missing; return the episodes of these tasks and methods, in the order of a run.
 
     Each is in the file as soon as it is over: one after the other that is the order of a run, in parallel any order.
     """

@@ -39,7 +39,7 @@ class SandboxSuite:
 
 
 def sandbox_task(identity: str) -> Task:
-    """The task of that id."""
+    """Return the task with that id."""
     found = _IDENTITY.fullmatch(identity)
     families = {f"{family.domain}/{family.name}": family for family in FAMILIES}
     family = families.get(found["family"]) if found else None
@@ -82,7 +82,8 @@ class SandboxEnvironment:
         return float(self._family.check(Outcome(self._scenario, self._workspace.root, self._said)))
 
     def _call(self, made: Json) -> str:
-        """A model may call anything with anything; what cannot be done is told as a tool would."""
+        """Execute a call. A model may call anything with anything; what cannot be done is reported as a tool would
+        report it."""
         function = made["function"]
         try:
             arguments = json.loads(function["arguments"] or "{}")

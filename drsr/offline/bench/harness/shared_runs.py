@@ -1,8 +1,8 @@
 """Choose the results of a file that fit one table: all methods on the same tasks with the same seeds.
 
 A run that was stopped, or that was asked for some methods only, leaves methods with fewer tasks than others, and a mean
-over four tasks says nothing beside one over forty. So a table takes as many results as it can without a hole, those of
-the baseline always among them, and names what is left out.
+over four tasks cannot be compared with one over forty. So a table takes as many results as it can without a gap, always
+including those of the baseline, and names what is left out.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Shared(NamedTuple):
     episodes: list[Episode]
     """In the order in which they were given: of every method the same runs."""
     left_out: dict[str, str]
-    """Methods that have too few of them, by title, and why."""
+    """Methods that have too few of them, by title, with the reason."""
     runs_left_out: int
     """Tasks and seeds that some method of the table has and another has not."""
 
 
 def shared_runs(episodes: Sequence[Episode]) -> Shared:
-    """The most results that make a table without a hole."""
+    """Return the largest choice of results that makes a table without a gap."""
     runs: dict[str, set[Run]] = {}
     for episode in episodes:
         runs.setdefault(episode.method, set()).add(_run(episode))

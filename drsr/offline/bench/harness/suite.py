@@ -31,14 +31,14 @@ class Environment(Protocol):
 
     @property
     def opening(self) -> Json:
-        """The first request: `messages` and `tools`. The model's name is not in it."""
+        """Return the first request: `messages` and `tools`, without the model's name."""
 
     def follow(self, message: Json) -> Sequence[Json] | None:
-        """Return the reply to an assistant message: a result for each of its calls, or words of the user; None if the
-        task is over."""
+        """Return the reply to an assistant message: a result for each of its calls, or a message of the user; None if
+        the task is over."""
 
     def reward(self) -> float:
-        """Return how well the task was done, from 0 to 1, as things stand now."""
+        """Return how well the task is done so far, from 0 to 1."""
 
 
 class Suite(Protocol):
@@ -49,11 +49,12 @@ class Suite(Protocol):
         """Return whether commands that the agent writes run on this machine, with the rights of this process."""
 
     def open(self, task: str) -> AbstractContextManager[Environment]:
-        """A fresh environment; what it needs is gone when the block ends. ManifestError for an id it does not know."""
+        """Open a fresh environment; its resources are released when the block ends. Raise ManifestError for an id it
+        does not know."""
 
 
 def find_suite(name: str) -> Suite:
-    """Our own, one that something installed here brings, or WorkBuddyBench's tasks in a folder that is named."""
+    """Return our own suite, one that an installed package brings, or WorkBuddyBench's tasks in a given folder."""
     if name == SANDBOX:
         from drsr.offline.bench.harness.sandbox_suite import SandboxSuite
 

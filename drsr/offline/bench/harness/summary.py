@@ -3,10 +3,10 @@
     task-weighted   every task counts once, as in the paper's Full260
     equal-domain    the mean of the domains' means: every domain counts once, as in its Eval40
 
-All methods are judged on the tasks and seeds that all of them have. Where the endpoint refused the baseline from the
-start there is nothing to be a percentage of: such tasks count in rewards and totals, and not in changes and savings.
-Where our tokenizer cannot count what was removed, a task counts in everything but direct removal and savings.
-Intervals resample whole tasks, the same ones for both. The change has the paper's sign: negative is a decrease.
+All methods are judged on the tasks and seeds that all of them have. If the endpoint refused the baseline from the start
+there is no base for a percentage: such tasks count in rewards and totals, but not in changes and savings. If our
+tokenizer cannot count what was removed, a task counts in everything except direct removal and savings. Intervals
+resample whole tasks, the same ones for both. The change has the paper's sign: negative is a decrease.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class MethodResult(NamedTuple):
     total: Mapping[Weighting, Metric]
     """T: input and output of the acting model and of the method's own, per task."""
     change: Mapping[Weighting, Metric] | None
-    """Of T, in percent; None where there is no baseline to compare with, or its endpoint refused everything."""
+    """Change of T, in per cent; None if there is no baseline to compare with, or its endpoint refused everything."""
     tokens: Tokens
     direct: float | None
-    """Removed from requests, per task of those in which it can be counted; None where it can in none."""
+    """Tokens removed from requests, per task in which they can be counted; None if they can be counted in none."""
     decomposed: int
-    """Of the compared tasks: those in which what was removed can be counted."""
+    """Number of the compared tasks in which the removed tokens can be counted."""
     decomposition: Decomposition | None
     """T of the baseline less T of the method, per task of these."""
     requests: float
@@ -102,7 +102,7 @@ class Summary(NamedTuple):
     domains: dict[str, list[MethodResult]]
     """The same for each domain alone: parts of the same results, whatever a domain alone could have more of."""
     shared: Shared
-    """What all of this is of, and what is left out of it."""
+    """Runs that all of this covers, and those left out."""
 
 
 def summarise(episodes: Sequence[Episode], bootstrap: Bootstrap) -> Summary:
@@ -171,7 +171,7 @@ def _tokens(table: _Tasks) -> Tokens:
 
 
 def _decomposition(paired: _Tasks | None, base: Sequence[Episode]) -> tuple[int, Decomposition | None]:
-    """Of how many tasks it is, and how their totals differ."""
+    """Return the number of tasks it covers, and how their totals differ."""
     direct = paired.values(_direct) if paired else np.empty(0)
     known = ~np.isnan(direct)
     if paired is None or not known.any():
@@ -185,7 +185,7 @@ def _total(episode: Episode) -> float:
 
 
 def _direct(episode: Episode) -> float:
-    """NaN where it cannot be counted."""
+    """Return the direct removal; NaN if it cannot be counted."""
     found = episode.tokens.direct_removal
     return np.nan if found is None else found
 
@@ -207,7 +207,7 @@ class _Tasks:
         self._draws = draw_trajectories(np.arange(len(self.names), dtype=np.int64), bootstrap)
 
     def of(self, episodes: Sequence[Episode], value: Callable[[Episode], float]) -> Floats:
-        """One number per task, in the order of their names."""
+        """Return one number per task, in the order of their names."""
         found: dict[str, list[float]] = {name: [] for name in self.names}
         for episode in episodes:
             found[episode.task].append(value(episode))

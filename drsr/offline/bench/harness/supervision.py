@@ -16,13 +16,14 @@ from drsr.offline.sandbox.corpus import corpus_tasks
 
 
 def sample_supervision() -> set[str]:
-    """The tasks of the sample corpus that policies made from it have learned from, whatever the catalog at hand has."""
+    """Return the tasks of the sample corpus that policies made from it have learned from, whatever the present catalog
+    has."""
     tasks = (task.identity for task in corpus_tasks())
     return {task for task in tasks if assign_split(group_key("sandbox", "", task)) != "test"}
 
 
 def catalog_supervision(catalog: Catalog) -> set[str]:
-    """The tasks of a catalog's train and validation split, also as Eval40 calls them."""
+    """Return the tasks of a catalog's train and validation split, also as Eval40 calls them."""
     query = select(Trajectory.task, Trajectory.external_id).where(Trajectory.split != "test", Trajectory.is_current())
     with catalog.reading() as connection:
         rows = [tuple(row) for row in connection.execute(query)]

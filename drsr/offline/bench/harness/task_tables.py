@@ -47,14 +47,15 @@ class Reference(NamedTuple):
 
 
 def task_tables(about: Mapping[str, Any], found: Summary, *, drawn: bool) -> list[Analysis]:
-    """The tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
+    """Return the tables, in order; `about` is the head of the results file, `drawn` asks for the figure too."""
     methods = found.methods
     tables = [_results(about, methods, _words(found.shared), drawn=drawn), _components(methods), _paths(methods)]
     return [*tables, _by_domain(found.domains)] if len(found.domains) > 1 else tables
 
 
 def task_section(results: TaskResults | None, bootstrap: Bootstrap) -> Section:
-    """A file of results as a section of the report; of a method that was fitted again the version asked for last."""
+    """Return a file of results as a section of the report; of a method that was fitted again the version asked for
+    last."""
     title = "End to end"
     if results is None or not results.latest:
         return Section(title, [], {"tasks": "no tasks were run: drsr evaluate --tasks sandbox"})
@@ -72,7 +73,7 @@ def notice(about: Mapping[str, Any]) -> str:
 
 
 def references(manifest: str) -> dict[str, Reference]:
-    """The paper's overall values by method: of Full260 for that manifest, else of Eval40."""
+    """Return the paper's overall values by method: of Full260 for that manifest, else of Eval40."""
     if manifest == "full260":
         overall = [row for row in paper_tables.full260() if row.domain == paper_tables.OVERALL]
         return {row.method: Reference(row.reward, row.tokens_millions, row.change_percent) for row in overall}
@@ -90,7 +91,7 @@ def references(manifest: str) -> dict[str, Reference]:
 
 
 def _words(shared: Shared) -> str:
-    """Return the part of a file that is missing from its table; nothing if all of it is there."""
+    """Return the part of a file that is missing from its table; empty if none is."""
     runs = f" {shared.runs_left_out:,} runs that not all of them have are left out." if shared.runs_left_out else ""
     few = f" Left out, as they have too few runs: {', '.join(shared.left_out)}." if shared.left_out else ""
     return runs + few
@@ -153,7 +154,7 @@ class _Point(NamedTuple):
     change: float
     reward: float
     number: int
-    """As in the table."""
+    """Number of the method in the table."""
     result: MethodResult
 
 
@@ -169,7 +170,7 @@ def _neighbours(numbered: Sequence[tuple[int, MethodResult]], weighting: Weighti
 
 
 def _label(points: Sequence[_Point]) -> str:
-    """Numbers in order, eight in a line; ours by name."""
+    """Return the numbers in order, eight per line; ours by name."""
     ordered = sorted(points, key=lambda point: point.number)
     words = [f"{point.number} DRSR" if point.result.method == OURS_NAME else str(point.number) for point in ordered]
     return "\n".join(", ".join(words[first : first + 8]) for first in range(0, len(words), 8))

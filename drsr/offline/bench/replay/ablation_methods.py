@@ -60,20 +60,20 @@ class StoredFeatures:
 class AblationMethods(NamedTuple):
     available: dict[str, DrsrPolicy]
     missing: dict[str, str]
-    """Why a configuration has no row, by its name as a method."""
+    """Reasons why a configuration has no row, by its name as a method."""
 
 
 class Source(NamedTuple):
     """The source of a configuration's features."""
 
     stored: StoredFeatures | None
-    """None: they are computed with every decision, as a policy does."""
+    """Stored features; None if they are computed with every decision, as a policy does."""
     depends_on: str = ""
-    """What they go by beside the request itself."""
+    """Everything they depend on, apart from the request itself."""
 
 
 Sources = Callable[[Ablation, Sequence[str]], Source]
-"""Of a configuration and the group of each column; FrameError says why it cannot have features."""
+"""Returns the sources of a configuration and the group of each column; FrameError says why it cannot have features."""
 
 
 def stored(catalog: Catalog, artifacts: ArtifactStore, *, view: str, labeler: str, split: Split) -> Sources:
@@ -124,7 +124,7 @@ def ablation_methods(
     view: str,
     labeler: str,
 ) -> AblationMethods:
-    """Every configuration but the full one, which is the policy itself."""
+    """Return every configuration but the full one, which is the policy itself."""
     backbone, groups = _with_layers(tools), trained.inputs.column_groups
     validation = get_training_frame(catalog, artifacts, view, split="validation", purpose="calibrate", labeler=labeler)
     ensembles, fold_scores = trained.ensembles(artifacts), trained.fold_scores(artifacts)
@@ -150,7 +150,7 @@ def ablation_methods(
 
 
 def _with_layers(tools: Measuring) -> FrozenLM:
-    """The language model; SettingsError where it has no layers that features could be read from."""
+    """Return the language model; raise SettingsError if it has no layers that features could be read from."""
     backbone = tools.backbone
     if not isinstance(backbone, FrozenLM):
         raise SettingsError(f"{backbone.name} has no layers, so there are no ablations of its features")

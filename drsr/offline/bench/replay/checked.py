@@ -1,4 +1,4 @@
-"""The check behind every comparator: what it broke is counted and shown, and an invalid request is never sent on."""
+"""The check after every comparator: what it broke is counted and shown, and an invalid request is never sent on."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Checked(NamedTuple):
     """A rewrite that was looked at."""
 
     request: Request
-    """What to send: the rewrite, or the request as it came where the rewrite cannot be sent."""
+    """Request to send: the rewrite, or the original if the rewrite cannot be sent."""
     rewrite: Rewrite
-    """What the comparator made, whatever it is. Its cost counts also where it fell back."""
+    """Rewrite that the comparator made, whatever it is. Its cost counts even if it fell back."""
     violations: tuple[Violation, ...]
     """Rules that the rewrite breaks and the request did not."""
     failure: str | None
-    """Why there is no rewrite, or none that anybody could send, besides violations; nothing of the request is in it."""
+    """Reason, other than violations, why there is no rewrite that could be sent; contains nothing of the request."""
     lost: frozenset[Keep]
-    """What of the request the rewrite no longer has as it was, of all that can be kept."""
+    """Parts of the request that the rewrite no longer keeps, among all that can be kept."""
     seconds: float
-    """What the comparator took, model calls included and this check not."""
+    """Seconds that the comparator took, including model calls but not this check."""
 
     @property
     def fell_back(self) -> bool:
@@ -38,13 +38,13 @@ class Checked(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it fell back, in a few words that hold nothing of the request; empty where it did not."""
+        """Return why it fell back, in a few words that hold nothing of the request; empty if it did not."""
         kinds = sorted({str(violation.kind) for violation in self.violations})
         return "; ".join([*([", ".join(kinds)] if kinds else []), *([self.failure] if self.failure else [])])
 
 
 class CountedSummariser:
-    """Counts what a summariser takes: also where the comparator fails behind it."""
+    """Count the usage of a summariser, even if the comparator fails afterwards."""
 
     def __init__(self, summariser: Summariser) -> None:
         self._summariser = summariser
@@ -63,8 +63,8 @@ class CountedSummariser:
 
 
 def checked_rewrite(comparator: Comparator, request: Request, state: Any, summariser: Summariser) -> Checked:
-    """Rewrite, look, and fall back to the request as it came where the rewrite is not valid. SummariserFailed passes:
-    whoever runs this stops."""
+    """Rewrite, check, and fall back to the original request if the rewrite is not valid. SummariserFailed passes
+    through: the caller stops."""
     counted = CountedSummariser(summariser)
     started = time.perf_counter()
     try:
@@ -140,7 +140,7 @@ def _in_order(wanted: Sequence[Message], after: Request) -> bool:
 
 
 def _words(message: Message) -> list[str]:
-    """Return what the user said in it. Results, which Anthropic's user carries, are a tool's words."""
+    """Return what the user said in it. Results, which Anthropic's user messages carry, are a tool's words."""
     said = [part.text if isinstance(part, Text) else "" for part in message.parts]
     return [text for text in said if text]
 

@@ -15,12 +15,12 @@ from drsr.offline.train.ablations import ABLATIONS, FULL, method_name
 
 
 def wanted_names(option: str | None) -> list[str] | None:
-    """`a,b` as names; None where everything is wanted."""
+    """Return `a,b` as names; None if everything is wanted."""
     return None if option is None else [name.strip() for name in option.split(",") if name.strip()]
 
 
 def ablations_wanted(wanted: Collection[str] | None) -> bool:
-    """Return whether one of DRSR's ablations is asked for: training them takes long."""
+    """Return whether one of DRSR's ablations is requested: training them takes long."""
     names = {method_name(name) for name in ABLATIONS if name != FULL.name}
     return wanted is None or not names.isdisjoint(wanted)
 
@@ -28,7 +28,7 @@ def ablations_wanted(wanted: Collection[str] | None) -> bool:
 def lre_if_wanted(
     wanted: Collection[str] | None, catalog: Catalog, artifacts: ArtifactStore, counts: TokenCounts
 ) -> LreModel | None:
-    """LRE's regression, fitted on the train split; None where nobody asks for it or there is nothing to learn."""
+    """Return LRE's regression, fitted on the train split; None if it is not requested or there is nothing to learn."""
     if wanted is not None and "lre" not in wanted:
         return None
     try:
@@ -38,7 +38,7 @@ def lre_if_wanted(
 
 
 def choose(registry: Registry, wanted: Sequence[str] | None, always: Sequence[str] = ()) -> Registry:
-    """The rows that are asked for, `always` among them; SettingsError where one is not there."""
+    """Return the requested rows, always including `always`; raise SettingsError if one does not exist."""
     if wanted is None:
         return registry
     for name in wanted or [""]:

@@ -24,27 +24,27 @@ from drsr.offline.bench.replay.stage import Replayed
 from drsr.offline.bench.summarisers.summariser import Summariser
 
 About = Json
-"""What all rows depend on, as JSON values."""
+"""Everything that all rows depend on, as JSON values."""
 
 
 class MethodNote(NamedTuple):
-    """Facts about one method besides its numbers."""
+    """Facts about one method other than its numbers."""
 
     name: str
     title: str
     trained: str = ""
     keeps: tuple[str, ...] = ()
-    """What it claims to keep."""
+    """Parts of a request that it claims to keep."""
     assumptions: tuple[str, ...] = ()
-    """What its source leaves open and we decided."""
+    """Decisions of ours where its source is silent."""
     version: str = ""
-    """The one that counts now: rows of another are earlier ones."""
+    """Version that counts now: rows of another version are earlier ones."""
     summariser: str = ""
-    """Who wrote summaries for it; empty where it asks for none."""
+    """Author of its summaries; empty if it needs none."""
     training: str = ""
     """Of DRSR and its ablations: which one they come from."""
     left_out: str = ""
-    """Why it has no rows; empty where it has."""
+    """Reason why it has no rows; empty if it has."""
 
 
 def note_of(method: Comparator, summariser: Summariser) -> MethodNote:
@@ -74,11 +74,11 @@ class Replay(NamedTuple):
 
     about: About
     notes: dict[str, MethodNote]
-    """By method, also of those that were left out."""
+    """Notes by method, including those that were left out."""
     rows: list[Replayed]
-    """Of all runs and versions."""
+    """Rows of all runs and versions."""
     decisions: frozenset[str] | None = None
-    """The decisions that a report is of; None where nobody said."""
+    """Decisions that a report covers; None if no run restricted them."""
 
     @property
     def described(self) -> list[MethodNote]:
@@ -103,7 +103,8 @@ class Replay(NamedTuple):
 
     @property
     def summarisers(self) -> dict[str, list[MethodNote]]:
-        """Return who wrote summaries for which methods: a later run may have asked another for some of them."""
+        """Return who wrote summaries for which methods: a later run may have used another summariser for some of
+        them."""
         found: dict[str, list[MethodNote]] = {}
         for note in self.described:
             if note.summariser:
@@ -112,14 +113,14 @@ class Replay(NamedTuple):
 
     @property
     def policy(self) -> str:
-        """Identity of the policy; empty where there was none."""
+        """Identity of the policy; empty if there was none."""
         return self.present.get("drsr", "")
 
 
 def chosen_rows(
     rows: Iterable[Replayed], decisions: Collection[str] | None, versions: Mapping[str, str]
 ) -> list[Replayed]:
-    """The rows of some decisions and of one version of each method, in the order of `versions`."""
+    """Return the rows of some decisions and of one version of each method, in the order of `versions`."""
     order = {method: place for place, method in enumerate(versions)}
     found = [
         row
@@ -154,7 +155,7 @@ class ReplayFile(Journal[Line]):
         self._there = {_key(row) for row in self.replayed}
 
     def missing(self, state_keys: Collection[str], versions: Mapping[str, str]) -> list[str]:
-        """The methods that have not got a row of their version for each of these states."""
+        """Return the methods that lack a row of their version for some of these states."""
         return [
             name
             for name, version in versions.items()
@@ -162,8 +163,8 @@ class ReplayFile(Journal[Line]):
         ]
 
     def describe(self, notes: Iterable[MethodNote], decisions: Iterable[str]) -> None:
-        """Keep what is to be known about this run's methods, and which decisions a report is of; nothing is written
-        where nothing is new."""
+        """Record what is to be known about this run's methods, and which decisions a report covers; nothing is written
+        if nothing is new."""
         new = {note.name: note for note in notes if self.notes.get(note.name) != note}
         lines: list[Json] = [note._asdict() for note in new.values()]
         wanted = frozenset(decisions)
@@ -174,7 +175,7 @@ class ReplayFile(Journal[Line]):
         self.decisions = wanted
 
     def add(self, rows: Sequence[Replayed]) -> None:
-        """Leave what is there already as it is."""
+        """Add a row, unless it already exists."""
         new = [row for row in rows if _key(row) not in self._there]
         self.append([row._asdict() for row in new])
         self.replayed += new
@@ -182,7 +183,7 @@ class ReplayFile(Journal[Line]):
 
 
 def read_replay(path: Path) -> Replay:
-    """Everything in a file."""
+    """Return everything in a file."""
     return _replay(*read_journal(path, REPLAY))
 
 

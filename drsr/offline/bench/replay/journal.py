@@ -1,10 +1,10 @@
-"""Results on disk: JSON lines that are only ever appended, so that a run that was stopped goes on.
+"""Results on disk: JSON lines that are only ever appended, so that a stopped run can continue.
 
     {"format": "drsr replay/4", ...}     what all other lines depend on
     {...}                                one line per result
 
-What depends on something else is refused, never mixed in. A killed run leaves the beginning of the file that it would
-have written: run again, it becomes the same file, byte for byte. One run writes to it at a time.
+Results that depend on something else are refused, never mixed in. A killed run leaves the beginning of the file that it
+would have written; running it again completes the same file, byte for byte. One run writes to it at a time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Kind(NamedTuple, Generic[Row]):
 
     format: str
     contents: str
-    """What its lines are, in words for people."""
+    """Contents of its lines, in words for the user."""
     command: str
-    """What makes such a file."""
+    """Command that makes such a file."""
     row: Callable[[Json], Row]
-    """Reads one line; KeyError, TypeError or ValueError where it is none."""
+    """Reads one line; raises KeyError, TypeError or ValueError if it is not a valid line."""
 
 
 class Found(NamedTuple, Generic[Row]):
@@ -82,7 +82,7 @@ class Journal(Generic[Row]):
         os.fsync(self._file.fileno())
 
     def refuse_other(self, about: Json, path: Path, *, hint: str) -> None:
-        """InputError if the lines of a file depend on something else than the lines of this one."""
+        """Raise InputError if the lines of a file depend on something else than the lines of this one."""
         for name in sorted(self.about.keys() | about.keys()):
             if about.get(name) != self.about.get(name):
                 raise InputError(
@@ -118,7 +118,7 @@ def read_journal(path: Path, kind: Kind[Row]) -> Found[Row]:
 
 
 def _opened(path: Path, mode: Literal["r+b", "xb"]) -> BinaryIO:
-    """A file that nobody else writes to. The system lets go of it when the process has ended, however it ended."""
+    """Open a file exclusively. The system releases it when the process has ended, however it ended."""
     try:
         file = path.open(mode)
     except FileExistsError:

@@ -19,7 +19,7 @@ _APART = 1.5
 _MARK = 3.0
 """Half of what a mark covers, in points."""
 _NEAR = 9.0
-"""A label that is farther from its mark than this gets a line to it."""
+"""Distance from its mark beyond which a label gets a line to it."""
 _GREY = "#777777"
 _RADII = np.concatenate([np.arange(3.0, 30.0, 2.0), np.arange(30.0, 400.0, 6.0)])
 _ANGLES = np.deg2rad([30, -30, 0, 90, -90, 150, -150, 180, 60, -60, 120, -120, 15, -15, 165, -165])
@@ -34,11 +34,11 @@ class Label(NamedTuple):
 
 
 def place_labels(axes: Axes, labels: Sequence[Label], line: Sequence[tuple[float, float]] = ()) -> list[Label]:
-    """Write each label as near to its point as it can be without meeting another, a mark, or, where that is possible,
-    the `line`; earlier ones choose first. Return those for which nothing is free.
+    """Write each label as near to its point as possible without touching another, a mark or, if possible, the `line`;
+    earlier ones choose first. Return those that find no free place.
 
-    A line to a label crosses no other label where there is such a place. Call it last: it reads where the layout puts
-    the axes.
+    A line to a label crosses no other label if there is such a place. Call it last: it reads where the layout puts the
+    axes.
     """
     page: Any = axes.figure
     page.draw_without_rendering()
@@ -96,7 +96,7 @@ def _free(boxes: Floats, taken: Floats) -> NDArray[np.bool_]:
 
 
 def _dots_along(corners: Floats) -> Floats:
-    """A line as boxes without an extent, two points apart."""
+    """Return a line as boxes without an extent, two points apart."""
     dots = [
         start + (end - start) * part
         for start, end in zip(corners, corners[1:], strict=False)
@@ -110,5 +110,5 @@ def _distance(box: Floats, point: Floats) -> float:
 
 
 def _lead(box: Floats, point: Floats) -> Floats:
-    """A line from a mark to the nearest place of its label."""
+    """Return a line from a mark to the nearest place of its label."""
     return _dots_along(np.array([point, np.clip(point, box[:2], box[2:])]))

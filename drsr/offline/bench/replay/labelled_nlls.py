@@ -26,7 +26,7 @@ KnownNlls = Mapping[str, float]
 
 
 def pair_key(pair: Pair) -> str:
-    """The identity of a context with its target: a hash of every token."""
+    """Return the identity of a context with its target: a hash of every token."""
     found = hashlib.sha256(len(pair.context).to_bytes(8, "little"))
     for tokens in pair:
         found.update(tokens.astype("<i4").tobytes())
@@ -34,8 +34,8 @@ def pair_key(pair: Pair) -> str:
 
 
 def labelled_nlls(catalog: Catalog, labeler: str, states: Sequence[StateRow], tokenizer: Tokenizer) -> dict[str, float]:
-    """The NLLs that a labeler has recorded of these states: of the whole context and behind every measured deletion.
-    None where no such labeler is, or where it computes in half precision."""
+    """Return the NLLs that a labeler has recorded for these states: of the whole context and after every measured
+    deletion. None if there is no such labeler, or if it computes in half precision."""
     ids = [state.id for state in states]
     with catalog.reading() as connection:
         recorded_as = recorded_identity(connection, labeler)
@@ -67,7 +67,7 @@ def labelled_nlls(catalog: Catalog, labeler: str, states: Sequence[StateRow], to
 
 
 def score_unknown(scorer: TargetNll, pairs: Sequence[Pair], known: KnownNlls) -> list[Outcome]:
-    """The NLL of every pair in order; the language model reads those that are not known."""
+    """Return the NLL of every pair in order; the language model reads those that are not known."""
     outcomes: list[Outcome | None] = [known.get(pair_key(pair)) for pair in pairs]
     asked = [place for place, outcome in enumerate(outcomes) if outcome is None]
     computed = dict(zip(asked, scorer.score([pairs[place] for place in asked]).nlls, strict=True)) if asked else {}

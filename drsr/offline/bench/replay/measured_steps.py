@@ -55,7 +55,7 @@ def measured_steps(
     folder: Path,
     report: Report,
 ) -> list[StepHarm]:
-    """Of so many runs that at least `limit` states are among them; what the file in `folder` has is not measured."""
+    """Measure as many runs as hold at least `limit` states; results in the file in `folder` are not measured again."""
     about = {"drsr": drsr.__version__, "split": split, "labeler": tools.identity.facts}
     found: list[StepHarm] = []
     done = 0

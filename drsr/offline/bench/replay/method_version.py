@@ -16,7 +16,7 @@ from drsr.request.json_values import canonical_json
 
 
 def version_of(method: Comparator) -> str:
-    """Return which policy, fit, handed-in model or package; empty where a method is code of this project alone."""
+    """Return the policy, fit, supplied model or package; empty if a method consists of this project's code alone."""
     if isinstance(method, DrsrPolicy):
         return method.identity
     if isinstance(method, Lre):
@@ -27,6 +27,6 @@ def version_of(method: Comparator) -> str:
 
 
 def version_with(method: Comparator, summariser: Summariser) -> str:
-    """The same, and of a method that asks for summaries who writes them."""
+    """Return the same and, for a method that asks for summaries, who writes them."""
     parts = [version_of(method), f"summaries by {summariser.name}" if method.asks else ""]
     return ", ".join(filter(None, parts))

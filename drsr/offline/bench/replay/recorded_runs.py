@@ -41,7 +41,7 @@ class RunRow(NamedTuple):
     source: str
     external_id: str
     group: str
-    """What no split divides: the task, or what several tasks are about. Its runs are not independent."""
+    """Unit that no split divides: the task, or the subject of several tasks. Its runs are not independent."""
     domain: str | None
     states: Mapping[int, str]
     """Keys of its labelled states, by their row numbers."""
@@ -56,7 +56,7 @@ class RunRow(NamedTuple):
 
 
 class Measuring(NamedTuple):
-    """Return the measure of recorded runs, the same one that labels use."""
+    """The measure of recorded runs, the same one that labels use."""
 
     backbone: Backbone
     caps: Caps
@@ -84,8 +84,8 @@ def open_runs(
     source: str | None = None,
     limit: int | None = None,
 ) -> list[RunRow]:
-    """The runs to measure on, in an order of which any beginning spreads over tasks and domains; `limit` takes one.
-    Asking for them is written down, and InputError if the labeler has measured nothing."""
+    """Return the runs to measure on, in an order whose beginnings all spread over tasks and domains; `limit` takes one.
+    The request is recorded; raise InputError if the labeler has measured nothing."""
     with catalog.reading() as connection:
         labeler_id = find_labeler(connection, labeler, tools.identity)
         found = get_view(connection, view)
@@ -113,8 +113,8 @@ def _keys(rows: Iterable[RunRow]) -> set[str]:
 
 
 def spread(rows: Sequence[RunRow]) -> list[RunRow]:
-    """The first run of every task, then the second, and so on; tasks of different domains by turns. Trials of one task
-    say nothing about others, so the first N runs should not be of one task."""
+    """Return the first run of every task, then the second, and so on; tasks of different domains by turns. Trials of
+    one task say nothing about others, so the first N runs should not be of one task."""
     trials: dict[str, int] = {}
     tasks: dict[str, dict[str, int]] = {}
     places: list[tuple[int, int, RunRow]] = []
@@ -188,7 +188,7 @@ def load_runs(
     rows: Iterable[RunRow],
     tools: Measuring,
 ) -> Iterator[RecordedRun]:
-    """One run at a time: memory holds one trajectory, however many there are."""
+    """Yield one run at a time: memory holds one trajectory, however many there are."""
     for row in rows:
         item = TrajectoryItem(row.id, row.blob, row.split, "")
         states = load_states(catalog, artifacts, item, tools.backbone.tokenizer, tools.caps, tools.freezing)

@@ -4,11 +4,11 @@ A recorded decision is a state of the catalog: its request, and the output that 
 the request; the label engine, with the language model of the labels, measures how much less likely that output became.
 All contexts of a trajectory are scored in one walk, without those that a label has measured already.
 
-Removal, auxiliary tokens and time are of every decision; harm is measured where the language model reads the request
-and the rewrite as a whole.
+Removal, auxiliary tokens and time cover every decision; harm is measured if the language model reads the request and
+the rewrite as a whole.
 
-What this is not: task reward. The target is fixed, nobody acts on the rewritten request, and a method that writes
-summaries is judged by an output that never saw one.
+This is not task reward. The target is fixed, no agent acts on the rewritten request, and a method that writes summaries
+is judged by an output that never saw one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RecordedRun(NamedTuple):
     name: str
     """Source and external id."""
     task: str
-    """What tasks are weighed by: the group that no split divides."""
+    """Unit that tasks are weighted by: the group that no split divides."""
     domain: str
     states: Sequence[StateRow]
     """Those that are replayed, in order of their decisions. The latest request holds all earlier ones."""
@@ -56,37 +56,38 @@ class Replayed(NamedTuple):
     state_key: str
     method: str
     title: str
-    """Of the method, for tables."""
+    """Title of the method, for tables."""
     trained: str
-    """Whether its model is what its source trained."""
+    """Says whether its model is the one that its source trained."""
     request_tokens: int
     """Tok(C) of the whole request."""
     removed_tokens: int
-    """Tok(C) less the tokens of the rewrite, rendered whole. Negative where a method made the request longer."""
+    """Tok(C) minus the tokens of the rewrite, rendered whole. Negative if a method made the request longer."""
     changed: bool
-    """False where the method left the request as it was, or fell back to it."""
+    """False if the method left the request unchanged, or fell back to it."""
     intact_nll: float | None
     rewritten_nll: float | None
-    """None where the language model cannot read the request, or the rewrite, as a whole."""
+    """NLL under the rewrite; None if the language model cannot read the request, or the rewrite, as a whole."""
     why_not_measured: str
-    """Empty where it was measured."""
+    """Reason why it was not measured; empty if it was."""
     requests: int
-    """How many decisions the method was asked about since the one that was replayed before, this one included."""
+    """Number of decisions that the method made since the previously replayed one, this one included."""
     auxiliary_input_tokens: int
     auxiliary_output_tokens: int
-    """What the method's own model calls took for all of these."""
+    """Tokens that the method's own model calls took for all of these."""
     seconds: float
     """Spent rewriting all of these; model calls included."""
     violations: int
     """Rules of the protocol that the rewrite would have broken."""
     why_fell_back: str
-    """Why the request went on as it was although the method meant to change it; empty where it did not fall back."""
+    """Reason why the original request was sent although the method meant to change it; empty if it did not fall
+    back."""
     lost: tuple[str, ...]
-    """What the rewrite no longer has as it was: prefix, task, recent2, user."""
+    """Parts that the rewrite no longer keeps unchanged: prefix, task, recent2, user."""
     claims_broken: tuple[str, ...]
-    """What of this the method claims to keep."""
+    """Parts among these that the method claims to keep."""
     version: str
-    """Of the method: which policy, fit or package, and who wrote summaries for it."""
+    """Version of the method: its policy, fit or package, and the author of its summaries."""
 
     @property
     def fell_back(self) -> bool:
@@ -123,7 +124,7 @@ def replay(
     scorer: TargetNll,
     known: KnownNlls = MappingProxyType({}),
 ) -> list[Replayed]:
-    """Every method on every recorded decision of one trajectory; `known` is what need not be measured again."""
+    """Return every method on every recorded decision of one trajectory; what is in `known` is not measured again."""
     tokenizer, caps = scorer.backbone.tokenizer, caps_for(scorer.backbone.window)
     rewritten = [found for method in methods for found in _rewrite(run, method, summariser, tokenizer)]
     targets = [render_output(row.frozen.next_output, tokenizer) for row in run.states]
@@ -150,7 +151,7 @@ def replay(
 
 
 def _asked(pairs: list[Pair], rendering: Rendering, target: TokenIds, caps: Caps) -> int | Exclusion:
-    """Return where the answer will be. Only what fits as a whole is measured: of a request that is cut, a shorter
+    """Return where the answer will be. Only what fits as a whole is measured: for a request that is cut, a shorter
     rewrite would show the model older history than the request itself did, and a summary of what it never saw."""
     if len(rendering) > caps.context:
         what = f"{len(rendering):,} tokens, and the language model reads {caps.context:,}"
@@ -160,8 +161,8 @@ def _asked(pairs: list[Pair], rendering: Rendering, target: TokenIds, caps: Caps
 
 
 def _rewrite(run: RecordedRun, method: Comparator, summariser: Summariser, tokenizer: Tokenizer) -> list[_Rewritten]:
-    """One method along one trajectory. One that remembers is asked at every decision from the first on, in order, as an
-    agent would; one that does not is asked at the replayed decisions only, where it says the same."""
+    """Run one method along one trajectory. A method with memory runs at every decision from the first on, in order, as
+    an agent would; one without runs only at the replayed decisions, where its answer is the same."""
     numbers = {row.frozen.decision: number for number, row in enumerate(run.states)}
     memory = method.begin()
     found: list[_Rewritten] = []
@@ -186,8 +187,8 @@ def _rewrite(run: RecordedRun, method: Comparator, summariser: Summariser, token
 
 
 def _rendered(checked: Checked, row: StateRow, tokenizer: Tokenizer) -> tuple[Checked, Rendering]:
-    """The tokens of what goes on. A tokenizer may have none for what a method wrote: then the request goes on, as where
-    a rewrite is invalid."""
+    """Return the tokens of what is sent. A tokenizer may have none for what a method wrote: then the original is sent,
+    as for an invalid rewrite."""
     request, whole = row.frozen.state.history.request, row.frozen.state.rendering
     if checked.request is request:
         return checked, whole
@@ -198,8 +199,8 @@ def _rendered(checked: Checked, row: StateRow, tokenizer: Tokenizer) -> tuple[Ch
 
 
 def _requests(run: RecordedRun) -> Iterator[tuple[int, Request]]:
-    """Every decision up to the last that is replayed, with its request. Demonstrations are in the prefix: none of them
-    is a decision of this run."""
+    """Yield every decision up to the last that is replayed, with its request. Demonstrations are in the prefix: they
+    are not decisions of this run."""
     replayed = {row.frozen.decision: row.frozen.state.history.request for row in run.states}
     last = run.states[-1].frozen.state.history
     for decision in sorted(replayed.keys() | {step.message for step in last.steps}):

@@ -4,9 +4,9 @@ resample whole tasks.
     task-weighted   every task counts once, however many of its runs and decisions were replayed
     equal-domain    the mean of the domains' task-weighted means: every domain counts once
 
-Compared are the decisions that every method has. What is removed and what that does to the output are means over those
-of them that were measured for every method, so that one stands beside the other; what a method costs is a mean over
-all of them. Unsafe rates among changed requests pool decisions: a task in which nothing was changed has none to give.
+Compared are the decisions that every method has. Removal and its effect on the output are means over those that were
+measured for every method, so that the two compare; the cost of a method is a mean over all of them. Unsafe rates among
+changed requests pool decisions: a task in which nothing was changed has none to contribute.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MethodSummary(NamedTuple):
     removed_tokens: Metric
     """Per decision."""
     harm: Metric
-    """Nats per token of the recorded output; 0 where nothing was changed."""
+    """Nats per token of the recorded output; 0 if nothing was changed."""
     unsafe: Metric
     """Part of the decisions with harm above the tolerance."""
     unsafe_by_domain: Metric
@@ -52,18 +52,18 @@ class MethodSummary(NamedTuple):
     # Of all decisions:
     removal_of_all: Metric
     auxiliary_tokens: Metric
-    """Of the method's own model calls, in and out, per decision that it was asked about."""
+    """Tokens of the method's own model calls, in and out, per decision that it made."""
     net_removal: Metric
     """Part of the request that was removed, less auxiliary tokens."""
     milliseconds: float
-    """Median time to rewrite one request, model calls included. Where a method is asked at decisions between, the mean
-    over those counts for each of them."""
+    """Median time to rewrite one request, including model calls. If a method also runs at decisions in between, the
+    mean over those counts for each of them."""
     invalid: int
     """Rewrites that broke the protocol; the request went on unchanged."""
     fell_back: int
     """These, and those that failed otherwise."""
     why_fell_back: Mapping[str, int]
-    """How many for which reason."""
+    """Number of fall-backs by reason."""
     lost_task: int
     """Requests that went on without the task as the user put it."""
     claims_broken: int
@@ -80,14 +80,15 @@ class Comparison(NamedTuple):
     methods: list[MethodSummary]
     """In the order in which they appear."""
     decisions: int
-    """That every method has."""
+    """Number of decisions that every method has."""
     runs: int
     tasks: int
     domains: int
     measured: int
     """Of these decisions: those that were measured for every method."""
     not_measured: Mapping[str, int]
-    """Why others were not, and how many decisions that met; two rewrites of one decision may be at fault."""
+    """Reasons why others were not measured, with the number of decisions; two rewrites of one decision may be at
+    fault."""
     rows_left_out: Mapping[str, int]
     """Rows of decisions that not every method has, by title of the method."""
 
@@ -96,7 +97,7 @@ class Comparison(NamedTuple):
 
     @property
     def population(self) -> str:
-        """Of which decisions the numbers are, in sentences."""
+        """Return which decisions the numbers cover, in sentences."""
         said = [
             f"Decisions that every method has: {self.decisions:,}, of {self.runs:,} runs; tasks: {self.tasks:,}.",
             f"Measured for every method: {self.measured:,} of them; removed, harm, unsafe and left alone are of these.",
@@ -109,7 +110,7 @@ class Comparison(NamedTuple):
 
 
 def compare(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Comparison:
-    """Every method on the decisions that all have."""
+    """Return every method on the decisions that all have."""
     methods: dict[str, dict[str, Replayed]] = {}
     for row in rows:
         methods.setdefault(row.method, {})[row.state_key] = row
@@ -139,7 +140,7 @@ def compare(rows: Sequence[Replayed], bootstrap: Bootstrap) -> Comparison:
 
 
 def by_domain(rows: Sequence[Replayed], bootstrap: Bootstrap) -> dict[str, Comparison]:
-    """The same for each domain alone, of the decisions that every method has."""
+    """Return the same for each domain alone, of the decisions that every method has."""
     methods = len({row.method for row in rows})
     number = Counter(row.state_key for row in rows)
     shared = [row for row in rows if number[row.state_key] == methods]
@@ -201,18 +202,20 @@ class _Decisions:
         self._draws = draw_trajectories(group, bootstrap) if rows else np.zeros((0, 0))
 
     def task_mean(self, name: str, values: Floats) -> Metric:
-        """Every task once: the mean of its runs' means. `values` has one number per decision."""
+        """Return the mean with every task counted once: the mean of its runs' means. `values` has one number per
+        decision."""
         total = self._weight * self._means(values)
         found = ratio_metric(name, TASKS, NO_TIES, total, self._weight, self._draws, self._bootstrap)
         return found._replace(support=len(values))
 
     def pooled_mean(self, name: str, values: Floats, counted: Floats) -> Metric:
-        """Every decision that counts once."""
+        """Return the mean over all decisions that count."""
         total, number = self._by_run(values * counted), self._by_run(counted)
         return ratio_metric(name, POOLED, NO_TIES, total, number, self._draws, self._bootstrap)
 
     def domain_mean(self, name: str, values: Floats) -> Metric:
-        """Every domain once: the mean of their task-weighted means. A draw without a domain's runs leaves it out."""
+        """Return the mean of the domains' task-weighted means. A draw without a domain's runs leaves it
+        out."""
         if not len(values):
             return Metric(name, DOMAINS, NO_TIES, np.nan, np.nan, np.nan, 0, 0)
         run_means = self._means(values)

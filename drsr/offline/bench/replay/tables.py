@@ -36,21 +36,21 @@ PANELS = 4
 
 
 class Point(NamedTuple):
-    """Return the place of each method in the frontier: methods at one place are one point."""
+    """A point of the frontier: methods in the same place share one point."""
 
     numbers: tuple[int, ...]
-    """Of the methods, as in the table."""
+    """Numbers of the methods, as in the table."""
     title: str
-    """Of DRSR where it is among them, else of the first."""
+    """Title of DRSR if it is among them, else of the first."""
     removal: float
     unsafe: float
     ours: bool
     best: bool
-    """Nobody removes as much with fewer unsafe decisions, or more with as few."""
+    """True if no method removes as much with fewer unsafe decisions, or more with as few."""
 
     @property
     def label(self) -> str:
-        """Return the text beside the figure: numbers, and names where they matter."""
+        """Return the text next to the point: numbers, and names where they matter."""
         if len(self.numbers) > MOST_NUMBERS:
             return f"{self.title} and {len(self.numbers) - 1} others"
         numbers = ", ".join(map(str, self.numbers))
@@ -58,7 +58,7 @@ class Point(NamedTuple):
 
 
 def replay_section(replay: Replay | None, bootstrap: Bootstrap) -> Section:
-    """Everything that a replay says; without one, that there is none."""
+    """Return everything that a replay shows or, without one, a note that there is none."""
     title = "Every method on the same recorded decisions"
     rows = [] if replay is None else replay.current
     if replay is None or not rows:
@@ -78,7 +78,7 @@ def replay_section(replay: Replay | None, bootstrap: Bootstrap) -> Section:
 
 
 def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool = False) -> list[Point]:
-    """Removal and unsafe rate of every numbered method; which of them nobody beats."""
+    """Return removal and unsafe rate of every numbered method, and which of them are unbeaten."""
     places: dict[tuple[float, float], list[tuple[int, MethodSummary]]] = {}
     for number, one in found:
         removal, unsafe = (one.removal_by_domain, one.unsafe_by_domain) if equal_domain else (one.removal, one.unsafe)
@@ -103,8 +103,8 @@ def frontier(found: Iterable[tuple[int, MethodSummary]], *, equal_domain: bool =
 
 
 def draw_frontier(found: Comparison) -> bytes:
-    """The frontier as SVG, its points numbered in the order of the methods; with several domains, a second panel in
-    which every domain counts once."""
+    """Return the frontier as SVG, its points numbered in the order of the methods; with several domains, a second panel
+    in which every domain counts once."""
     several = found.domains > 1
     numbered = list(enumerate(found.methods, start=1))
 
@@ -163,7 +163,7 @@ def _costs(found: Comparison) -> Analysis:
 
 
 def _failures(found: Comparison) -> Analysis | None:
-    """None where nothing failed."""
+    """Return the failures; None if nothing failed."""
     rows = tuple(
         (number, one.title, reason, times)
         for number, one in enumerate(found.methods, start=1)
@@ -265,5 +265,5 @@ def _label(panels: Sequence[Axes], points: Sequence[Sequence[Point]]) -> None:
 
 
 def _line(points: Sequence[Point]) -> list[tuple[float, float]]:
-    """The corners of the line that joins the points that nobody beats."""
+    """Return the corners of the line that joins the unbeaten points."""
     return sorted((100 * point.removal, 100 * point.unsafe) for point in points if point.best)

@@ -36,9 +36,9 @@ class Asked(NamedTuple):
     view: str
     labeler: str
     split: Split
-    """What is judged; the analyses of interactions take `train`."""
+    """Split that is judged; the analyses of interactions take `train`."""
     ablations: bool
-    """Whether every ablation and control is judged too; those that are not trained yet are trained then."""
+    """True to judge every ablation and control too; those that are not trained yet are trained then."""
     checkpoints: Path
     replicates: int
     workers: int
@@ -51,10 +51,10 @@ class Asked(NamedTuple):
 
 
 class Directions(NamedTuple):
-    """Frames whose features hold directions of Blocks and states: whole ones where they are stored."""
+    """Frames whose features hold directions of Blocks and states: whole ones if they are stored."""
 
     fitted: ExampleFrame
-    """Of a split that is not judged."""
+    """Frame of a split that is not judged."""
     judged: ExampleFrame
     columns: list[str]
 
@@ -69,19 +69,20 @@ class ReportInputs(NamedTuple):
     search: SearchTable
     """Everything that a plain calibration tries."""
     frames: Mapping[str, ExampleFrame]
-    """By split."""
+    """Frames by split."""
     scored: Mapping[str, ScoredSets[ExampleFrame]]
     """Validation and what is judged, by the full scorer."""
     exchanged: ScoredSets[ExampleFrame] | None
-    """What is judged, by the same scorer given another decision's relations; None where there are too few decisions."""
+    """Judged sets, scored by the same scorer given another decision's relations; None if there are too few
+    decisions."""
     directions: Directions
     judged: Split
     domains: Mapping[str, str]
-    """Of the trajectories that have one, named as in the frames."""
+    """Domains of the trajectories that have one, named as in the frames."""
     released: str | None
     """The latest version of a policy, if one was published."""
     noise_floor: dict[str, Any] | None
-    """How much of a harm is rounding, as the labeler measured it; None where it did not."""
+    """Amount of rounding in a harm, as the labeler measured it; None if it did not."""
 
     @property
     def columns(self) -> list[str]:
@@ -175,8 +176,8 @@ def read_report_inputs(
 
 
 def _whole_directions(catalog: Catalog, artifacts: ArtifactStore, asked: Asked) -> Directions | None:
-    """None where they are not stored of all that is judged, or of no other split. An export holds those of validation
-    and test, so training may have none."""
+    """Return None if they are not stored for everything that is judged, or for no other split. An export holds those of
+    validation and test, so training may have none."""
     with catalog.reading() as connection:
         view = find_view(connection, Kind.SEMANTIC.value)
     if view is None:

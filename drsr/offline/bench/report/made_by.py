@@ -1,6 +1,6 @@
 """List the commands that would give the numbers of a report again, starting from an empty catalog.
 
-Places are shown without credentials. Where nothing recorded says what a command was told, a comment does.
+Locations are shown without credentials. If no record gives the arguments of a command, a comment says so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNKNOWN_SOURCE = "# the catalog does not say where its runs were read from"
 
 
 class Recorded(NamedTuple):
-    """Return the catalog's record of how it came about."""
+    """The catalog's record of how it came about."""
 
     ingested: list[tuple[str, ...]]
     """The words of every `drsr ingest` that read something, oldest first."""
@@ -36,7 +36,7 @@ class Recorded(NamedTuple):
     """The newest first."""
 
     def wheel(self, identity: str) -> str:
-        """Return where the policy of this identity was published; its identity where it was published elsewhere."""
+        """Return where the policy of this identity was published; its identity if it was published elsewhere."""
         for release in self.releases:
             if release.identity == identity:
                 return str(Path(release.index_location, "drsr-policy", release.file_name))
@@ -73,7 +73,8 @@ def reproduce(
 
 
 def _ingested(connection: Connection) -> list[tuple[str, ...]]:
-    """One for each place. Where all its files are of one source, that name is said: it may have been told."""
+    """Return one command for each location. If all its files have the same source, that name is given: the user may
+    have named it."""
     runs = select(Run.subject, Run.counts).where(Run.stage == "ingest", Run.finished_at.is_not(None)).order_by(Run.id)
     places = {place: (counts or {}).get("day") for place, counts in connection.execute(runs).tuples() if place}
     files = [
@@ -94,13 +95,13 @@ def _ingested(connection: Connection) -> list[tuple[str, ...]]:
 
 
 def _start(place: str) -> str:
-    """Return how the locations of a place's files begin: up to the first wildcard, from the root where it is a path."""
+    """Return the common beginning of a location's files: up to the first wildcard, from the root if it is a path."""
     fixed = place.partition("*")[0]
     return fixed if "://" in fixed else str(Path(fixed).absolute())
 
 
 def _replays(recorded: Recorded, replay: Replay) -> list[list[str]]:
-    """One for each summariser; methods that ask nobody go with the first."""
+    """Return one command for each summariser; methods without one go with the first."""
     about = replay.about
     summarisers = list(replay.summarisers) or [""]
     found = []
@@ -115,7 +116,7 @@ def _replays(recorded: Recorded, replay: Replay) -> list[list[str]]:
 
 
 def _which_runs(replayed: Collection[str], judged: Collection[str]) -> list[str]:
-    """Return what chooses these runs of all: nothing, their source, a number of them, or both."""
+    """Return the options that choose these runs: none, their source, a number of them, or both."""
     sources = {run.partition("/")[0] for run in replayed}
     words, rest = [], set(judged)
     if len(sources) == 1 and len({run.partition("/")[0] for run in judged}) > 1:
@@ -125,7 +126,7 @@ def _which_runs(replayed: Collection[str], judged: Collection[str]) -> list[str]
 
 
 def _summariser(name: str) -> list[str]:
-    """As `drsr evaluate` takes it; nothing where nobody was asked for a summary."""
+    """Return the summariser as `drsr evaluate` takes it; nothing if no summary was requested."""
     if not name:
         return []
     model, _, url = name.rpartition(" at ")

@@ -9,7 +9,7 @@ from drsr.errors import SettingsError
 
 
 def make_folder(folder: Path) -> None:
-    """Make it where it is missing; SettingsError where nothing can be written to it."""
+    """Create the folder if it is missing; raise SettingsError if nothing can be written to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         why = None if os.access(folder, os.W_OK) else "Permission denied"

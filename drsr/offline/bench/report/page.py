@@ -13,7 +13,7 @@ from drsr.pages import Cell as PageCell
 from drsr.pages import Markup, document, element, items, table, together, write_page
 
 LONG = 40
-"""Rows from which on a table is closed until it is asked for."""
+"""Number of rows from which a table is collapsed at first."""
 INTERVAL = re.compile(r"(\S+) (\[[^\]]*\])")
 _ABOUT = {
     "differences": "What differs from the paper",
@@ -23,18 +23,18 @@ _ABOUT = {
 
 
 class Report(NamedTuple):
-    """Everything the page says."""
+    """The whole content of the page."""
 
     title: str
     notice: str
-    """What the numbers are not."""
+    """Warning about what the numbers do not show."""
     sections: Sequence[Section]
     differences: Sequence[str]
-    """What differs from the paper, and why: one sentence each."""
+    """Differences from the paper, and the reason for each: one sentence each."""
     facts: Mapping[str, str]
     """Versions and hashes of what the numbers come from."""
     commands: Sequence[str]
-    """What reproduces it."""
+    """Commands that reproduce it."""
 
     @property
     def analyses(self) -> list[Analysis]:
@@ -58,7 +58,7 @@ def write_report(folder: Path, report: Report) -> Path:
 
 
 def html(report: Report) -> str:
-    """The page. Everything that comes from data is escaped; figures are our own."""
+    """Return the page. Everything that comes from data is escaped; figures are our own."""
     contents = [_contents(part.title, {found.name: found.title for found in part.analyses}) for part in report.sections]
     endings = {
         "differences": items(report.differences),
@@ -77,7 +77,7 @@ def html(report: Report) -> str:
 
 
 def _contents(title: str, links: Mapping[str, str]) -> Markup:
-    """One part of the table of contents, with a link to each of its anchors."""
+    """Return one part of the table of contents, with a link to each of its anchors."""
     return element("div", element("b", title), *(element("a", text, href=f"#{name}") for name, text in links.items()))
 
 

@@ -77,7 +77,7 @@ def _measured(steps: Sequence[StepHarm] | None) -> Sequence[StepHarm]:
 
 
 def _selected(given: ReportInputs) -> NDArray[np.int64]:
-    """Return what the frozen policy deletes in each judged state, as a mask; 0 where it abstains."""
+    """Return what the frozen policy deletes in each judged state, as a mask; 0 if it abstains."""
     record, scored = given.calibrated.record, given.scored[given.judged]
     rule = frozen_rule(record)
     path = selection_path(scored, rule.max_cardinality, record.uncertainty_coefficient, rule.removal_cap)

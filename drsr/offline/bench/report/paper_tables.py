@@ -1,8 +1,8 @@
-"""The paper's own tables as reference data, to stand beside ours: what its authors report, not what we measured.
+"""The paper's own tables as reference data, for comparison with ours: what its authors report, not what we measured.
 
 The numbers are in `paper/*.csv`, rounded as printed. Methods are named as in the comparators' registry, variants as in
-`train/ablations.py`. Tests hold them against each other: sums, means and changes that the paper states come out of its
-rows, but for those in `DOES_NOT_ADD_UP`.
+`train/ablations.py`. Tests compare them with each other: sums, means and changes that the paper states follow from its
+rows, except those in `DOES_NOT_ADD_UP`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Eval40Total(NamedTuple):
 
     method: str
     total_millions: float
-    """Of all forty tasks."""
+    """Total of all forty tasks."""
     per_task_millions: float
 
 
@@ -83,7 +83,7 @@ class Measurement(NamedTuple):
 
 @cache
 def eval40() -> tuple[Eval40Row, ...]:
-    """One row per method and domain, and one for `overall`."""
+    """Return one row per method and domain, and one for `overall`."""
     return tuple(
         Eval40Row(row["method"], row["domain"], float(row["reward"]), float(row["tokens_millions"]))
         for row in _rows("eval40.csv")
@@ -99,14 +99,15 @@ def eval40_totals() -> tuple[Eval40Total, ...]:
 
 
 def eval40_change(method: str) -> float:
-    """Of the tokens of all forty tasks against the baseline's, in percent: not from means that are rounded."""
+    """Return the change of the tokens of all forty tasks against the baseline's, in per cent: not from rounded
+    means."""
     totals = {row.method: row.total_millions for row in eval40_totals()}
     return change_percent(totals[method], totals[BASELINE])
 
 
 @cache
 def eval40_ablations() -> tuple[AblationRow, ...]:
-    """One row per variant and domain, and one for `overall`."""
+    """Return one row per variant and domain, and one for `overall`."""
     numbers = AblationRow._fields[2:]
     return tuple(
         AblationRow(row["variant"], row["domain"], *(float(row[name]) for name in numbers))
@@ -116,7 +117,7 @@ def eval40_ablations() -> tuple[AblationRow, ...]:
 
 @cache
 def full260() -> tuple[Full260Row, ...]:
-    """One row per method and domain, and one for `overall`."""
+    """Return one row per method and domain, and one for `overall`."""
     return tuple(
         Full260Row(
             row["method"],
@@ -135,23 +136,23 @@ class Supervision(NamedTuple):
     """Tables "Offline supervision and benchmark task counts" and "Set-level supervision by deletion cardinality"."""
 
     trajectories: int
-    """External: none of them is of WorkBuddyBench."""
+    """Number of external trajectories: none of them is from WorkBuddyBench."""
     states: int
     labels: dict[int, int]
-    """By how many Blocks a set deletes."""
+    """Number of labels by the number of Blocks that a set deletes."""
 
 
 class CalibrationRow(NamedTuple):
     """Table "Validation search space and frozen deployment values"."""
 
     tried: str
-    """Empty where it is fixed."""
+    """Values tried; empty if it is fixed."""
     frozen: float
 
 
 @cache
 def calibration() -> dict[str, CalibrationRow]:
-    """By the name that we give the value."""
+    """Return the rows by the name that we give the value."""
     return {row["item"]: CalibrationRow(row["tried"], float(row["frozen"])) for row in _rows("calibration.csv")}
 
 
@@ -165,7 +166,7 @@ def supervision() -> Supervision:
 
 @cache
 def analyses() -> dict[str, Measurement]:
-    """By name: `singleton_aggregation.sum`, `interaction.cardinality_3`, ..."""
+    """Return the rows by name: `singleton_aggregation.sum`, `interaction.cardinality_3`, ..."""
     return {row["measurement"]: Measurement(float(row["value"]), row["unit"]) for row in _rows("analyses.csv")}
 
 

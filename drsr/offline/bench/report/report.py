@@ -1,6 +1,6 @@
 """Everything the report says, section by section: replay, whole tasks, study, the paper's analyses and own tables.
 
-A section is a title, analyses and reasons for what is left out; whoever has more to say adds one in `build_report`.
+A section is a title, analyses and reasons for what is left out; to report more, add one in `build_report`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from drsr.request.rendering import RENDERER_VERSION
 
 
 class Measured(NamedTuple):
-    """Measurements beside the labels; None where there are none."""
+    """Measurements other than the labels; None if there are none."""
 
     steps: Sequence[StepHarm] | None
     replay: Replay | None
@@ -62,7 +62,7 @@ def build_report(
 
 
 def _notice(measured: Measured) -> str:
-    """Return what stands at the head of the page."""
+    """Return the notice at the head of the page."""
     if measured.replay is not None and measured.replay.current:
         return NOTICE
     return "No method was replayed: what follows judges how well harms are predicted, and is not task reward."
@@ -131,7 +131,7 @@ def _differences(given: ReportInputs) -> list[str]:
 
 
 def _summarisers(replay: Replay) -> str:
-    """Each with the methods that asked it."""
+    """Return each summariser with the methods that used it."""
     found = replay.summarisers.items()
     return "; ".join(f"{name} for {', '.join(note.title for note in notes)}" for name, notes in found)
 

@@ -25,7 +25,7 @@ from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.records import CalibrationRecord
 
 PAPERS_SPLIT = {"train": 0.8, "validation": 0.1, "test": 0.1}
-"""Of its trajectories."""
+"""The paper's split of its trajectories."""
 
 
 def side_by_side(given: ReportInputs) -> Section:
@@ -106,7 +106,7 @@ def chosen_values(record: CalibrationRecord, params: CalibrateParams) -> Analysi
 
 
 class _Counterpart(NamedTuple):
-    """Return the columns here that come nearest to a representation of the paper's."""
+    """The columns here that come nearest to a representation of the paper's."""
 
     what: str
     scorer: str | None = None

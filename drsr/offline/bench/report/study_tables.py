@@ -1,4 +1,4 @@
-"""The study of ablations as tables for the report, the paper's values beside ours where the paper has them."""
+"""The study of ablations as tables for the report, with the paper's values next to ours where it has them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 IN_THE_PAPER = {"max": "maximum", "min": "minimum"}
-"""Where the paper calls a rule otherwise."""
+"""Names of rules that the paper calls differently."""
 
 FEW_TRAJECTORIES = 10
 """Below this a percentile interval over resampled tasks is too narrow to be believed."""

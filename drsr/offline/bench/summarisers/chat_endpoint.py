@@ -1,7 +1,7 @@
-"""An OpenAI-compatible endpoint: how the acting model and the summariser of an evaluation are asked.
+"""An OpenAI-compatible endpoint, used for the acting model and the summariser of an evaluation.
 
-429 and 5xx are tried again after a pause; so is a connection that breaks. What the endpoint answers at last is the
-caller's to judge.
+429 and 5xx are tried again after a pause; so is a connection that breaks. The caller judges the endpoint's final
+answer.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ATTEMPTS = 5
 LONGEST_PAUSE = 60.0
 """Seconds, whatever the endpoint asks for."""
 REFUSED = frozenset({400, 413, 422})
-"""The request itself is at fault. 401, 403, 404 and the like would meet every request."""
+"""Status codes for which the request itself is at fault. 401, 403, 404 and similar ones would meet every request."""
 
 
 class ChatEndpoint:
-    """One model behind `/chat/completions`."""
+    """One model at `/chat/completions`."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class ChatEndpoint:
         timeout: float = 300.0,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`base_url` is what stands before `/chat/completions`; `failure` is raised where no answer comes back;
-        `key_from` is the variable that holds the key."""
+        """`base_url` is the part before `/chat/completions`; `failure` is raised if no answer comes back; `key_from` is
+        the variable that holds the key."""
         try:
             import httpx
         except ModuleNotFoundError as error:
@@ -61,7 +61,7 @@ class ChatEndpoint:
         self._client.close()
 
     def ask(self, body: Json) -> httpx.Response:
-        """The endpoint's answer to a request: status 200, or one by which it refuses this very request."""
+        """Return the endpoint's answer to a request: status 200, or one by which it refuses this very request."""
         response = self._post({**body, "model": self.model})
         if response.status_code != 200 and response.status_code not in REFUSED:
             raise self._failure(
@@ -72,7 +72,7 @@ class ChatEndpoint:
         return response
 
     def _post(self, body: Json) -> httpx.Response:
-        """The endpoint's response; tried again while it is busy or away."""
+        """Return the endpoint's response; tried again while it is busy or away."""
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:

@@ -1,7 +1,7 @@
 """The backbone itself as a summariser: greedy, on this machine, so that replay needs no endpoint.
 
 A model of 135M parameters summarises badly, and the report says which one it was. What matters for a comparison is that
-all methods ask the same one.
+all methods use the same one.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class EmbeddedSummariser:
         return self._backbone.name
 
     def complete(self, ask: Ask) -> Completion:
-        """The likeliest token, again and again, until the turn ends. Of material that is too long for the window the
-        middle is left out; a text that cannot be tokenized exactly raises AlignmentError."""
+        """Generate the likeliest token, again and again, until the turn ends. If the material is too long for the
+        window its middle is left out; a text that cannot be tokenized exactly raises AlignmentError."""
         prompt = self._fitting(ask)
         written = self._written(prompt, ask.max_tokens)
         text = self._backbone.tokenizer.decode(np.array(written, dtype=np.int32)).strip()

@@ -1,6 +1,6 @@
 """A deterministic double of a summariser. It ships, knows no language, and copies: first lines, names and numbers.
 
-It is for tests, and for replay on a machine without a model that can write. A table that was made with it says so.
+It is for tests, and for replay on a machine without a model that can write. A table made with it says so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCRIPTED = "scripted"
 """Its name."""
 _IDENTIFIER = re.compile(r"[\w.#/:-]*\d[\w.#/:-]*|\w+[_/.-]\w[\w/.-]*")
 _QUOTED = 60
-"""Characters of a quotation: six of them fit into a verdict's tokens, whatever they say."""
+"""Number of characters of a quotation: six of them fit into a verdict's tokens, whatever they say."""
 _INDEXED = re.compile(r"^\[(?P<id>\w+)\] (?P<kind>\w+), (?P<tokens>\d+) tokens", re.MULTILINE)
 
 
@@ -48,15 +48,15 @@ class ScriptedSummariser:
 
 
 def _extract(ask: Ask) -> str:
-    """Of every paragraph the first eight words, and all names and numbers of the whole, each once."""
+    """Return the first eight words of every paragraph, and all names and numbers of the whole, each once."""
     openings = [" ".join(part.split()[:8]) for part in ask.material.split("\n\n") if part.strip()]
     names = list(dict.fromkeys(_IDENTIFIER.findall(ask.material)))
     return "\n".join([*openings, "Names and numbers: " + ", ".join(names)]).strip()
 
 
 def _verdict(ask: Ask) -> str:
-    """Yes to every item, each with the beginnings of the longest lines as evidence, three where it asks for three; no
-    where the last paragraph speaks of an error."""
+    """Return yes to every item, each with the beginnings of the longest lines as evidence, three if it asks for three;
+    no if the last paragraph mentions an error."""
     paragraphs = [part for part in ask.material.split("\n\n") if part.strip()] or [""]
     lines = sorted(ask.material.splitlines(), key=len, reverse=True)
     quotations = list(dict.fromkeys(line.strip()[:_QUOTED].strip() for line in lines))

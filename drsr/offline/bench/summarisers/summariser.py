@@ -18,12 +18,12 @@ class Ask(NamedTuple):
     """One question to a summariser."""
 
     purpose: str
-    """What kind of answer is wanted, as one fixed word: `summary`, `rubric`, `plan`, `recall`. A real model does not
-    see it; the double goes by it."""
+    """Kind of answer wanted, as one fixed word: `summary`, `rubric`, `plan`, `recall`. A real model does not see it;
+    the double depends on it."""
     instructions: str
-    """What to do."""
+    """Instructions for the model."""
     material: str
-    """What to do it with."""
+    """Text to apply them to."""
     max_tokens: int
     """The answer is at most this long."""
 
@@ -47,7 +47,7 @@ class Summariser(Protocol):
 
 
 class EndpointSummariser:
-    """A model behind an OpenAI-compatible endpoint. Its own count of tokens is taken, as it is what is paid for."""
+    """A model at an OpenAI-compatible endpoint. Its own count of tokens is used, because that is what is paid for."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class EndpointSummariser:
         timeout: float = 120.0,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`base_url` is what stands before `/chat/completions`."""
+        """`base_url` is the part before `/chat/completions`."""
         self._endpoint = ChatEndpoint(
             base_url,
             model,
@@ -75,8 +75,8 @@ class EndpointSummariser:
         return self._endpoint.name
 
     def complete(self, ask: Ask) -> Completion:
-        """Ask at temperature 0. SummariserRefused where it makes nothing of this question, SummariserFailed where it
-        would make nothing of any: out of reach, a wrong key, answers without token counts."""
+        """Ask at temperature 0. Raise SummariserRefused if it cannot answer this question, SummariserFailed if it could
+        not answer any: unreachable, a wrong key, answers without token counts."""
         response = self._endpoint.ask(
             {
                 "messages": [

@@ -7,7 +7,7 @@ Token Accounting").
     T_base - T_method = D + residual                        an identity, not a cause
 
 Tokens read from a cache and written to one are parts of the input and are never added to it again. What a method's
-summariser reads and writes counts. Local forwards of a backbone do not: they are no tokens of the acting model's.
+summariser reads and writes counts. Local forwards of a backbone do not: they are not tokens of the acting model.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Usage:
 
     @classmethod
     def of_openai(cls, usage: Mapping[str, Any]) -> Usage:
-        """From the `usage` of a chat completion, whose prompt tokens contain the cached ones.
+        """Read the `usage` of a chat completion, whose prompt tokens contain the cached ones.
 
-        DeepSeek divides its prompt tokens into cache hits and misses. What it missed it writes to its cache, so the
-        input is what was read from the cache and what was written to it, as in the paper's table.
+        DeepSeek divides its prompt tokens into cache hits and misses. Misses are written to its cache, so the input
+        consists of what was read from the cache and what was written to it, as in the paper's table.
         """
         if "prompt_cache_hit_tokens" in usage or "prompt_cache_miss_tokens" in usage:
             read, created = _count(usage, "prompt_cache_hit_tokens"), _count(usage, "prompt_cache_miss_tokens")
@@ -90,11 +90,11 @@ class TaskTokens:
     """The tokens that one task took from its first request to its last."""
 
     requests: tuple[Usage, ...]
-    """Of the acting model."""
+    """Usage of the acting model."""
     direct: tuple[int | None, ...]
-    """Of each request: the tokens that the method took out of it; None where nobody can count them."""
+    """Tokens that the method removed from each request; None if they cannot be counted."""
     auxiliary: tuple[Usage, ...] = ()
-    """Of the models that the method asked along the way."""
+    """Usage of the models that the method called along the way."""
 
     def __post_init__(self) -> None:
         if len(self.requests) != len(self.direct):
@@ -114,7 +114,8 @@ class TaskTokens:
 
     @property
     def direct_removal(self) -> int | None:
-        """D_direct,j. Negative where a method made requests longer; None where it cannot be counted of all of them."""
+        """Return D_direct,j. Negative if a method made requests longer; None if it cannot be counted for all of
+        them."""
         counted = [tokens for tokens in self.direct if tokens is not None]
         return sum(counted) if len(counted) == len(self.direct) else None
 
@@ -127,7 +128,7 @@ class Decomposition(NamedTuple):
     direct: float
     """D_direct."""
     residual: float
-    """What action paths, retries, ends and numbers of requests add to it or take from it."""
+    """Difference that action paths, retries, endings and numbers of requests add or remove."""
 
 
 def decompose(base_total: float, method_total: float, direct: float) -> Decomposition:

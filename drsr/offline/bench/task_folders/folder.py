@@ -1,9 +1,9 @@
-"""A task as a folder in Harbor's layout, which WorkBuddyBench publishes its tasks in.
+"""A task as a folder in Harbor's layout, in which WorkBuddyBench publishes its tasks.
 
 <root>/wb-bench-code-v1.0/tasks/<id>/
     instruction.md             what the agent is asked to do
     task.toml                  image, limits of time, memory and processors, whether the network is open
-    environment/Dockerfile     what the container is built from, unless task.toml names an image
+    environment/Dockerfile     the recipe of the container, unless task.toml names an image
     tests/test.sh              judges the container; writes /logs/verifier/reward.txt or reward.json
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from drsr.errors import ManifestError
 
 SECONDS_OF_TESTS, SECONDS_OF_BUILDING = 600.0, 600.0
-"""Limits where a task names none."""
+"""Limits if a task names none."""
 
 
 class TaskFolder(NamedTuple):
@@ -35,7 +35,8 @@ class TaskFolder(NamedTuple):
 
 
 def find_task(root: Path, task: str) -> TaskFolder:
-    """The task of that id, directly in the folder or in one of its subsets. ManifestError for any other."""
+    """Return the task with that id, directly in the folder or in one of its subsets. Raise ManifestError if there is
+    none."""
     parts = Path(task).parts
     if len(parts) != 1 or task in (".", ".."):
         raise ManifestError(f"{task!r} cannot be the id of a task: it is the name of a folder")
@@ -50,7 +51,7 @@ def find_task(root: Path, task: str) -> TaskFolder:
 
 
 def read_task(path: Path) -> TaskFolder:
-    """Read what a folder says. ManifestError if something of the layout is missing."""
+    """Read a task from its folder. Raise ManifestError if something of the layout is missing."""
     for name in ("instruction.md", "task.toml", "tests/test.sh"):
         if not (path / name).is_file():
             raise ManifestError(f"has no {name}", where=str(path), hint="fetch the tasks again")
@@ -79,7 +80,7 @@ def read_task(path: Path) -> TaskFolder:
 
 
 def _literal(name: str) -> str:
-    """The name as a pattern that only it matches."""
+    """Return the name as a pattern that only it matches."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)
 
 

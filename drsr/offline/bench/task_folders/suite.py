@@ -94,7 +94,7 @@ class InContainer:
         return [{"role": "tool", "tool_call_id": made["id"], "content": self._call(made["function"])} for made in calls]
 
     def reward(self) -> float:
-        """Run the tests. AgentFailed if they leave no reward: that says nothing about the agent."""
+        """Run the tests. Raise AgentFailed if they leave no reward, which says nothing about the agent."""
         self._exec("rm", "-rf", "/tests", "/logs/verifier")
         self._exec("mkdir", "-p", "/tests", "/logs/verifier")
         tests = f"{self._task.path / 'tests'}/."
@@ -112,7 +112,8 @@ class InContainer:
         )
 
     def _call(self, function: Json) -> str:
-        """A model may call anything with anything; what cannot be done is told as a tool would."""
+        """Execute a call. A model may call anything with anything; what cannot be done is reported as a tool would
+        report it."""
         try:
             arguments = json.loads(function["arguments"] or "{}")
         except ValueError:
@@ -152,7 +153,7 @@ def run_docker(words: Sequence[str], seconds: float, *, check: bool = True) -> s
 
 
 def _reward(text: str, name: str, path: Path) -> float:
-    """The number that the tests wrote, between 0 and 1; of several in JSON the one called `reward`."""
+    """Return the number that the tests wrote, between 0 and 1; of several in JSON the one called `reward`."""
     try:
         value = json.loads(text)
         found = value["reward"] if isinstance(value, dict) else value

@@ -57,7 +57,7 @@ def describe_frame(frame: ExampleFrame, used: NDArray[np.int32], *, retained_con
 def described_sets(
     frame: ExampleFrame, used: NDArray[np.int32], harm_limit: float, *, retained_context: bool, balance: float = 0.0
 ) -> DescribedSets:
-    """Everything that a learner is given about a frame."""
+    """Return everything that a learner is given about a frame."""
     return DescribedSets(
         describe_frame(frame, used, retained_context=retained_context),
         frame.unsafe,

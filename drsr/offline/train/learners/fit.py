@@ -160,13 +160,13 @@ def _fit_network(
 
 
 def _stopping(frame: TrainingFrame) -> NDArray[np.bool_]:
-    """The states that networks stop by: those of every fifth task."""
+    """Return the states that networks stop by: those of every fifth task."""
     held_out = set(sorted(set(frame.group_ids), key=shuffled)[::STOPPING_PART])
     return np.array([name in held_out for name in frame.group_ids])
 
 
 def _unseen(frame: TrainingFrame, params: TrainParams, seed: int) -> NDArray[np.bool_]:
-    """The sets whose task this member of a scorer that was fitted on the frame did not fit."""
+    """Return the sets whose task this member of a scorer fitted on the frame was not fitted on."""
     if params.scorer == "network":
         return _stopping(frame)[frame.state]
     unseen: NDArray[np.bool_] = drawn_weights(frame.state_group[frame.state], frame.unsafe, seed) == 0
@@ -176,7 +176,7 @@ def _unseen(frame: TrainingFrame, params: TrainParams, seed: int) -> NDArray[np.
 def _judged(
     scorer: FrozenScorer, fitted: TrainingFrame, frame: TrainingFrame, params: TrainParams, harm: Floats, unsafe: Floats
 ) -> tuple[Evaluation, ...]:
-    """One evaluation per member: the loss on what it was fitted on, the quality by scores of what it was not."""
+    """Return one evaluation per member: the loss on what it was fitted on, the quality on what it was not."""
     within = grouping(frame, "state", equal_cardinality=True)
     split = FOLDS if frame is fitted else frame.split
     _, seen = member_scores(scorer, fitted)

@@ -31,7 +31,7 @@ class FoldScores(NamedTuple):
         return ScoredSets(frame, self.harm.mean(axis=0), self.unsafe.mean(axis=0), self.unsafe.std(axis=0))
 
     def to_bytes(self) -> bytes:
-        """The same scores give the same bytes."""
+        """Return the scores as bytes: the same scores give the same bytes."""
         return safetensors_numpy.save({name: np.ascontiguousarray(part) for name, part in self._asdict().items()})
 
 

@@ -59,7 +59,7 @@ def fit_member(sets: DescribedSets, params: TreesParams, seed: int) -> tuple[Any
 
 
 def export_forest(members: list[tuple[Any, Any]]) -> Forest:
-    """The trees of all members and heads as arrays."""
+    """Return the trees of all members and heads as arrays."""
     parts: list[NDArray[Any]] = []
     roots, baseline, offset = [], [], 0
     for models in members:
