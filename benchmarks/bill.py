@@ -85,7 +85,7 @@ class RunRow(NamedTuple):
     without: Total
     sent: Total
     invalid: int
-    """Requests that a provider would refuse, and would not have refused as they came."""
+    """Requests that a provider would refuse although it would have accepted the original."""
 
     @property
     def change(self) -> float:
@@ -130,7 +130,7 @@ def main() -> int:
 
 
 def chosen(location: str, calls: int, number: int) -> Iterator[Trajectory]:
-    """The runs to make again: such that are long enough, evenly spread."""
+    """Yield the runs to repeat: those that are long enough, evenly spread."""
     runs = [run for run in read_runs(location) if isinstance(run, Trajectory) and _calls(run) >= max(calls, 1)]
     yield from runs[:: max(len(runs) // number, 1)][:number] if number else runs
 
@@ -253,7 +253,7 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {}
 
 
 class Endpoint:
-    """The mock endpoint: books of the run that goes on, and the output to answer with."""
+    """The mock endpoint: the books of the present run, and the output to answer with."""
 
     def __init__(self, tokenizer: Tokenizer, prices: Prices, thinks: float = 0.0) -> None:
         """`thinks` is how many seconds an answer takes."""
@@ -299,7 +299,7 @@ class Endpoint:
 
 @contextmanager
 def endpoint(tokenizer: Tokenizer, prices: Prices, thinks: float = 0.0) -> Iterator[Endpoint]:
-    """A mock endpoint on a free port of this machine."""
+    """Run a mock endpoint on a free port of this machine."""
     mock = Endpoint(tokenizer, prices, thinks)
 
     class Handler(BaseHTTPRequestHandler):

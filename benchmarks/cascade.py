@@ -112,7 +112,7 @@ class Outcomes(NamedTuple):
         return cls(*(np.append(column, 0.0) for column in (removed, frame.unsafe, frame.harm, weight)))
 
     def admissible(self, rows: Ints, params: CalibrateParams) -> NDArray[np.bool_]:
-        """Tell which of some policies, each a row of choices by state, keep to the limits of calibration."""
+        """Return which policies, each a row of choices by state, keep to the limits of calibration."""
         pruned, weight = (rows >= 0).sum(axis=1), self.weight[rows]
         some = np.maximum(pruned, 1)
         weighted = (self.unsafe[rows] * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), 1)
@@ -179,7 +179,7 @@ def some_scored(scored: Scored, kept: NDArray[np.bool_]) -> Scored:
 
 
 def perfect_reader(scored: Scored) -> Scored:
-    """Return the scores of somebody who knows the labels: the end of what a better full policy could give."""
+    """Return the scores of a reader who knows the labels: the limit of what a better full policy could give."""
     nothing = np.zeros(len(scored.frame))
     return ScoredSets(scored.frame, scored.frame.harm, scored.frame.unsafe.astype(np.float64), nothing)
 

@@ -194,7 +194,7 @@ def summary(found: list[Compared]) -> Json:
 
 
 def _ordered(one: Compared) -> Iterator[bool]:
-    """For each two sets of a state, whether both renderings find the same one more harmful."""
+    """Yield, for each two sets of a state, whether both renderings find the same one more harmful."""
     for left in range(len(one.ours)):
         for right in range(left):
             yield (one.ours[left] > one.ours[right]) == (one.template[left] > one.template[right])

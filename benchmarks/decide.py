@@ -160,7 +160,7 @@ def _spent(work: Callable[[], Any]) -> tuple[float, Any, float]:
 
 
 def _in_a_process(name: str, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """In a process of its own, for its memory."""
+    """Measure in a process of its own, for its memory."""
     command = [sys.executable, "-m", "benchmarks.decide", "--full", name, "--tokens", *map(str, lengths)]
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)

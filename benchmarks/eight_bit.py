@@ -151,7 +151,8 @@ def shown(backbone: str, found: Sequence[Compared]) -> str:
 
 
 def _threshold(policy: Policy, stored: Sequence[Stored]) -> float:
-    """The median score of what would go without a threshold: half of the states must choose otherwise, or nothing."""
+    """Return the median score of what would be deleted without a threshold: half of the states must choose differently,
+    or nothing."""
     scores = []
     for one in stored:
         proposed = _proposed(policy, one)

@@ -220,7 +220,8 @@ def naive(backbone: FrozenLM, pair: Pair) -> float:
 
 
 def largest_difference(measured: MeasuredStates, losses: dict[int, float]) -> float:
-    """In H, over all sets that the loop measured together with their state's intact context; else in NLL."""
+    """Return the largest difference in H, over all sets that the loop measured together with their state's intact
+    context; else in NLL."""
     worst, start = 0.0, 0
     for result in measured.results:
         assert isinstance(result, StateHarms)

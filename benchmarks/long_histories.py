@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def requests_of(source: str, tokenizer: Tokenizer, cap: int, runs: int) -> Iterator[Longest]:
-    """For some runs of a source the last request below each length."""
+    """Yield, for some runs of a source, the last request below each length."""
     folder = recorded_runs() / source
     taken = 0
     for run in read_runs(str(folder)) if folder.is_dir() else ():

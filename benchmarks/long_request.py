@@ -30,7 +30,7 @@ class LongRequest(NamedTuple):
 
 
 def recorded_runs() -> Path:
-    """The folder with real recorded runs beside this repository; DRSR_TRAJECTORIES names another."""
+    """Return the folder with real recorded runs next to this repository; DRSR_TRAJECTORIES names another."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "trajectories"
     return Path(os.environ.get("DRSR_TRAJECTORIES", beside))
 

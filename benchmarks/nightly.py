@@ -137,7 +137,7 @@ def growth_text(found: Sequence[Found], seconds_per_state: float) -> str:
 
 
 def growth(small: Found, large: Found) -> float:
-    """The share without its constant, which two sizes have in common: ingest to featurize."""
+    """Return the share without its constant, which two sizes have in common: ingest to featurize."""
     full = large.full.incremental - small.full.incremental
     return (large.refresh.incremental - small.refresh.incremental) / full
 
@@ -241,7 +241,7 @@ def settings(folder: Path, backbone: str) -> Iterator[None]:
 
 @contextmanager
 def stages_in_cpu_seconds() -> Iterator[None]:
-    """The clock of the loop over stages, exchanged."""
+    """Exchange the clock of the loop over stages for CPU seconds."""
     from drsr.offline import run
 
     with patch.object(run, "time", SimpleNamespace(monotonic=CLOCK.read)):

@@ -159,7 +159,7 @@ def request(marker: str, steps: int) -> dict[str, Any]:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The mock endpoint's side of one connection."""
+    """Serve the mock endpoint's side of one connection."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
     try:
         while True:

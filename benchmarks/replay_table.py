@@ -4,7 +4,7 @@ Reads journals of `drsr evaluate --replay` alone: no catalog, no text and no lan
 every method has by now, the methods that removed anything, and where DRSR ranks among those that keep to an unsafe
 rate. `--figure FILE.svg` draws the frontier, `--domains` adds the same by domain, `--methods A,B` looks at some alone:
 a row that has few decisions yet takes the others from the table of all. Several journals, of sources that were replayed
-beside each other, count as one; `--joined FILE` keeps them as one, with which a replay can go on.
+in parallel, count as one; `--joined FILE` keeps them as one, from which a replay can continue.
 """
 
 from __future__ import annotations

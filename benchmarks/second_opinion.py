@@ -158,7 +158,7 @@ def _choice(one: Opinions) -> int | None:
 
 
 def intervals(states: Sequence[Opinions], seed: int = 0) -> dict[str, tuple[float, float]]:
-    """95 % of resampled tasks lie within, for every share."""
+    """Return, for every share, the interval that holds 95 % of resampled tasks."""
     by_task: dict[str, list[Opinions]] = {}
     for one in states:
         by_task.setdefault(one.task, []).append(one)

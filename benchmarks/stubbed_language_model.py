@@ -45,7 +45,7 @@ class Clock:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """A block that is not counted."""
+        """Run a block that is not counted."""
         started = time.process_time()
         try:
             yield

@@ -21,7 +21,7 @@ DEMO = Path("var", "demo")
 INDEX, PLOTS, AUDIT = DEMO / "index", DEMO / "plots", DEMO / "audit.html"
 CURVE = PLOTS / "operating_curve.png"
 FRONTIER = "frontier.svg"
-"""The figure of a replay, kept beside what else is known about a released wheel."""
+"""The figure of a replay, kept with the other facts about a released wheel."""
 UNRELEASED = "0.1"
 """The version of a policy that no released one can be compared with."""
 

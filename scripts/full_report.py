@@ -21,7 +21,7 @@ that act when a window fills up would never act in one of 128,000."""
 
 
 def steps(view: str, wheel: Path) -> tuple[Step, ...]:
-    """A replay is of one policy, so its file is named by it."""
+    """Return the steps. A replay covers one policy, so its file is named after it."""
     replay = str(EVALUATION / f"replay-{wheel.stem}.jsonl")
     tasks = str(EVALUATION / "tasks-sandbox.jsonl")
     measured = ("--replay", replay, "--tasks", tasks)

@@ -28,7 +28,7 @@ class Workspace(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return what to put into the environment to go on by hand."""
+        """Return what to put into the environment to continue by hand."""
         place = self.folder.absolute()
         return {
             "DRSR_CATALOG_URL": f"sqlite:///{place / 'catalog.sqlite'}",

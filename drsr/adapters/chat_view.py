@@ -73,7 +73,8 @@ class ChatView:
 
 
 def led_to(sealed: Sequence[int | None]) -> list[tuple[list[int], list[int]]]:
-    """For each sealed reasoning of a turn, neighbours together: its places in the turn, and those of what it led to."""
+    """Return, for each sealed reasoning of a turn (adjacent ones together), its positions in the turn and those of what
+    it led to."""
     runs = groupby(range(len(sealed)), lambda place: sealed[place] is None)
     listed = [(reasons, list(places)) for reasons, places in runs]
     return [(places, led) for (reasons, places), (_, led) in zip(listed, listed[1:], strict=False) if reasons]

@@ -1,7 +1,7 @@
 """Forms: a framework's own objects as a request that drsr reads, and a decision carried back to them.
 
-The plainest are request bodies of OpenAI chat and Anthropic messages, in which SDK objects may stand for parts of the
-JSON.
+The plainest are request bodies of OpenAI chat and Anthropic messages, in which SDK objects may take the place of parts
+of the JSON.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ def materialised(body: Body) -> Body:
 
 
 def as_json(value: Any) -> Any:
-    """Plain JSON from what people put into a body: `response.choices[0].message` and `response.content` among it."""
+    """Return plain JSON from what programs put into a body: `response.choices[0].message` and `response.content` among
+    it."""
     if isinstance(value, Mapping):
         return {name: as_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -116,7 +116,7 @@ def _tell_turn(view: ChatView, message: ChatMessageAssistant) -> None:
 
 
 def _less(message: ChatMessageAssistant, gone: Gone) -> ChatMessageAssistant:
-    """A copy of the message without what is gone."""
+    """Return a copy of the message without what is gone."""
     stays = [
         part
         for part in message.content_list

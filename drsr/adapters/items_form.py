@@ -104,7 +104,7 @@ class ItemsForm:
         turn.order.append(component)
 
     def _flush(self) -> None:
-        """The turn so far is over."""
+        """End the present turn."""
         turn, self._turn = self._turn, _Turn()
         if turn.whole:
             self._told[self._view.answer(turn.content, turn.requested, sealed=turn.order)] = turn

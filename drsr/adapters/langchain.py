@@ -175,7 +175,8 @@ def _order(message: AIMessage, blocks: list[Any], ids: list[str | None]) -> list
 
 
 def _less(message: AIMessage, gone: Gone) -> AIMessage:
-    """A copy of the message without what is gone. Calls are repeated in other places, in the provider's own form."""
+    """Return a copy of the message without what is gone. Calls are repeated in other places, in the provider's own
+    form."""
     ids = {message.tool_calls[place]["id"] for place in gone.calls}
     update: dict[str, Any] = {
         "tool_calls": [one for place, one in enumerate(message.tool_calls) if place not in gone.calls],

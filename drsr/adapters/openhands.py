@@ -113,13 +113,14 @@ def _less(events: Sequence[Any], gone: Gone) -> list[LLMConvertibleEvent]:
 
 
 def _answer_of(place: int, event: LLMConvertibleEvent) -> tuple[str, Any]:
-    """The framework sends neighbouring actions of one answer as one message."""
+    """Return the answer that an action belongs to: the framework sends adjacent actions of one answer as one
+    message."""
     return ("answer", event.llm_response_id) if isinstance(event, ActionEvent) else ("event", place)
 
 
 def _loop_starts(events: Sequence[LLMConvertibleEvent]) -> set[str]:
     """Actions with signed thinking that later actions of the same turn need: Anthropic refuses a turn that begins
-    without thinking, and only a message of somebody else ends it."""
+    without thinking, and only a message of another speaker ends it."""
     found: set[str] = set()
     start: ActionEvent | None = None
     for event in events:

@@ -69,7 +69,7 @@ class Options(TypedDict, total=False):
 
 
 class Pruner:
-    """One policy behind one adapter. Safe to use from several threads."""
+    """One policy in one adapter. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -135,13 +135,13 @@ class Pruner:
         return seen, decision
 
     async def view_in_thread(self, native: T, read: Callable[[T], Form[T]], model: str | None = None) -> T:
-        """Return the same without holding up the event loop meanwhile: a decision runs a language model."""
+        """Return the same without blocking the event loop: a decision runs a language model."""
         return native if bypassed() else (await self.decide_in_thread(native, read, model))[0]
 
     async def decide_in_thread(
         self, native: T, read: Callable[[T], Form[T]], model: str | None = None
     ) -> tuple[T, Decision]:
-        """Like `decide`."""
+        """Decide like `decide`, in a thread."""
         import anyio.to_thread  # every framework that has an event loop brings it
 
         try:
@@ -152,7 +152,7 @@ class Pruner:
             return native, decision
 
     def tell_recalled(self, decision: Decision, recalled: Recalled | None) -> None:
-        """Tell of a decision once more if the model recalled something."""
+        """Report a decision a second time if the model recalled something."""
         if recalled is not None:
             decision = replace(decision, recalled=recalled)
             decision.policy.keep_receipt(decision)

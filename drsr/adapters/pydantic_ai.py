@@ -162,7 +162,7 @@ class HistoryForm:
 
 
 def _is_result(part: Any) -> bool:
-    """Also of the deprecated kind, which histories of old may hold."""
+    """Return whether it is a result, also of the deprecated kind that old histories may hold."""
     return isinstance(part, ToolReturnPart) or (part.part_kind == "retry-prompt" and part.tool_name is not None)
 
 

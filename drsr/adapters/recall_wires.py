@@ -91,7 +91,7 @@ def whole_usage(each: Sequence[Any]) -> Any:
 
 
 def _add_to(usage: Any, earlier: Any) -> None:
-    """The same in a model of an SDK, in place: a new one would have to hold fields that the provider left out."""
+    """Add in place to a model of an SDK: a new one would have to hold fields that the provider left out."""
     for name, value in () if usage is None or earlier is None else earlier:
         mine = getattr(usage, name, None)
         if hasattr(mine, "model_fields_set") and hasattr(value, "model_fields_set"):
@@ -166,7 +166,7 @@ def _response_calls(answer: dict[str, Any]) -> list[ToolCall]:
 
 
 def _response_exchange(answer: dict[str, Any], results: Sequence[tuple[str, str]]) -> list[Any]:
-    """RequestError beside a call of another kind than a function, whose output has a form of its own."""
+    """Raise RequestError if there is also a call that is not a function, because its output has a form of its own."""
     kinds = {item.get("call_id"): item["type"] for item in answer["output"]}
     if any(kinds[call_id] != "function_call" for call_id, _ in results):
         raise RequestError("a call that is not a function's", where="a response that recalls")

@@ -1,4 +1,4 @@
-"""The seam in the clients of the OpenAI and Anthropic SDKs: every call of theirs ends in `client.request(...)`.
+"""The seam in the clients of the OpenAI and Anthropic SDKs: each of their calls ends in `client.request(...)`.
 
 So one function in front of it serves `create`, `stream`, `parse`, `with_raw_response` and whatever comes next.
 """

@@ -13,7 +13,7 @@ USING = {
     "See what it decided": ("receipts", "explain", "diff", "restore", "inspect"),
     "What it reads with": ("backbone",),
 }
-"""The commands of whoever runs an agent. Those that are not registered are not shown."""
+"""The commands for running an agent. Those that are not registered are not shown."""
 MAKING_NEEDS = "sqlalchemy"
 """Package without which the other commands cannot work: the extra `offline` brings it."""
 

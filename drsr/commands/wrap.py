@@ -111,7 +111,7 @@ def not_through_other_proxies(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def running(app: ProxyApp) -> Iterator[str]:
-    """The address of a proxy that runs in a thread."""
+    """Yield the address of a proxy that runs in a thread."""
     from drsr.proxy.server import address_of, bind, make_server
 
     with bind(LOOPBACK, 0) as bound:

@@ -30,7 +30,7 @@ from drsr.request.tokens_read import note, noting
 WAITING = 8
 """Number of runs that may wait to be read. Each keeps only its latest request; runs beyond that are refused."""
 FINISHED = 8
-"""Features kept for whoever asks for the very same request again, as a client does that tries again."""
+"""Features kept in case the very same request comes again, as from a client that retries."""
 SAME_RUN = 0.5
 """Two requests belong to the same run if the later one repeats at least this share of the earlier one's tokens."""
 LAST_SECONDS = 3.0
@@ -77,7 +77,7 @@ class _Job:
         self.done.set()
 
     def result(self) -> CandidateFeatures:
-        """Once it is done. What was read counts as read for whoever takes it."""
+        """The features once reading is done. What was read counts as read for every decision that takes it."""
         if self.features is None:
             assert self.error is not None
             raise self.error
@@ -132,7 +132,7 @@ class BackgroundReader:
         return job.result()
 
     def read_ahead(self, state: DecisionState) -> bool:
-        """Read a state when there is time. False where too many wait already."""
+        """Read a state when there is time. Return False if too many wait already."""
         key = prefix_hash(state)
         with self._lock:
             return key in self._finished or self._put(state, key) is not None
@@ -230,6 +230,7 @@ _readers: weakref.WeakSet[BackgroundReader] = weakref.WeakSet()
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread inside a matrix product when the interpreter is taken down would take the process with it."""
+    """Stop the reader: a thread inside a matrix product when the interpreter shuts down would take the process with
+    it."""
     for reader in list(_readers):
         reader.stop()

@@ -38,7 +38,7 @@ class Reason(StrEnum):
     """The reason why a request was not pruned, or why a session removed nothing more."""
 
     UNREADABLE_REQUEST = "unreadable_request"
-    """Not a request in OpenAI chat or Anthropic form; whoever it is sent to judges it."""
+    """Not a request in OpenAI chat or Anthropic form; the endpoint judges it."""
     INVALID_PROTOCOL = "invalid_protocol"
     """The request itself breaks a rule of its protocol."""
     ALIGNMENT_FAILURE = "alignment_failure"
@@ -59,7 +59,7 @@ class Reason(StrEnum):
     NOT_WORTH_REWRITING = "not_worth_rewriting"
     """In a session: rewriting the cached prefix would cost more than the deletion is expected to save."""
     DEADLINE_EXCEEDED = "deadline_exceeded"
-    """The request was not read in time. Reading goes on in the background, for the run's next request."""
+    """The request was not read in time. Reading continues in the background, for the run's next request."""
     INVARIANT_VIOLATED = "invariant_violated"
     """The rewrite failed one of the eight checks; it was thrown away."""
     INTERNAL_FAILURE = "internal_failure"

@@ -1,4 +1,4 @@
-"""The distribution of the features that a policy was fitted on: how far a new request lies from it.
+"""The distribution of the features that a policy was fitted on: how far a new request is from it.
 
 A request far outside is decided like any other; the decision says that the policy was not calibrated on anything like
 it. Only columns that come from the request's text are compared. They come first in a layout: all of a light policy, the
@@ -102,7 +102,7 @@ def read_distribution(data: bytes, columns: int, where: str) -> TrainingDistribu
 
 @dataclass(frozen=True, slots=True)
 class DistributionNumbers:
-    """The entry for its distribution among a policy's numbers; the arrays are in a file beside them."""
+    """The entry for its distribution among a policy's numbers; the arrays are in a file next to them."""
 
     sha256: str
     """SHA-256 of that file."""

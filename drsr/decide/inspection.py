@@ -40,7 +40,7 @@ class Inspection:
     """Remarks about a Block, by its name."""
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as plain values. Tokens are those of the full request."""
+        """Return everything as plain values. Tokens are those of the full request."""
         state = self.outcome if isinstance(self.outcome, DecisionState) else None
         return {
             "protocol": self.request.protocol,
@@ -115,7 +115,7 @@ class Inspection:
         return behind[0].start if behind else spans[-1].stop if spans else 0
 
     def _sets(self) -> Iterator[tuple[DeletionSet, list[str], float]]:
-        """Every deletion set with its Blocks' names and the share of the request that it saves."""
+        """Yield every deletion set with its Blocks' names and the share of the request that it saves."""
         for found in self.sets:
             assert isinstance(self.outcome, DecisionState)  # only an eligible request has deletion sets
             names = [self.outcome.candidates[member].block.name for member in found.members]

@@ -222,8 +222,8 @@ def _older_blocks(history: History) -> dict[int, list[tuple[Block, int]]]:
 
 
 def _protected(message: Message, older: list[tuple[Block, int]]) -> list[int]:
-    """Return the parts that may not go: all but those of text that belong to older Blocks. Reasoning goes with the call
-    it led to, and parts that say nothing (an empty text beside results) with the message they are in."""
+    """Return the parts that must stay: all except text parts that belong to older Blocks. Reasoning is removed with the
+    call it led to, and parts without content (an empty text next to results) with their message."""
     may_go = {number for block, number in older if not block.opaque or is_reasoning(message.parts[number])}
     return [n for n, part in enumerate(message.parts) if n not in may_go and says_something(part)]
 
@@ -244,8 +244,8 @@ def _gone(evidence: Evidence) -> dict[int, Counter[str]]:
 
 
 def _is_what_is_gone(state: DecisionState, found: DeletionSet, gone: dict[int, Counter[str]]) -> bool:
-    """Return whether what is gone is this set: all parts of its Blocks, and beside them in the same messages at most
-    reasoning that led to them and parts that say nothing."""
+    """Return whether what is gone is this set: all parts of its Blocks, and apart from them, in the same messages, at
+    most reasoning that led to them and parts without content."""
     if {ref.message for ref in _parts_of(state, found)} != gone.keys():
         return False
     members: dict[int, Counter[str]] = {}

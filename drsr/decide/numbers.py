@@ -102,7 +102,7 @@ class PolicyNumbers:
     light: LightNumbers | None = None
     """Numbers of a light policy; None, and not written, for a policy that reads with a language model."""
     distribution: DistributionNumbers | None = None
-    """Limit on how far a request may lie from the training states before a decision says so. None, and not written, for
+    """Limit on how far a request may be from the training states before a decision says so. None, and not written, for
     a policy made before this number existed or from too few states."""
 
     def __post_init__(self) -> None:
@@ -250,7 +250,7 @@ def _value(kind: Any, value: Any, name: str) -> Any:
 
 
 def _check_geometry(geometry: Geometry | None) -> None:
-    """A layout is built from it, so that it must be the size of a language model."""
+    """Check the geometry: a layout is built from it, so it must have the size of a language model."""
     if geometry is None:
         return
     name = "backbone.geometry"

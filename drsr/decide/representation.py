@@ -75,7 +75,7 @@ class Representation(FeatureSource, Protocol):
 
 
 class FrozenRepresentation:
-    """Read with a language model loaded by transformers; `kind` selects which of its columns to return."""
+    """Read with a language model loaded by transformers; `kind` selects the columns to return."""
 
     def __init__(self, backbone: FrozenLM, kind: Kind = Kind.FULL, *, memory_mb: int = DEFAULT_MEGABYTES) -> None:
         self.backbone = backbone

@@ -55,7 +55,7 @@ class ProposedSets(NamedTuple):
 
 
 class AbstentionReason(StrEnum):
-    """The reason to leave the request as it is: the first condition that no set met."""
+    """The reason to leave the request unchanged: the first condition that no set met."""
 
     NO_VALID_SET = "no_valid_set"
     """No set within the cardinality limit saves tokens and keeps the protocol valid."""

@@ -1,6 +1,6 @@
 """Content indicators: how much of a Block mentions errors, success, paths, numbers and failed commands.
 
-Densities are per word, so that a long Block and a short one compare; 0 where there are no words. English words only:
+Densities are per word, so that a long Block and a short one compare; 0 if there are no words. English words only:
 agents' tools speak English, and a word list that misses a language is a weak column, not a wrong one.
 """
 

@@ -98,7 +98,7 @@ class SpanSummary(NamedTuple):
     last: torch.Tensor
 
     def copied(self) -> SpanSummary:
-        """With memory of its own."""
+        """Return a copy with memory of its own."""
         return SpanSummary(*(tensor.clone() for tensor in self))
 
     @property

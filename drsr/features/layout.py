@@ -155,7 +155,7 @@ STRUCTURAL: tuple[tuple[str, Unit], ...] = (
     ("view_share", Unit.SHARE),
     ("ends_with_user", Unit.INDICATOR),
 )
-"""The structural columns; what each one means is written where it is computed, in `structural.py`."""
+"""The structural columns; `structural.py` explains each where it computes it."""
 
 HEAD_STATISTICS: tuple[tuple[str, Unit], ...] = (
     ("mass", Unit.WEIGHT),

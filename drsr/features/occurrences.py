@@ -63,7 +63,7 @@ class Occurrences:
         return last
 
     def holders_among(self, wanted: Mask) -> Numbers:
-        """For each item how many of some parts hold it."""
+        """Return, for each item, how many of some parts hold it."""
         item, part = self._pairs
         return np.bincount(item[wanted[part]], minlength=self.kinds)
 
@@ -100,7 +100,7 @@ class Occurrences:
         return self._distinct[key]
 
     def mask(self, parts: Sequence[int]) -> Mask:
-        """For each item whether any of these parts holds it."""
+        """Return, for each item, whether any of these parts holds it."""
         mask = np.zeros(self.kinds, dtype=np.bool_)
         for part in parts:
             mask[self.inside(part)] = True

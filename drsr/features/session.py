@@ -169,8 +169,8 @@ class Session:
 class SessionCache:
     """The sessions of many runs in bounded memory, found by their tokens. The least recently used is evicted first.
 
-    A session is taken out while it is used, so two threads never share one: a second request of the same run that
-    comes meanwhile gets a session of its own.
+    A session is taken out while it is used, so two threads never share one: a second request of the same run in the
+    meantime gets a session of its own.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ def candidate_spans(state: DecisionState) -> tuple[Spans, ...]:
 
 
 def block_spans(state: DecisionState) -> tuple[Spans, ...]:
-    """Return the spans of every Block that lies in the view and has tokens, whether it is a candidate now or not."""
+    """Return the spans of every Block that is in the view and has tokens, whether it is a candidate now or not."""
     blocks = (
         block for step in state.history.steps if step.message >= state.view.first_message for block in step.blocks
     )
@@ -52,7 +52,7 @@ def _checked(state: DecisionState, candidate: Candidate) -> Spans:
 
 
 def _shifted(spans: Spans, view: View) -> Spans:
-    """From positions of the full request to those of the view, which keeps `lead` tokens in front."""
+    """Convert positions of the full request to those of the view, which keeps `lead` tokens in front."""
     if not _is_cut(view):
         return spans
     back = view.start - view.lead

@@ -121,8 +121,8 @@ def structural_features(
 ) -> NDArray[np.float64]:
     """Return one row per candidate, one column per name in `layout.STRUCTURAL`.
 
-    `passages` is what `read_passages` gives of the request and `words` what `number_items` gives of their words, from
-    whoever has read them already.
+    `passages` is the result of `read_passages` for the request and `words` that of `number_items` for their words, if
+    the caller has them already.
     """
     passages = read_passages(state.history.request) if passages is None else passages
     if words is None:
@@ -200,7 +200,7 @@ def _subject(request: _Request, candidate: Candidate) -> _Subject:
 
 
 def is_prompt(message: Message) -> bool:
-    """Something the user said; Anthropic's user messages also carry results."""
+    """Return whether it is something the user said; Anthropic's user messages also carry results."""
     said = any(isinstance(part, Text) and part.text for part in message.parts)
     return message.role == "user" and said and not message.demonstration
 
@@ -282,7 +282,8 @@ def _overlaps(request: _Request, subject: _Subject) -> dict[str, float]:
 
 
 def _tools(request: _Request, subject: _Subject) -> dict[str, float]:
-    """An exchange uses the tool it calls, an assistant_state those that its Step calls."""
+    """Return the columns about tools: an exchange uses the tool it calls, an assistant_state those that its Step
+    calls."""
     block, own = subject.block, subject.block.parts[0]
     step = request.state.history.steps[block.step]
     mine = list(_calls(request.state, step.blocks if block.kind is BlockKind.ASSISTANT_STATE else (block,)))

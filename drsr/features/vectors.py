@@ -96,7 +96,8 @@ class FeatureWatch:
         known: Mapping[range, SpanSummary] | None = None,
         extra: Iterable[range] = (),
     ) -> None:
-        """A session goes on at `start`, `known` are the spans that it has seen before, `extra` those it wants kept."""
+        """A session continues at `start`; `known` are the spans that it has seen before, `extra` those it wants
+        kept."""
         self.layout = layout_of(geometry_of(backbone))
         config = backbone.model.config
         self._layouts = {kind: layout_from(kind, config, backbone.name) for kind in kinds}

@@ -93,7 +93,7 @@ def layout_from(kind: Kind, config: Any, name: str) -> Layout | ViewLayout:
 
 
 def scored_layout(kind: Kind, geometry: Geometry) -> Layout | ViewLayout:
-    """The same for what a policy may be frozen on: the geometry suffices."""
+    """Return the same for layouts that a policy may be frozen on: the geometry suffices."""
     if kind is Kind.WINDOW:
         return window_layout(layout_of(geometry).attention_layers)
     return wide_layout(geometry) if kind is Kind.WIDE else layout_of(geometry)

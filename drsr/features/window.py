@@ -27,7 +27,8 @@ class WindowQueries:
         self._pieces: list[tuple[int, torch.Tensor]] = []
 
     def add(self, start: int, queries: torch.Tensor) -> None:
-        """The queries [heads, n, dim] of the positions from `start`. What is shown again replaces what was shown."""
+        """Add the queries [heads, n, dim] of the positions from `start`. Positions shown again replace the earlier
+        ones."""
         self._pieces = [(begin, piece) for begin, piece in self._pieces if begin < start]
         from_row = max(0, self._first - start)
         if from_row < queries.shape[1]:

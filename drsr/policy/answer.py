@@ -47,7 +47,7 @@ class Decision:
     model: str | None = None
     """The model that the request asks for, if it names one."""
     session: Mapping[str, Any] | None = field(default=None, repr=False)
-    """In a session: what it had removed before, and what it reckoned."""
+    """In a session: what it had removed before, and the costs it computed."""
     time: float = 0.0
     """When it was decided, in seconds since 1970."""
     total_milliseconds: float = 0.0

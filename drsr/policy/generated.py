@@ -1,6 +1,6 @@
 """The files of a policy's package that are generated: its few lines of code, and the metadata for pip.
 
-They follow from the policy's numbers and its card, so whoever reads a package writes them again and compares. A line
+They follow from the policy's numbers and its card, so a reader of the package writes them again and compares. A line
 added to one of them is an error before any of it can run. Files of earlier versions are kept here as data: a package is
 compared with what the version that made it would write.
 """
@@ -159,7 +159,7 @@ def _summary(numbers: PolicyNumbers) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """A second line in a header would be a header of its own."""
+    """Refuse a value with more than one line: a second line in a header would be a header of its own."""
     if not text.isprintable():
         raise InputError(f"the backbone's name {text!r} cannot be written into a package")
     return text

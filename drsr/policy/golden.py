@@ -86,7 +86,7 @@ class Expected(NamedTuple):
 class GoldenRequest(NamedTuple):
     name: str
     request: Any
-    """A request body in wire form, or what somebody might hand in instead of one."""
+    """A request body in wire form, or a malformed one that a caller might pass."""
     expected: Expected
 
 

@@ -44,7 +44,7 @@ class LightRepresentation:
 
     @property
     def numbers(self) -> LightNumbers:
-        """The numbers by which a policy identifies this representation."""
+        """The numbers that identify this representation in a policy."""
         return LightNumbers(hashlib.sha256(self.tokenizer_file).hexdigest(), self._tokenizer.identity)
 
     @property

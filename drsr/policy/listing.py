@@ -16,7 +16,7 @@ from drsr.policy.folder import PolicyFiles
 from drsr.policy.location import LIGHT_PACKAGE, PACKAGE, read_found
 
 RELEASED = "policies"
-"""The folder of released policies, in the working directory or beside the code."""
+"""The folder of released policies, in the working directory or next to the code."""
 
 
 class ListedPolicy(NamedTuple):

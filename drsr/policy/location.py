@@ -48,7 +48,7 @@ def is_installed(package: str) -> bool:
 def install_line(project: str, index: str = "file:///PATH/OF/policies") -> str:
     """Return the command that installs a policy from its own index and looks nowhere else.
 
-    A stranger's package of the same name and a higher version may lie on a public index.
+    A stranger's package of the same name and a higher version may be on a public index.
     """
     return f"pip install --no-deps --index-url {index} {project}"
 
@@ -56,7 +56,7 @@ def install_line(project: str, index: str = "file:///PATH/OF/policies") -> str:
 def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles:
     """Read and check the policy at a location; by default the installed one.
 
-    Of two that are installed it is the light one, which decides in milliseconds, unless `full_first`: somebody has a
+    If both are installed it is the light one, which decides in milliseconds, unless `full_first`: the caller has a
     device for the language model, or names one.
     """
     if location is None:
@@ -83,7 +83,7 @@ def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles
 def read_signed(location: str | None, trusted_key: Path) -> PolicyFiles:
     """Read and check the policy in a wheel, once the signature next to it is verified with the trusted key.
 
-    The bytes that were verified are the ones that are read.
+    The verified bytes are the ones read.
     """
     key = read_trusted_key(trusted_key)
     path = Path(location) if location is not None else None
@@ -99,7 +99,7 @@ def read_signed(location: str | None, trusted_key: Path) -> PolicyFiles:
 
 
 def read_installed(folder: Path) -> PolicyFiles:
-    """Read and check an installed policy: its files by their manifest, and what pip wrote beside them by its RECORD."""
+    """Read and check an installed policy: its files by their manifest, and the files that pip added by its RECORD."""
     files = read_policy(folder)
     _refuse_misnamed(files.numbers, folder.name, str(folder))
     _refuse_code_in(folder, files)

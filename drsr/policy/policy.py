@@ -87,9 +87,9 @@ class Policy:
         minimums: Minimums | None = None,
         distribution: TrainingDistribution | None = None,
     ) -> None:
-        """`load_policy` is the usual way in; this one is for whoever has just made the parts.
+        """`load_policy` is the usual way in; this one is for code that has just made the parts.
 
-        `prices` are those that sessions reckon with, by default the list prices that come with drsr.
+        `prices` are those that sessions use, by default the list prices that come with drsr.
 
         Raises PolicyMismatch unless the parts belong together.
         """
@@ -164,7 +164,7 @@ class Policy:
         decides about the request on its own, as in the paper, without `minimums` unless they are given.
 
         `deadline_ms` limits how long to wait for reading. A request that takes longer comes back unchanged, with the
-        reason `deadline_exceeded`; reading goes on in the background, and the next request of that run continues from
+        reason `deadline_exceeded`; reading continues in the background, and the next request of that run continues from
         there. Features are then equal to those without a deadline up to rounding, as in a session.
 
         `recall` adds the tool `recall_history` to the request, which your program answers with `decision.recall`.
@@ -374,7 +374,7 @@ def deadline_after(milliseconds: float | None) -> float | None:
 
 
 _PLACE = re.compile(r"(message|item) \d+")
-"""The places that name nothing but a number; a field's name is somebody's text."""
+"""The places that name nothing but a number; a field's name may be any text."""
 
 
 def _unreadable(error: RequestError) -> str:

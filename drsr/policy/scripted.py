@@ -36,7 +36,7 @@ def scripted_policy(
 ) -> Policy:
     """Return a policy with the scripted backbone and seeded random weights, or another `scorer` for the same layout.
 
-    Unsafe scores lie between 0 and 1 and mostly near 0.5, so a threshold of 1 lets every set pass.
+    Unsafe scores are between 0 and 1, mostly near 0.5, so a threshold of 1 lets every set pass.
     """
     representation = ScriptedRepresentation()
     seeds = (seed, seed + 1, seed + 2)

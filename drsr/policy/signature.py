@@ -87,12 +87,12 @@ def _document(key: str, signature: bytes) -> bytes:
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """Return the SHA-256 of a public key, for people to compare."""
+    """Return the SHA-256 of a public key, for users to compare."""
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()
 
 
 def refuse_unsigned(wheel: bytes, place: Path, key: Ed25519PublicKey) -> None:
-    """PolicyUntrusted unless the file beside a wheel is the signature of these bytes by the trusted key."""
+    """Raise PolicyUntrusted unless the file next to a wheel is the signature of these bytes by the trusted key."""
     from cryptography.exceptions import InvalidSignature
 
     beside = signature_of(place)

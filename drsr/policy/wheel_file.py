@@ -1,4 +1,4 @@
-"""A wheel as bytes, written by our own code: the same files give the same bytes, wherever and whenever.
+"""A wheel as bytes, written by our own code: the same files give the same bytes anywhere and at any time.
 
 Nothing is compressed, so no version of a compressor matters; every entry has the same time and rights; RECORD comes
 last. Reading builds the wheel again from what it holds and compares: one flipped byte anywhere, in a file or in the

@@ -146,7 +146,7 @@ class Activity:
             yield metric
 
     def to_json(self) -> dict[str, Any]:
-        """For the page."""
+        """Return the figures for the page."""
         reasons: dict[str, int] = {}
         for (_, reason), count in counted(self.decisions).items():
             reasons[reason] = reasons.get(reason, 0) + count

@@ -14,7 +14,7 @@ class Admission:
     """A turnstile for one event loop."""
 
     def __init__(self, at_once: int, patience: float) -> None:
-        """At most `at_once` are inside and as many wait, each for `patience` seconds."""
+        """At most `at_once` requests are inside and as many wait, each for `patience` seconds."""
         self._at_once = at_once
         self._patience = patience
         self._free = asyncio.Semaphore(at_once)
@@ -23,7 +23,7 @@ class Admission:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[bool]:
-        """True inside; False for whoever waited in vain, or found too many waiting already."""
+        """Wait for a turn. Yield True once inside; False after waiting too long, or if too many wait already."""
         if not await self._enter():
             yield False
             return
@@ -57,7 +57,7 @@ class Budget:
 
     @contextmanager
     def share(self) -> Iterator[Share]:
-        """The part of one request, given back at the end."""
+        """Yield the share of one request, given back at the end."""
         share = Share(self)
         try:
             yield share

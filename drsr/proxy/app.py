@@ -82,7 +82,7 @@ class ProxyApp:
         return "reader" in self.policy.__dict__ and self.policy.reader.in_flight > 0
 
     def give_up_decisions(self) -> None:
-        """The server is about to end: what is being decided goes through unchanged."""
+        """Give up decisions in progress, because the server is about to end: their requests go through unchanged."""
         if self.parts is not None:
             self.parts.decider.give_up()
 
@@ -131,7 +131,7 @@ class ProxyApp:
                 self._receipts.close()
 
     def _watch(self) -> None:
-        """The gauges."""
+        """Register the gauges."""
         watch, policy = self.activity.watch, self.policy
         watch("drsr_requests_in_flight", "Requests on their way.", lambda: self._now()["in_flight"])
         watch("drsr_requests_waiting", "Requests that wait to be let in.", lambda: self._now()["waiting"])

@@ -56,9 +56,9 @@ class Answer(NamedTuple):
     """Bytes to send if something was removed."""
     receipt: dict[str, Any] | None
     session: Mapping[str, Any] | None
-    """In a session: what it reckoned."""
+    """In a session: the costs it computed."""
     outside: bool | None
-    """True if the request lies outside what the policy was calibrated on; None if that is unknown."""
+    """True if the request is outside what the policy was calibrated on; None if that is unknown."""
     too_large: bool
     """True if it was not read because of its size."""
     recallable: Recallable | None = None
@@ -123,7 +123,7 @@ class Decider:
         """Decide about one request within the deadline, which includes the wait for a worker. Never raises.
 
         Reading is given up a little earlier, so that what a session removed before can still be left out in time; it
-        goes on in the background. Whatever else takes longer is thrown away.
+        continues in the background. Anything else that takes longer is discarded.
         """
         start = time.perf_counter()
         answer, reason = None, str(ProxyReason.BUSY)
@@ -156,7 +156,7 @@ class Decider:
                 self._asked.discard(deadline)
 
     def give_up(self) -> None:
-        """The proxy is about to end: whoever waits for a decision goes on without one. Waits for nothing."""
+        """Give up every decision that is being waited for, because the proxy is about to end. Waits for nothing."""
         self._ending = True
         now = asyncio.get_running_loop().time()
         for deadline in self._asked:

@@ -32,7 +32,7 @@ class ReceiptWriter:
         self._pool = WorkerPool("drsr-receipts", workers=1, queue=QUEUE)
 
     def record(self, decision: Decision) -> dict[str, Any]:
-        """Queue a receipt for writing, or rather the decision's data that it is built from."""
+        """Queue for writing the data of a decision that its receipt is built from."""
         return decision.receipt_with_text() if self._keep_text else decision.receipt
 
     def write(self, receipt: dict[str, Any], proxy: dict[str, Any]) -> None:

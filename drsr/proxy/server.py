@@ -99,7 +99,7 @@ class ProxyServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal lets running requests finish, the second does not."""
+        """Handle a signal: the first lets running requests finish, the second does not."""
         if self.should_exit:
             self.force_exit = True
             end = threading.Timer(LAST_SECONDS, os._exit, (128 + signal.Signals(sig),))

@@ -102,9 +102,9 @@ class ProxySettings:
     """Prices of the models, to report what was saved; with sessions, the sessions' own."""
     sessions: SessionSettings | None = None
     recall: bool = False
-    """Offer models a tool that gives back what was removed, and answer its calls."""
+    """Offer models a tool that returns what was removed, and answer its calls."""
     warm: bool = False
-    """Read each answer as it comes, so that the next decision of its conversation finds it read."""
+    """Read each answer as it arrives, so that the next decision of its conversation finds it read."""
     deadline: float = 5.0
     """Seconds that a decision may take, waiting included. Later, the request goes through unchanged."""
     workers: int = 1

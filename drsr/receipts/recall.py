@@ -1,4 +1,4 @@
-"""Recall: a tool by which the model can ask for history that was removed. Off unless a program turns it on.
+"""Recall: a tool that lets the model ask for history that was removed. Off unless a program turns it on.
 
     decision = policy.prune(messages, tools=tools, recall=True)     # decision.request["tools"] has one more tool
     ...

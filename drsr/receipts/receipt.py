@@ -221,7 +221,7 @@ def explain(record: dict[str, Any]) -> str:
 
 
 def _far(distance: dict[str, Any] | None) -> list[str]:
-    """Say so if a request lies outside what the policy was calibrated on."""
+    """Say so if a request is outside what the policy was calibrated on."""
     if distance is None or not distance["outside"]:
         return []
     return [

@@ -77,7 +77,7 @@ class Total:
 
     @property
     def row(self) -> tuple[Any, ...]:
-        """For people."""
+        """Rows to read."""
         saved = self.tokens_without - self.tokens_sent
         money: tuple[Any, ...] = (None, None, None)
         if self.priced or self.money_paid:

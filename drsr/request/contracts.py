@@ -20,7 +20,7 @@ class Tokenizer(Protocol):
     """Text to token ids, piece by piece.
 
     A frame is text that the renderer itself writes (`<|im_start|>assistant\\n`): the vocabulary's special and added
-    tokens are recognised in it. Content is text that somebody else wrote: nothing in it ever becomes a special token.
+    tokens are recognised in it. Content is text from outside: nothing in it ever becomes a special token.
     """
 
     @property

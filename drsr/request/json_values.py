@@ -27,7 +27,7 @@ MAX_INTEGER_BITS = 8_192
 
 
 _RENDERED_BLOCKS = frozenset({"text", "refusal", "thinking", "tool_use", "tool_result"})
-"""Types of content blocks of which either protocol renders more than the type."""
+"""Types of content blocks that either protocol renders beyond their type."""
 
 
 def copied(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The typed parts of a message, each of which knows its place in the wire form.
+"""The typed parts of a message; each knows its place in the wire form.
 
 These are pure values. How a message is read from and written to a protocol's wire form is in `drsr/wire/`.
 """

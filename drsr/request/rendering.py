@@ -61,8 +61,7 @@ class Rendering:
         return len(self.token_ids) - 1
 
     def token_spans(self, block: Block) -> tuple[range, ...]:
-        """Return the tokens of a Block, in order; an exchange has two ranges where its call and its result are
-        apart."""
+        """Return the tokens of a Block, in order; an exchange has two ranges if its call and its result are apart."""
         return _merged([self.part_spans[ref] for ref in block.parts if ref in self.part_spans])
 
     def removed_spans(self, removed: Removal) -> tuple[range, ...]:

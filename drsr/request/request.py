@@ -36,7 +36,7 @@ class Request:
     system: Message | None
     """Anthropic's `system` field; OpenAI's system messages are among the messages."""
     tools: list[Any]
-    """The tool definitions as they came, OpenAI's legacy `functions` among them."""
+    """The tool definitions as received, OpenAI's legacy `functions` among them."""
     fields: dict[str, Any] | None
     """The request body as received; None if a bare list of messages was passed in."""
 

@@ -4,8 +4,8 @@
         ...                     # whatever runs in here, however deep
     read                        # the token ids of every forward, in order
 
-A language model records them in its embedding; where it is handed embeddings, it records tokens that no request has. So
-a decision can be checked by what was read for it, and not by what its code says it read.
+A language model records them in its embedding; if it is given embeddings instead, it records tokens that no request
+has. So a decision can be checked by what was read for it, and not by what its code says it read.
 """
 
 from __future__ import annotations

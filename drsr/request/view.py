@@ -46,8 +46,8 @@ class View(NamedTuple):
     view."""
 
     def token_ids(self, full: TokenIds) -> TokenIds:
-        """Return the tokens that the backbone reads, from those of the full request. As all candidates lie inside the
-        view, the same cut holds for the tokens of every rewrite."""
+        """Return the tokens that the backbone reads, from those of the full request. Because all candidates are inside
+        the view, the same cut holds for the tokens of every rewrite."""
         if self.start <= self.lead:
             return full
         return np.concatenate([full[: self.lead], full[self.start :]])

@@ -50,9 +50,9 @@ class Conversation:
 
 
 def branch(session: PruningSession) -> PruningSession:
-    """Return a session that goes on from the same point without changing the given one.
+    """Return a session that continues from the same point without changing the given one.
 
-    A session replaces what it remembers and never changes it in place, so a shallow copy is enough. Both go on sharing
+    A session replaces what it remembers and never changes it in place, so a shallow copy is enough. Both keep sharing
     the backbone's state and the lock that guards it.
     """
     return copy.copy(session)

@@ -74,7 +74,7 @@ class Sessions:
         deadline_ms: float | None = None,
         minimums: Minimums | None = None,
     ) -> Decision:
-        """Like `PruningSession.prune`, with the session of the run that the request belongs to."""
+        """Do the same as `PruningSession.prune`, with the session of the run that the request belongs to."""
         model = model or model_of(request)
         trail = _trail(request, format, model)
         conversation = None
@@ -96,7 +96,7 @@ class Sessions:
     def read_ahead(
         self, *, request: Any, format: Format = "auto", model: str | None = None, protect: Protect | None = None
     ) -> bool:
-        """Like `Policy.read_ahead`, with the session of the run that the request belongs to."""
+        """Do the same as `Policy.read_ahead`, with the session of the run that the request belongs to."""
         trail = _trail(request, format, model or model_of(request))
         if not trail:
             return False

@@ -57,7 +57,7 @@ class PriceTable:
 
     @classmethod
     def parse(cls, text: str) -> PriceTable:
-        """From `INPUT,CACHED,WRITE,OUTPUT`, which then holds for every model, or from the path of a table."""
+        """Parse `INPUT,CACHED,WRITE,OUTPUT`, which then applies to every model, or the path of a table."""
         if re.fullmatch(r"[-+\d.,eEinfaINFA\s]+", text) and "," in text:
             return cls({}, Prices.parse(text), source="the settings")
         try:

@@ -73,7 +73,7 @@ class Prices:
 
     @classmethod
     def parse(cls, text: str) -> Prices:
-        """From `INPUT,CACHED,WRITE,OUTPUT`, such as `3,0.3,3.75,15`."""
+        """Parse `INPUT,CACHED,WRITE,OUTPUT`, such as `3,0.3,3.75,15`."""
         try:
             given = [float(part) for part in text.split(",")]
         except ValueError:

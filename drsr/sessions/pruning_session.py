@@ -89,8 +89,8 @@ class PruningSession:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`expected_calls` is how many calls such a run usually has; a run that is longer removes nothing more. Without
-        it a run is expected to go on the longer the longer it has been going on, see `calls_to_come`."""
+        """`expected_calls` is the usual number of calls of such a run; a longer run removes nothing more. Without it,
+        the longer a run has lasted, the longer it is expected to continue; see `calls_to_come`."""
         check_expected_calls(expected_calls)
         self.policy = policy
         self.table = prices if isinstance(prices, PriceTable) else PriceTable({}, prices)
@@ -104,9 +104,9 @@ class PruningSession:
         self.calls_before = 0
         """Calls that the run had had when it was joined: the Steps of the first request."""
         self.may_be_lost = False
-        """Said by whoever holds sessions and has had to forget some. Then a run that is joined in its middle was
-        probably forgotten and may be again, and what is removed now would come back with its next request: no later
-        call is counted on before it has come back once."""
+        """Set by a holder of sessions that has had to forget some. Then a run that is joined midway was probably
+        forgotten and may be again, and what is removed now would come back with its next request: no later call is
+        counted on before the run has come back once."""
         self.joins_cached = True
         """True if a run that is joined midway counts as sent before; otherwise none of it is assumed to be in the
         provider's cache."""
@@ -158,7 +158,8 @@ class PruningSession:
     def read_ahead(
         self, *, request: Any, format: Format = "auto", model: str | None = None, protect: Protect | None = None
     ) -> bool:
-        """Like `Policy.read_ahead`, for the run's history as it would be sent. Changes nothing in the session."""
+        """Do the same as `Policy.read_ahead`, for the run's history as it would be sent. Changes nothing in the
+        session."""
 
         def taken(read: Request) -> tuple[Request, History] | None:
             base = self._base(read, protect, self.policy.frozen.representation.tokenizer)
@@ -390,7 +391,7 @@ def _stays(names: Mapping[str, Block]) -> Protect:
 
 
 def _names_in_original(base: _Base) -> dict[str, Block]:
-    """For every Block of the base, by its name there, the same Block of the full request."""
+    """Return the same Block of the full request for every Block of the base, by its name there."""
     steps = {step.message: step for step in base.history.steps}
     removed = {block.name for block in base.removed}
     found: dict[str, Block] = {}

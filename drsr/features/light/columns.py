@@ -2,7 +2,7 @@
 
 Every one is known before the decision (information class `online`). B is the candidate Block; an *entity* is an
 identifier, a number of two digits or more, or a path; a *shingle* is three words in a row inside one part; the *agent*
-is whoever wrote the assistant messages of the Steps; *recent* is everything from the first message of Recent2 on; what
+is the author of the Steps' assistant messages; *recent* is everything from the first message of Recent2 on; what
 *stays* is all that stays whichever candidates are deleted. A share of nothing is 0, and columns about calls are 0 for
 an assistant_state.
 """

@@ -34,7 +34,7 @@ class BlockRelevance:
         self._weight = self.rarity[self._word] * counts * (BM25_K1 + 1) / saturation
 
     def scores(self, query: Sequence[int]) -> Weights:
-        """For each Block its BM25 for the distinct words of these parts, per query word."""
+        """Return, for each Block, its BM25 for the distinct words of these parts, per query word."""
         wanted = self._words.mask(query)
         found = wanted[self._word]
         scores = np.bincount(self._block[found], weights=self._weight[found], minlength=self._blocks)
@@ -70,7 +70,7 @@ class Relevance:
         return found | self._weighted(block)
 
     def _rank(self, scores: Weights, number: int) -> float:
-        """The share of the other Blocks older than Recent2 that have a lower score."""
+        """Return the share of the other Blocks older than Recent2 that have a lower score."""
         others = int(self._older.sum()) - 1
         return quotient(int((scores[self._older] < scores[number]).sum()), others)
 

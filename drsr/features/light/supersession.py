@@ -70,7 +70,8 @@ def _superseded(index: RequestIndex, own: CallFacts) -> dict[str, float]:
 
 
 def _share_of_lines(index: RequestIndex, own: CallFacts, after: Sequence[CallFacts]) -> float:
-    """Only the last of the later results is read: it is what an agent would look at."""
+    """Return the share of the call's lines that the last of the later results, which an agent would look at, still
+    shows."""
     answered = [call.result for call in after if call.result is not None]
     if own.result is None or not answered:
         return 0.0

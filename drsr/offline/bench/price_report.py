@@ -147,7 +147,7 @@ def _sent(request: Request, decision: Decision | None) -> tuple[Request, bool]:
 
 
 def totals(bills: Iterable[RunBill]) -> dict[str, Bill]:
-    """All runs together, by mode."""
+    """Return the bill of all runs together, by mode."""
     total = dict.fromkeys(MODES, Bill())
     for run in bills:
         total = {mode: replace(total[mode]) + run.bills[mode] for mode in MODES}

@@ -111,7 +111,7 @@ def evidence_against(rate: float, counts: GroupCounts, most_states: int) -> floa
 
 
 def unsafe_rate_bound(counts: GroupCounts, most_states: int, delta: float) -> float:
-    """The unsafe rate is below this with probability 1 - delta. 1 if the counts rule out nothing."""
+    """Return the bound that the unsafe rate is below with probability 1 - delta; 1 if the counts rule out nothing."""
     low, high = 0.0, 1.0
     # The evidence grows with the rate (r s - u over 1 - r does, as u <= s), so the rates ruled out are an interval.
     for _ in range(50):
@@ -243,7 +243,7 @@ def _test_chain(
 
 
 def certified_in_sequence(passes: NDArray[np.bool_], starts: int) -> NDArray[np.bool_]:
-    """From each of `starts` evenly spaced places, everything up to the first test that fails."""
+    """Return, from each of `starts` evenly spaced positions, everything up to the first test that fails."""
     certified = np.zeros(len(passes), dtype=np.bool_)
     for start in np.linspace(0, len(passes), starts, endpoint=False).astype(np.int64):
         failed = np.flatnonzero(~passes[start:])

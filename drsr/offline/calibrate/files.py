@@ -1,4 +1,4 @@
-"""The files of a calibration for people: search table, operating curve and beta sensitivity, as CSV and plots.
+"""The files of a calibration for its readers: search table, operating curve and beta sensitivity, as CSV and plots.
 
 Numbers in CSV are written so that reading them gives the same bits; empty is "not a number": nothing was selected.
 """

@@ -170,7 +170,7 @@ def _labels(numbers: Numbers) -> Iterator[Markup]:
 
 
 def _days(nights: Sequence[Night]) -> list[str]:
-    """Name nights by their days, and by the time as well where a day has several."""
+    """Name nights by their days, and by the time as well if a day has several."""
     days = [f"{night.started_at:%m-%d}" for night in nights]
     return [
         day if days.count(day) == 1 else f"{night.started_at:%m-%d %H:%M}"

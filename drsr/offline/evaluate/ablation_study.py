@@ -1,9 +1,9 @@
 """The ablation study: every configuration, control and singleton rule judged on the same examples.
 
-Four tables. How well each configuration orders harms and tells unsafe sets (with what it gains on the full scorer, both
-drawn together). What singleton rules make of sets of two or more, from measured and from predicted singleton harms,
-beside the scorer on the same sets. What the scorer does with another decision's relations. And what each
-configuration's policy, calibrated on validation, does here. All intervals resample whole tasks.
+Four tables: how well each configuration orders harms and detects unsafe sets (with its gain over the full scorer, both
+drawn together); the result of singleton rules on sets of two or more, from measured and from predicted singleton harms,
+compared with the scorer on the same sets; the scorer with another decision's relations; and the result here of each
+configuration's policy, calibrated on validation. All intervals resample whole tasks.
 """
 
 from __future__ import annotations

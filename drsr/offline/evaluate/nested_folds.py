@@ -3,8 +3,8 @@
 The tasks of train and validation are dealt into folds. For every outer fold, K, beta and tau are searched on the other
 folds under the limits of calibration, each of them scored by members that saw neither it nor the outer fold; members
 fitted on all other folds then score the outer fold, and the point decides there. A scorer fitted without folds a and b
-serves a inside b and b inside a, so n folds take n (n + 1) / 2 fits; an average of kinds that are compared beside it
-takes none. The test split is not read.
+serves a inside b and b inside a, so n folds take n (n + 1) / 2 fits; an average of kinds that are compared anyway takes
+none. The test split is not read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REGULARISED = "network-regularised"
 KINDS = ("network", REGULARISED, "linear", "trees", "stack")
 """Kinds of scorer to compare; the paper's network appears twice."""
 CHOSEN = "chosen in each fold"
-"""The row of whoever takes, in every outer fold, the kind that removed most inside the other folds."""
+"""The row that takes, in every outer fold, the kind that removed most inside the other folds."""
 
 
 class Kind(NamedTuple):
@@ -186,7 +186,7 @@ def _nested_scores(
 
 
 def _average(params: TrainParams, scored: Mapping[TrainParams, list[FoldScores]]) -> list[FoldScores]:
-    """The scores of an average of kinds that were all fitted on the same columns; none where one was not."""
+    """Return the scores of an average of kinds, if all of them were fitted on the same columns; otherwise none."""
     parts = [scored.get(replace(params, scorer=name)) for name in AVERAGED.get(params.scorer, ())]
     there = [part for part in parts if part is not None]
     if len(there) < len(parts):
@@ -254,7 +254,7 @@ def _outcome(
 def _chosen_in_each(
     rows: Sequence[_Decided], choices: Sequence[Sequence[OperatingPoint | None]], fold: NDArray[np.int64]
 ) -> _Decided:
-    """In each outer fold the kind that removed most inside the others."""
+    """Return the choice of the kind that, for each outer fold, removed most inside the others."""
     removal = np.zeros(len(fold))
     went_wrong, pruned = np.zeros((2, len(fold)), dtype=np.bool_)
     for outer in range(int(fold.max()) + 1):

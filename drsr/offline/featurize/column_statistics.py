@@ -25,7 +25,8 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.tables import table
 
 LARGE_DRIFT = 0.5
-"""Standard deviations by which a split's mean may differ from the mean of `train` before the table shows it first."""
+"""Number of standard deviations between a split's mean and that of `train` above which the table lists a column
+first."""
 SHOWN = 20
 """Number of columns in the table; JSON has all of them."""
 
@@ -158,7 +159,7 @@ def column_statistics(catalog: Catalog, artifacts: ArtifactStore, view: str = DE
 
 
 def statistics_text(statistics: ColumnStatistics) -> str:
-    """For a terminal: counts per split, what is constant, and the columns that drift most."""
+    """Return the statistics for a terminal: counts per split, constant columns, and the columns that drift most."""
     lines = [f"feature view {statistics.view} version {statistics.version}: {len(statistics.columns):,} columns"]
     headers = ("split", "states", "excluded", "waiting", "rows", "missing", "constant", f"drift over {LARGE_DRIFT}")
     rows = []

@@ -1,7 +1,7 @@
 """Features in the catalog: which states still wait for theirs, and where they are stored or why there are none.
 
 Two steps, so that a crash in between loses nothing and doubles nothing: the file first, then the rows that name it, in
-one transaction with whatever else came of the states. A file that no row names is never read.
+one transaction with the other outcomes of the states. A file that no row names is never read.
 """
 
 from __future__ import annotations

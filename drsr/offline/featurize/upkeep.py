@@ -95,7 +95,7 @@ def _groups(files: Sequence[_File]) -> Iterator[list[_File]]:
 
 
 def _merge(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView, split: str, group: list[_File]) -> int:
-    """Write one file for a group, then let the rows name it; nothing happens if the group changed meanwhile."""
+    """Write one file for a group, then let the rows name it; nothing happens if the group has changed since."""
     ids = [file.id for file in group]
     belongs = (
         select(StateFeatures.state_id, DecisionState.state_key, StateFeatures.file_id)

@@ -47,7 +47,7 @@ _TRAJECTORIES = pyarrow.schema(
 """Columns of the export. `licence` is that of the files that hold the run, if a corpus of this installation names them;
 else null."""
 RUN_COLUMNS = tuple(name for name in _TRAJECTORIES.names if name not in (KEY, "source", "version", "licence"))
-"""Those of the catalog's table that say what a run is, wherever it is known."""
+"""Columns of the catalog's table that describe the run itself, the same in every catalog."""
 TRAJECTORIES_FORMAT, STATES_FORMAT = "drsr trajectories/1", "drsr states/1"
 _CANDIDATE = pyarrow.struct(
     [

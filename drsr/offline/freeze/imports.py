@@ -126,7 +126,7 @@ def _take(
 def _known(
     connection: Connection, runs: Sequence[Row], sources: Mapping[str, int]
 ) -> dict[tuple[str, str], dict[str, int]]:
-    """The row numbers of what this catalog has of these runs, by source, run and content."""
+    """Return the row numbers of what this catalog has of these runs, by source, run and content."""
     columns = (Trajectory.external_id, Trajectory.content_hash, Trajectory.id)
     found: dict[tuple[str, str], dict[str, int]] = {}
     for source, source_id in sources.items():
@@ -157,7 +157,7 @@ def _place(connection: Connection, runs: Sequence[Row], where: Path) -> None:
 def _record(
     connection: Connection, rule: FreezingRule, row_number: int, run: Row, states: Sequence[Row], where: Path
 ) -> None:
-    """The states of a run, as freezing would have recorded them."""
+    """Record the states of a run as freezing would have."""
     item = UnfrozenTrajectory(row_number, run["source"], run["external_id"], run["content_hash"], "")
     for state in states:
         if state["state_key"] != state_key(item, state["decision_index"], rule):

@@ -37,7 +37,7 @@ class Selection(NamedTuple):
 
     @classmethod
     def parsed(cls, source: str | None, where: Sequence[str]) -> Selection:
-        """From a command line: `--source NAME --where split=train`."""
+        """Parse the options of a command line: `--source NAME --where split=train`."""
         split = None
         for condition in where:
             column, equals, value = condition.partition("=")

@@ -117,8 +117,8 @@ def decide_golden(
 ) -> list[GoldenRequest]:
     """Return the golden requests, decided by the real policy; without those whose decision hangs by a thread.
 
-    A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: one that
-    prunes nothing would show no rewrite to whoever verifies it.
+    A policy that prunes fewer than two of them is asked about the sample corpus until it has pruned two: a policy that
+    prunes nothing would not show any rewrite when it is verified.
     """
     # No decision depends on the distribution: it is only told beside it.
     policy = Policy(replace(numbers, distribution=None), scorer, representation_of(backbone, numbers.layout_hash))

@@ -207,7 +207,7 @@ def _counts(values: Iterable[str]) -> dict[str, int]:
 
 
 def _trajectory_problems(artifacts: ArtifactStore, states: Sequence[StateRows], kept: Kept | None) -> list[str]:
-    """The stored bytes of every trajectory have its hash, and the states are cut from these very bytes.
+    """Check that the stored bytes of every trajectory have its hash, and that the states are cut from these very bytes.
 
     Of a trajectory that was imported without its text only the keys of its states can be computed again.
     """
@@ -254,7 +254,7 @@ def _requests(name: str, data: bytes) -> bytes:
 
 
 def _label_problems(labeler: NamedLabeler, states: Sequence[StateRows]) -> list[str]:
-    """Every harm is the difference of its two measurements, and unsafe is what exceeds the tolerance."""
+    """Check that every harm is the difference of its two measurements, and that unsafe means above the tolerance."""
     tolerance = labeler.identity.harm_tolerance
     return [
         f"state {state.state_key}, deletion set {found.mask}: its harm or verdict does not follow from its NLLs"
@@ -278,7 +278,8 @@ def _source_problems(run: TrainingRecord, states: Sequence[StateRows]) -> list[s
 def _training_problems(
     artifacts: ArtifactStore, run: TrainingRecord, view: RegisteredView, frames: dict[str, TrainingFrame]
 ) -> list[str]:
-    """The recorded run was made from these very labels and features, and its weights are those that it left."""
+    """Check that the recorded run was made from these very labels and features, and that its weights are those that it
+    left."""
     problems = []
     for split, recorded in (("train", run.train_hash), ("validation", run.validation_hash)):
         if frame_hash(frames[split]) != recorded:

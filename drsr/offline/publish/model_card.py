@@ -1,4 +1,4 @@
-"""The model card of a policy: Markdown for people, written from the numbers alone, so that it too is reproducible."""
+"""The model card of a policy: Markdown to read, written from the numbers alone, so that it too is reproducible."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _scorer(traced: Traced) -> list[str]:
 
 
 def _cross_fitting(traced: Traced) -> list[str]:
-    """State what cross-fitting assumes, with the numbers by which a reader can judge it."""
+    """State what cross-fitting assumes, with the numbers that let a reader judge it."""
     run = traced.run
     if run.fold_scores is None:
         return []

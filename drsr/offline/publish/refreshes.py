@@ -90,7 +90,7 @@ class NewLabels(NamedTuple):
         return math.ceil(self.seen * float(wanted[:-1]) / 100)
 
     def waiting(self, wanted: int | str) -> str:
-        """Say what waits, for people."""
+        """Say in words what waits."""
         share = f" ({wanted} of {self.seen:,})" if str(wanted).endswith("%") else ""
         return (
             f"{self.states:,} new labelled states wait for training, which begins with {self.needed(wanted):,}{share}"

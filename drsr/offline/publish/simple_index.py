@@ -73,7 +73,7 @@ def install_command(index: Path, project: str = "drsr-policy") -> str:
 
 
 def holds_drsr(index: Path) -> bool:
-    """Return whether drsr itself lies beside the policies."""
+    """Return whether drsr itself is in the index with the policies."""
     return any((index / "drsr").glob("drsr-*.whl"))
 
 

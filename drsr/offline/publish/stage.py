@@ -94,8 +94,8 @@ def find_calibration(
     """The one whose key begins so, whatever it is; without a key the latest plain one, or the latest certified one, of
     a full scorer or of a light one, made of all sources or of one.
 
-    Never just the latest: a calibration that somebody tried in the other mode, or of the other kind, must not take the
-    place of the one meant.
+    Never just the latest: a calibration tried in the other mode, or of the other kind, must not take the place of the
+    one meant.
     """
     mode = "certified" if certified else "plain"
     with catalog.reading() as connection:
@@ -275,7 +275,7 @@ def _gates(record: ReleaseRecord) -> tuple[Verdict, ...]:
 
 @contextmanager
 def _alone(catalog: Catalog) -> Iterator[None]:
-    """One publisher at a time: two would choose one version, or write pages that forget each other's wheel."""
+    """Allow one publisher at a time: two would choose the same version, or write pages that miss each other's wheel."""
     with Claims(catalog, "publish") as claims:
         while True:
             with catalog.writing() as connection:

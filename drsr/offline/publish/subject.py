@@ -70,7 +70,7 @@ class Order(NamedTuple):
     promise: bytes | None = None
     """Promise made before labels were read: the content of a file that `drsr promise` wrote."""
     anchor: bytes | None = None
-    """Heads of the journal that were written down elsewhere: the content of a file that `drsr journal` added to."""
+    """Heads of the journal that were recorded elsewhere: the content of a file that `drsr journal` added to."""
 
     @property
     def mode(self) -> str:

@@ -1,7 +1,7 @@
 """Claims of workers on items, so that several share a stage and the items of a dead one are taken over.
 
 A claim is a courtesy, not a lock: two workers on one item would write the same rows once. A worker renews its claims
-every few seconds; one that has not for a minute, or whose process is gone from this host, has lost them.
+every few seconds; a worker that has not done so for a minute, or whose process is gone from this host, has lost them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RELEASED = delete(Claim).where(*_OF_ITEM, Claim.worker == bindparam("of_worker"
 
 
 def holder_lives(connection: Connection, stage: str, item: str, *, by_age: bool = True) -> bool | None:
-    """Return whether the worker that claimed an item seems to be alive; None if nobody claimed it.
+    """Return whether the worker that claimed an item seems to be alive; None if it is not claimed.
 
     Without `by_age` an old claim is not a sign of death: claims cannot be renewed while the catalog is away.
     """

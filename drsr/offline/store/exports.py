@@ -134,7 +134,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def require_same(expected: About, found: About, path: Path) -> None:
-    """InputError that names the first difference."""
+    """Raise InputError naming the first difference, if there is one."""
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise InputError(

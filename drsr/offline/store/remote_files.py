@@ -1,6 +1,6 @@
 """Small files of object stores and servers, fetched ahead by several threads.
 
-A request takes tens of milliseconds wherever the bytes lie, so one file after another is mostly waiting. What is held
+A request takes tens of milliseconds wherever the bytes are, so one file after another is mostly waiting. What is held
 is bounded in files and bytes; a file that is larger, or of unknown size, is opened in its turn as before.
 """
 

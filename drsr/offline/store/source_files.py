@@ -1,4 +1,4 @@
-"""One file that may hold trajectories, wherever it lies: how it is named, shown, opened, and how storage fails."""
+"""One file that may hold trajectories, on any storage: its names, how it is opened, and how storage fails."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file that may hold trajectories, wherever it lies."""
+    """One file that may hold trajectories, on any storage."""
 
     location: str
-    """For people and for the catalog; holds no credentials."""
+    """Name to show and to record in the catalog; holds no credentials."""
     relative: str
     """Its path below the root that was given, with `/`. The root of a single file is its folder."""
     source: str

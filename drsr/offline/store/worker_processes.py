@@ -122,7 +122,7 @@ def _start(
 
 
 def _end_with_starter(watched: Pipe) -> None:
-    """Wait until whoever started this process is gone, and end it at once: what it recorded is recorded."""
+    """Wait until the parent process is gone, then end this one at once: what it has recorded is safe."""
     with suppress(EOFError, OSError):
         watched.recv()  # nothing is ever sent
     os._exit(1)

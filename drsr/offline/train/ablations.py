@@ -139,7 +139,7 @@ def with_features(frame: FrameKind, features: NDArray[np.float32]) -> FrameKind:
 
 
 def mismatched_partners(frame: FrameKind, seed: int) -> NDArray[np.int64]:
-    """For each state another one, of another trajectory and with as many candidates; a permutation, by seed."""
+    """Return for each state another one, of another trajectory and with as many candidates; a permutation, by seed."""
     generator = np.random.default_rng(seed)
     shuffled = generator.permutation(int(frame.state_trajectory.max()) + 1)[frame.state_trajectory]
     partner = np.empty(len(frame.state_ids), dtype=np.int64)

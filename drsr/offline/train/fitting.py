@@ -151,7 +151,7 @@ class _Run:
         return total.numpy().astype(np.float64)
 
     def _gradient(self, part: TargetBatch) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """One batch's share of each member's loss, and of its gradient."""
+        """Return one batch's share of each member's loss, and of its gradient."""
         outputs = predict(self.parameters, part.batch, self.parts)
         share = self.objective.total(self.objective.losses(outputs, part.targets))
         return share.detach(), torch.autograd.grad(share.sum(), list(self.parameters.values()))

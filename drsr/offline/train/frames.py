@@ -2,8 +2,8 @@
 
     frame = get_training_frame(catalog, artifacts, split="train", purpose="train")
 
-Who fits or calibrates gets a `TrainingFrame` of `train` or `validation`; the test split is handed to evaluation only,
-as an `ExampleFrame`, which nothing can be fitted on. Every frame that is handed out is written down in `split_read`.
+Fitting and calibration get a `TrainingFrame` of `train` or `validation`; only evaluation gets the test split, as an
+`ExampleFrame`, which nothing can be fitted on. Every read of a frame is recorded in `split_read`.
 
 Point in time by construction: the features of a state carry the hash of the exact tokens they were computed from, and a
 row whose hash is not the one the catalog recorded is refused. A labelled state that still waits for its features is an

@@ -202,7 +202,7 @@ HALF = "a tie counts one half"
 
 
 class Metrics(NamedTuple):
-    """Every number by which predictions are judged."""
+    """Every number that judges predictions."""
 
     state_pairs: Metric
     """Pairs of one state, pooled."""
@@ -251,7 +251,7 @@ def grouping(frame: ExampleFrame, scope: Scope, equal_cardinality: bool) -> Ints
 def ratio_metric(
     name: str, grouping: str, tie_rule: str, total: Floats, number: Floats, draws: Floats, bootstrap: Bootstrap
 ) -> Metric:
-    """A mean over whatever is counted: its total and number by trajectory, with the interval."""
+    """Return the mean over what is counted, from its total and number by trajectory, with the interval."""
     value = _ratio(total.sum(), number.sum())
     low, high = interval(_ratios(draws @ total, draws @ number), bootstrap)
     return Metric(name, grouping, tie_rule, value, low, high, int(number.sum()), int((number > 0).sum()))

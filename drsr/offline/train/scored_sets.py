@@ -32,7 +32,7 @@ class ScoredSets(Generic[Frame_co]):
         return self.unsafe_mean + uncertainty_coefficient * self.unsafe_std
 
     def proposed(self, uncertainty_coefficient: float) -> ProposedSets:
-        """The same sets as selection takes them."""
+        """Return the same sets in the form that selection takes."""
         return ProposedSets(
             self.frame.cardinality,
             self.frame.direct_saving,

@@ -1,7 +1,7 @@
 """The train stage: one ensemble per configuration, unless the same inputs have given it before.
 
 What a scorer is made from is hashed: the frames with every number, the parameters, the configuration. A run with that
-hash is not repeated. A killed one goes on from its checkpoint to the same bits; its row is written after its files.
+hash is not repeated. A killed one continues from its checkpoint to the same bits; its row is written after its files.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def train(
 ) -> list[Trained]:
     """Train what these inputs have not given yet, each configuration once. Rerunning changes nothing.
 
-    `checkpoints` is a folder of this machine; a run that was killed goes on from what it left there.
+    `checkpoints` is a folder of this machine; a killed run continues from what it left there.
     """
     wanted = list(dict.fromkeys(trained_as(ablation) for ablation in ablations))
     for ablation in wanted:

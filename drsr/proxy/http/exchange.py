@@ -60,7 +60,7 @@ class Exchange:
     session: Mapping[str, Any] | None = None
     """Figures that the conversation's session computed for it."""
     outside: bool | None = None
-    """True if the request lies outside what the policy was calibrated on; None if that is unknown."""
+    """True if the request is outside what the policy was calibrated on; None if that is unknown."""
     recalled: Recalled | None = None
     """Parts that the model asked for again before its answer. Such an exchange saved nothing."""
     recalling: Usage | None = None
@@ -105,7 +105,7 @@ class Exchange:
         return [(name.encode(), str(value).encode()) for name, value in found.items() if value is not None]
 
     def to_json(self) -> dict[str, Any]:
-        """For the log and the page."""
+        """Return the exchange for the log and the page."""
         return {
             "time": round(self.started, 3),
             "method": self.method,

@@ -40,7 +40,7 @@ def asked_about(body: dict[str, Any], endpoint: Endpoint) -> Asked:
 
 
 def history_is_upstream(body: dict[str, Any]) -> bool:
-    """Return whether the request only goes on with a history that the upstream keeps."""
+    """Return whether the request only continues a history that the upstream keeps."""
     return body.get("previous_response_id") is not None or body.get("conversation") is not None
 
 

@@ -1,4 +1,4 @@
-"""The way of one request through the proxy: let in, read, decided about, forwarded, answered, written down."""
+"""The way of one request through the proxy: let in, read, decided about, forwarded, answered, recorded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Forwarding:
     """An ASGI application that answers every request with the upstream's answer."""
 
     def __init__(self, parts: Parts, refusal: Refusal | None = None) -> None:
-        """With a refusal, that is the answer."""
+        """A refusal, if there is one, becomes the answer."""
         self._parts = parts
         self._refusal = refusal
 
@@ -121,7 +121,7 @@ class Forwarding:
     async def _stream(
         self, incoming: Incoming, exchange: Exchange, pieces: AsyncIterator[bytes], send: Send
     ) -> Refusal | None:
-        """Pass a body on as it comes."""
+        """Pass a body on as it arrives."""
         if incoming.has_body and incoming.endpoint is not Endpoint.DECIDE:
             return await self._forward(incoming, exchange, pieces, send)
         async for _ in pieces:  # to its end: only then can a client that hangs up be noticed, or look for an answer

@@ -27,7 +27,7 @@ class BodyStalled(Exception):
 
 
 class Unread(NamedTuple):
-    """A body that is not held in memory as a whole: it is passed on as it comes."""
+    """A body that is not held in memory as a whole: it is passed on as it arrives."""
 
     reason: ProxyReason
     pieces: AsyncIterator[bytes]
@@ -35,7 +35,7 @@ class Unread(NamedTuple):
 
 
 class Incoming:
-    """One request as it comes in."""
+    """One incoming request."""
 
     def __init__(self, scope: Scope, receive: Receive, *, timeout: float) -> None:
         """`timeout` is how many seconds may pass without a byte of the body."""

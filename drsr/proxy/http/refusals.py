@@ -45,7 +45,7 @@ _SAID = {
 
 
 class Refusal(NamedTuple):
-    """A request that is not forwarded, or was in vain."""
+    """A request that is not forwarded, or that failed."""
 
     kind: RefusalKind
     message: str

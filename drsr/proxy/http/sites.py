@@ -1,6 +1,6 @@
 """The hosts that a request may name, and the sites that it may come from.
 
-A page of another site in somebody's browser can send requests here, and can make its own name lead here.
+A page of another site in a user's browser can send requests here, and can make its own name resolve to this address.
 """
 
 from __future__ import annotations

@@ -116,8 +116,9 @@ class Upstream:
     async def send_recalling(
         self, method: str, target: bytes, headers: RawHeaders, content: bytes, recalls: Recalls
     ) -> AsyncIterator[UpstreamResponse]:
-        """Like `send`, asking again as long as the model recalls: the last answer, with the usage of all. What is no
-        success, or too long to be held, is passed on as it comes, unless the tool may be the reason."""
+        """Send like `send`, asking again as long as the model recalls; yield the last answer, with the usage of all. An
+        answer that is not a success, or too long to hold, is passed on as it arrives, unless the tool may be the
+        reason."""
         rounds = recalls.rounds
         plain = [*(header for header in headers if header[0] != b"accept-encoding"), (b"accept-encoding", b"identity")]
         while True:

@@ -85,7 +85,8 @@ class UsageReader:
             self._note(json.loads(line.removeprefix(b"data:")))
 
     def _note(self, event: Any) -> None:
-        """In an event of a stream it may lie in the message or response that the event is about."""
+        """Note the usage, which in an event of a stream may be inside the message or response that the event is
+        about."""
         about = [event.get(name) for name in ("message", "response")] if isinstance(event, dict) else []
         for holder in (event, *about):
             found = holder.get("usage") if isinstance(holder, dict) else None
@@ -94,7 +95,7 @@ class UsageReader:
 
 
 def usage_of(said: dict[str, Any]) -> Usage:
-    """From an answer's own report."""
+    """Return the usage that an answer reports."""
     openai = "prompt_tokens" in said
     details = said.get("prompt_tokens_details" if openai else "input_tokens_details")
     sent = _count(said, "prompt_tokens" if openai else "input_tokens")

@@ -13,7 +13,7 @@ from drsr.offline.train.metrics import Metric, none_if_nan
 from drsr.tables import plain_cell
 
 Cell = str | int | float | Metric | None
-"""A metric brings its interval along: in brackets for people, in columns of their own for programs."""
+"""A metric brings its interval along: in brackets for readers, in separate columns for programs."""
 
 
 class Analysis(NamedTuple):

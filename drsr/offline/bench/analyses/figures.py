@@ -44,5 +44,5 @@ def figure(draw: Callable[..., None], panels: int = 1, *, height: float = 3.0, w
 
 
 def margin_line(axes: Axes, x: float, label: str) -> None:
-    """A dashed line at a threshold."""
+    """Draw a dashed line at a threshold."""
     axes.axvline(x, color=_INK, linewidth=0.8, linestyle="--", label=label)

@@ -56,7 +56,7 @@ class GroupedMeans:
 def draw_line(
     axes: Axes, x: Sequence[float], found: Sequence[Metric], mark: str, colour: str, label: str | None = None
 ) -> None:
-    """The values as a line, and their intervals as bars."""
+    """Draw the values as a line, and their intervals as bars."""
     axes.plot(list(x), [one.value for one in found], mark, color=colour, label=label, markersize=3)
     for place, one in zip(x, found, strict=True):
         axes.plot([place, place], [one.low, one.high], "-", color=colour, linewidth=0.8)

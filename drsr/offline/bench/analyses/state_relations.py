@@ -151,7 +151,7 @@ def state_relations(
 def relation_margins(
     train: ExampleFrame, test: ExampleFrame, columns: Sequence[str], meaningful_gap: float, bootstrap: Bootstrap
 ) -> Analysis:
-    """At the layer that is best in training, as the margin varies (panel b of the paper's figure)."""
+    """Return the relations at the best layer in training as the margin varies (panel b of the paper's figure)."""
     best, means = best_in_training(layers_of(train, test, columns, meaningful_gap)), GroupedMeans(test, bootstrap)
     found = {margin: best.at(margin or 1e-12, means) for margin in MARGINS}
 

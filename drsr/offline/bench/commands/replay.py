@@ -27,7 +27,7 @@ SCRIPTED, EMBEDDED = "scripted", "embedded"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that `drsr evaluate` takes for a replay."""
+    """Add the options that `drsr evaluate` takes for a replay."""
     parser.add_argument("--replay", action="store_true", help="replay the recorded decisions with every comparator")
     parser.add_argument("--methods", metavar="A,B", help="only these comparators (default: all)")
     parser.add_argument("--policy", metavar="PATH", help="a published policy, as a further row: wheel or folder")

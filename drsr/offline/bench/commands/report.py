@@ -1,4 +1,4 @@
-"""`drsr report`: every table and figure on one static page, with the tables as CSV and Markdown beside it."""
+"""`drsr report`: every table and figure on one static page, with the tables as CSV and Markdown next to it."""
 
 from __future__ import annotations
 

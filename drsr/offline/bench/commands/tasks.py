@@ -171,7 +171,7 @@ def told(options: argparse.Namespace) -> list[str]:
 
 
 def write_tables(folder: Path, tables: Sequence[Analysis], found: Mapping[str, Any]) -> None:
-    """Every table as CSV and Markdown, and all numbers as `results.json`."""
+    """Write every table as CSV and Markdown, and all numbers as `results.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         (folder / f"{table.name}.csv").write_text(table.to_csv(), encoding="utf-8")

@@ -38,7 +38,7 @@ trained on our own train split. `stand-in`: the source's model is out of reach, 
 
 
 class Event(NamedTuple):
-    """Something a comparator did, for people and for counts."""
+    """Something a comparator did, to show and to count."""
 
     kind: str
     """One fixed word: `dropped`, `summarised`, `cleared`, ..."""

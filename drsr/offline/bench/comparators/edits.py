@@ -11,7 +11,7 @@ from drsr.request.request import Request, read_request
 
 
 def steps_before_recent(history: History) -> int:
-    """Return how many Steps, complete or not, lie before the two latest complete ones."""
+    """Return the number of Steps, complete or not, before the two latest complete ones."""
     return history.recent[0].index if history.recent else 0
 
 

@@ -1,6 +1,6 @@
 """Trained models supplied for comparators whose own are out of reach: `--model METHOD=FOLDER-OR-HUB-NAME`.
 
-    llmlingua2   a token classifier of two classes, of which the second keeps a token
+    llmlingua2   a token classifier of two classes; the second keeps a token
     swe_pruner   the same, given the goal and the output as a pair
     pace         an encoder; a text's embedding is the mean of its last hidden states
 

@@ -3,8 +3,8 @@
 The package's own function does it. Two rows: with its defaults, which drop system prompt and task and may begin in the
 middle of an exchange; and with what its documentation advises (`include_system=True`, `start_on="human"`).
 
-Assumptions. The number of tokens, for which there is no default, is three quarters of the window, counted by the
-package's own rough count.
+Assumptions. The number of tokens, which has no default, is three quarters of the window, counted by the package's own
+rough count.
 """
 
 from __future__ import annotations

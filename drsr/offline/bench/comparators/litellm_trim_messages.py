@@ -65,7 +65,7 @@ class LiteLlmTrimMessages(PlainMethod):
 
 @contextmanager
 def _swallowed() -> Iterator[list[str]]:
-    """The classes of exceptions that the package catches and only logs, with a traceback, while it trims."""
+    """Collect the classes of exceptions that the package catches and only logs, with a traceback, while it trims."""
     failures: list[str] = []
 
     def take(record: logging.LogRecord) -> bool:

@@ -90,7 +90,7 @@ class LlmLingua2(PlainMethod):
         return {ref: "".join(kept[ref]).rstrip() or words[ref][0].rstrip() for ref in texts}, scored.tokens
 
     def _scored(self, texts: Iterable[Sequence[str]], every: Sequence[str]) -> Scored:
-        """The mean score of each word's sub-tokens; a handed-in classifier reads every text for itself."""
+        """Return the mean score of each word's sub-tokens; a supplied classifier reads each text separately."""
         if self._classifier is None:
             pieces = surprisal(self._counts.ids([word.rstrip() for word in every]))
             return Scored([float(np.mean(score)) if score else 0.0 for score in pieces])

@@ -21,7 +21,7 @@ from drsr.request.request import Request, read_request
 
 
 def train_requests(catalog: Catalog, artifacts: ArtifactStore) -> Iterator[Request]:
-    """The runs of the train split in their current version, in a fixed order."""
+    """Yield the runs of the train split in their current version, in a fixed order."""
     query = (
         select(TrajectoryRow.blob)
         .join(Source, Source.id == TrajectoryRow.source_id)

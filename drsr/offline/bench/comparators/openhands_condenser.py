@@ -5,7 +5,7 @@ model's window, keeps the first 4 events and as many of the latest as half of th
 small for that and nothing is left to forget, everything except the system prompt is summarised. It cuts between whole
 tool exchanges. Like its agent, we call it again after it has condensed.
 
-The model it asks is our summariser, behind a subclass of the package's `LLM`. Tokens are counted by the package.
+The model it calls is our summariser, as a subclass of the package's `LLM`. Tokens are counted by the package.
 
 Assumptions. A call is an event of a tool over MCP, as calls of foreign tools are in OpenHands; of an event the package
 shows its model 500 characters, and of a call no arguments. The summary is a user message of its own, whereas the

@@ -134,7 +134,8 @@ def form_of(weight: float, pressure: float) -> str:
 
 
 def weights(texts: list[str]) -> NDArray[np.float64]:
-    """For every text but the last, which is the query: softmax of its cosine with the query, times their number."""
+    """Return, for every text except the last, which is the query, the softmax of its cosine with the query, times their
+    number."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     rows = HashingVectorizer(n_features=_BUCKETS, norm="l2", alternate_sign=False).transform(texts)

@@ -37,7 +37,7 @@ class Told:
     call_id: str = ""
 
     def to_chat(self) -> dict[str, Any]:
-        """In OpenAI's chat form."""
+        """Return the message in OpenAI's chat form."""
         wire: dict[str, Any] = {"role": self.role, "content": self.text}
         if self.calls:
             wire["tool_calls"] = [

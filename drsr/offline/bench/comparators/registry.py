@@ -118,7 +118,7 @@ def comparators(
 
 
 def usable(peer: Peer) -> Comparator | NotAvailable:
-    """The peer itself where its package is there and has what it needs."""
+    """Return the peer itself if its package is installed and has what it needs."""
     installed = _version(peer.package)
     if installed is None:
         return NotAvailable(peer.name, peer.title, f"the package {peer.package} is not installed")

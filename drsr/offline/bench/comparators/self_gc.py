@@ -106,7 +106,7 @@ class SelfGc:
         return f"[{name}] {kind}, {self._counts.text(entry.text)} tokens: {' '.join(entry.text.split()[:12])}"
 
     def _worth_it(self, present: Request, proposed: Request) -> bool:
-        """All of the present request but its newest part is taken to be cached."""
+        """Return whether a plan pays. The whole present request except its newest part is assumed to be cached."""
         before, after = self._counts.rendering(present), self._counts.rendering(proposed)
         saving = len(before) - len(after)
         if saving <= 0:

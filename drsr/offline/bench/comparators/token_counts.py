@@ -49,7 +49,7 @@ class TokenCounts:
         return [len(span) for span in self.rendering(request).message_spans]
 
     def share(self, tokens: int) -> int:
-        """A source's number of tokens as the same share of our window."""
+        """Return a source's number of tokens as the same share of our window."""
         return max(1, round(tokens * self.window / SOURCE_WINDOW))
 
     def forget(self) -> None:

@@ -1,7 +1,7 @@
 """Count the agent's turns with a method's own tools. Rules take the agent's place, so no model takes these turns here.
 
-The acting model reads the request as it stands at that moment and writes one or more tool calls; both count as
-auxiliary tokens, like those that a summariser reads and writes.
+The acting model reads the request as it is at that moment and writes one or more tool calls; both count as auxiliary
+tokens, like those that a summariser reads and writes.
 
 Not counted: the tools' definitions and answers, what a model would say in addition to its calls, turns in which it
 looks and changes nothing, and all turns of a rewrite in which the summariser then refuses a question.

@@ -22,7 +22,7 @@ def task_of(history: History) -> str:
 
 
 def step_messages(history: History, step: Step) -> tuple[Message, ...]:
-    """A Step with whatever follows it up to the next."""
+    """Return a Step with what follows it up to the next."""
     following = history.steps[step.index + 1 : step.index + 2]
     stop = following[0].message if following else len(history.request.messages)
     return history.request.messages[step.message : stop]

@@ -78,7 +78,7 @@ class ScriptedConversation:
         return Answer(message, self._cache.usage(rendered, output))
 
     def _unused(self, wanted: str) -> str:
-        """A provider never gives the same id twice; a move that is made again would."""
+        """Return an unused id: a provider never gives the same id twice, but a repeated move would."""
         found = wanted if wanted not in self._ids else f"{wanted}_{len(self._ids)}"
         self._ids.add(found)
         return found

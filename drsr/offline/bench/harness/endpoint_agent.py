@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint as the agent. The usage it reports is used, because that is what is paid
+"""A model at an OpenAI-compatible endpoint as the agent. The usage it reports is used, because that is what is paid
 for.
 
 The request goes out as the method left it, with the model's name, temperature 0 and a seed. `chat_endpoint.py` says

@@ -102,7 +102,7 @@ def make_manifest(value: Any, known: Mapping[str, Claim], *, where: str) -> Mani
 
 
 def read_manifest(path: Path, known: Mapping[str, Claim]) -> Manifest:
-    """From a `.json` or a `.csv` file."""
+    """Read a manifest from a `.json` or a `.csv` file."""
     where = str(path)
     try:
         text = path.read_text(encoding="utf-8")

@@ -58,7 +58,8 @@ def run_tasks(
 def _episodes(
     missing: Sequence[tuple[ManifestTask, Comparator, str]], setting: Setting, parallel: int
 ) -> Iterator[Episode]:
-    """Each episode when it is over. Threads: an episode waits for an endpoint, or for commands that it started."""
+    """Yield each episode when it is over. Threads suffice: an episode waits for an endpoint, or for commands that it
+    started."""
     if parallel == 1:
         for task, method, version in missing:
             yield run_episode(task, method, setting, version)

@@ -220,14 +220,14 @@ class _Tasks:
         return float(self.values(value).mean())
 
     def metrics(self, name: str, values: Floats) -> dict[Weighting, Metric]:
-        """A mean of tasks, by both weightings."""
+        """Return a mean of tasks, by both weightings."""
         return {
             weighting: self._metric(name, weighting, self._mean(values, weighting), self._drawn(values, weighting))
             for weighting in _GROUPING
         }
 
     def changes(self, base: Sequence[Episode]) -> dict[Weighting, Metric]:
-        """100 (mean T / mean T of the baseline - 1), by both weightings."""
+        """Return 100 (mean T / mean T of the baseline - 1), by both weightings."""
         mine, theirs = self.values(_total), self.of(base, _total)
         found: dict[Weighting, Metric] = {}
         for weighting in _GROUPING:
@@ -246,7 +246,7 @@ class _Tasks:
         return float(np.mean([values[self._domains == domain].mean() for domain in np.unique(self._domains)]))
 
     def _drawn(self, values: Floats, weighting: Weighting) -> Floats:
-        """The mean of every replicate. A replicate without a domain's tasks leaves that domain out."""
+        """Return the mean of every replicate. A replicate without a domain's tasks leaves that domain out."""
         every = np.ones_like(values) if weighting == "tasks" else None
         groups = [every] if every is not None else [self._domains == domain for domain in np.unique(self._domains)]
         means = []

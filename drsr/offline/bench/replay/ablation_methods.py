@@ -77,7 +77,7 @@ Sources = Callable[[Ablation, Sequence[str]], Source]
 
 
 def stored(catalog: Catalog, artifacts: ArtifactStore, *, view: str, labeler: str, split: Split) -> Sources:
-    """For recorded decisions: features that were computed once for all configurations."""
+    """Return the sources for recorded decisions: features that were computed once for all configurations."""
     frame = get_training_frame(catalog, artifacts, view, split=split, purpose="evaluate", labeler=labeler)
     with catalog.reading() as connection:
         keys = {state.prefix_hash: state.state_key for state in stored_states(connection, get_view(connection, view))}
@@ -91,14 +91,14 @@ def stored(catalog: Catalog, artifacts: ArtifactStore, *, view: str, labeler: st
 
 
 def computed_now(ablation: Ablation, groups: Sequence[str]) -> Source:
-    """For requests that are made now."""
+    """Return the source for requests that are made now."""
     if ablation.mismatched_state:
         raise FrameError("a request that is made now has no recorded decision to exchange its state with")
     return Source(None)
 
 
 def stored_policy(catalog: Catalog, policy: Policy, sources: Sources, *, view: str) -> DrsrPolicy:
-    """A published policy that takes its features from where ablations have theirs: no request is read anew."""
+    """A published policy that takes its features from where ablations have theirs: no request is read again."""
     with catalog.reading() as connection:
         read = get_view(connection, view).identity
     mine = policy.numbers
@@ -167,7 +167,7 @@ def _policy(
 def _numbers(
     ablation: Ablation, point: AblationPoint, scorer: FrozenScorer, tools: Measuring, backbone: FrozenLM
 ) -> PolicyNumbers:
-    """An open gate is the largest threshold there is: a policy's numbers are finite."""
+    """Return the policy's numbers. An open gate is the largest possible threshold, because they must be finite."""
     threshold = sys.float_info.max if point.rule.risk_threshold == math.inf else point.rule.risk_threshold
     return PolicyNumbers(
         version=ablation.name,

@@ -146,6 +146,6 @@ def _words(message: Message) -> list[str]:
 
 
 def _begins(longer: Sequence[str], shorter: Sequence[str]) -> bool:
-    """Return whether all but the last text is the same, and the last begins the same. `shorter` is not empty."""
+    """Return whether all texts before the last are the same, and the last begins the same. `shorter` is not empty."""
     head, last = shorter[:-1], shorter[-1]
     return list(longer[: len(head)]) == list(head) and len(longer) > len(head) and longer[len(head)].startswith(last)

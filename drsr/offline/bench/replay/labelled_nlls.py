@@ -1,7 +1,7 @@
 """NLLs that labels have measured already: what DRSR and its ablations delete are candidates, and these have labels.
 
 A replay asks the language model about the other contexts only. Labels in half precision do not answer: they may have
-been computed another way than the rewrites beside them, and round differently.
+been computed differently from the rewrites they are compared with, and round differently.
 """
 
 from __future__ import annotations

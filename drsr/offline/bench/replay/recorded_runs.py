@@ -1,4 +1,4 @@
-"""The recorded runs of a split whose labelled states are replayed. Handing them out is written down as a split read."""
+"""The recorded runs of a split whose labelled states are replayed. Reading them is recorded as a split read."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def open_runs(
 def with_earlier(
     catalog: Catalog, tools: Measuring, split: Split, *, labeler: str, rows: Sequence[RunRow], earlier: Collection[str]
 ) -> set[str]:
-    """The keys of the states of these runs, and of those states of an earlier replay that a replay of the whole split
-    would have too: a journal can be made source by source, and drops what has been superseded."""
+    """Return the keys of the states of these runs, and of those states of an earlier replay that a replay of the whole
+    split would have too: a journal can be made source by source, and drops what has been superseded."""
     with catalog.reading() as connection:
         labeler_id = find_labeler(connection, labeler, tools.identity)
     assert labeler_id is not None  # open_runs has handed out `rows`
@@ -166,7 +166,7 @@ def runs_of(
 
 
 def record_read(catalog: Catalog, view: RegisteredView, labeler_id: int, split: Split, rows: list[RunRow]) -> None:
-    """Evaluation may read every split; that it did is kept beside the reads of training and calibration."""
+    """Evaluation may read every split; its read is recorded with those of training and calibration."""
     read = {
         "view_id": view.id,
         "labeler_id": labeler_id,

@@ -91,7 +91,7 @@ class ReportInputs(NamedTuple):
 
 
 def refuse_other_replay(catalog: Catalog, about: Mapping[str, Any], split: Split, labeler: str, *, where: str) -> None:
-    """A replay beside labels of another language model, or of another split, would be read as one with them."""
+    """Refuse a replay of another language model, or of another split, than the labels: they would be read as one."""
     if about["split"] != split:
         raise InputError(
             f"is a replay of the split {about['split']}, this report judges {split}",

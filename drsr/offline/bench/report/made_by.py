@@ -51,7 +51,7 @@ def read_recorded(catalog: Catalog) -> Recorded:
 def reproduce(
     recorded: Recorded, asked: Asked, judged_runs: Collection[str], replay: Replay | None, tasks: TaskResults | None
 ) -> list[str]:
-    """In order. `judged_runs` names the runs of the judged split that have labels."""
+    """Return the commands in order. `judged_runs` names the runs of the judged split that have labels."""
     labeler, view = _other("labeler", asked.labeler), _other("view", asked.view)
     frames = [*view, *labeler]
     lines = [_line("drsr", "ingest", *words) for words in recorded.ingested] or [UNKNOWN_SOURCE]

@@ -1,4 +1,4 @@
-"""The report as one static page, with every table beside it as CSV and Markdown. It refers to nothing remote."""
+"""The report as one static page, with every table next to it as CSV and Markdown. It refers to nothing remote."""
 
 from __future__ import annotations
 

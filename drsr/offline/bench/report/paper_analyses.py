@@ -31,7 +31,7 @@ NO_STEPS = "no Steps were measured: drsr report --steps N measures those of abou
 
 
 def paper_analyses(given: ReportInputs, steps: Sequence[StepHarm] | None) -> Section:
-    """`steps` were measured beside the labels, or were not."""
+    """`steps` are those measured in addition to the labels, if any."""
     record, bootstrap = given.calibrated.record, given.bootstrap
     train, judged, columns = given.frames["train"], given.frames[given.judged], given.columns
     gap = given.params.train.meaningful_gap

@@ -82,6 +82,6 @@ def _full260() -> Analysis:
 
 
 def _with_doubts(table: str) -> str:
-    """With the numbers of a table that do not follow from its own rows."""
+    """Return the text with the numbers of a table that do not follow from its own rows."""
     odd = [f"{name.split('/')[1]}: {why}" for name, why in DOES_NOT_ADD_UP.items() if name.startswith(f"{table}/")]
     return _NOT_OURS + (f" What does not add up in it: {'; '.join(odd)}." if odd else "")

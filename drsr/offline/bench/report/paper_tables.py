@@ -16,7 +16,7 @@ from drsr.offline.bench.summarisers.token_accounting import change_percent
 
 BASELINE = "baseline"
 SOURCE = "reported by the paper"
-"""To be shown wherever one of these numbers is."""
+"""Note to show with each of these numbers."""
 OVERALL = "overall"
 DOMAINS = ("code", "office", "security", "web")
 

@@ -1,4 +1,4 @@
-"""Our data, calibration and representations beside the paper's, a table each.
+"""Our data, calibration and representations next to the paper's, a table each.
 
 In the paper: "Offline supervision and benchmark task counts", "Set-level supervision by deletion cardinality",
 "Validation search space and frozen deployment values", "History granularity and relational representations".
@@ -114,7 +114,7 @@ class _Counterpart(NamedTuple):
     relation: Literal["own", "others", "context"] | None = None
     """Or which cosine of a Block with a decision state it is, if one is."""
     single: str | None = None
-    """Or which of `single_relations`."""
+    """Alternatively the row of `single_relations`."""
 
 
 COUNTERPARTS = {

@@ -61,7 +61,7 @@ class ChatEndpoint:
         self._client.close()
 
     def ask(self, body: Json) -> httpx.Response:
-        """Return the endpoint's answer to a request: status 200, or one by which it refuses this very request."""
+        """Return the endpoint's answer to a request: status 200, or a status that refuses this very request."""
         response = self._post({**body, "model": self.model})
         if response.status_code != 200 and response.status_code not in REFUSED:
             raise self._failure(
@@ -93,7 +93,7 @@ class ChatEndpoint:
 
 
 def _seconds(attempt: int, asked: str | None) -> float:
-    """1, 2, 4, 8, ... or what the endpoint asks for."""
+    """Return 1, 2, 4, 8, ... or what the endpoint asks for."""
     try:
         wanted = float(asked) if asked is not None else 2.0**attempt
     except ValueError:  # a date: rare, and not worth reading

@@ -138,7 +138,7 @@ def decompose(base_total: float, method_total: float, direct: float) -> Decompos
 
 
 def change_percent(method_mean: float, base_mean: float) -> float:
-    """With the paper's sign: negative is a decrease."""
+    """Return the change with the paper's sign: negative is a decrease."""
     if base_mean <= 0:
         raise InputError(f"a baseline of {base_mean} tokens has no change in percent", where="token change")
     return 100 * (method_mean / base_mean - 1)

@@ -46,7 +46,7 @@ class Histograms(NamedTuple):
 
 
 def shares_by_tenth(scores: Floats) -> list[float]:
-    """The share of scores in each tenth from 0 to 1."""
+    """Return the share of scores in each tenth from 0 to 1."""
     counts, _ = np.histogram(scores, bins=10, range=(0.0, 1.0))
     shares: list[float] = (counts / max(len(scores), 1)).tolist()
     return shares

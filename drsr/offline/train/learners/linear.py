@@ -41,7 +41,7 @@ def fit_linear(
 
 
 def fit_member(standard: DescribedSets, params: LinearParams, seed: int) -> tuple[Any, Any]:
-    """The models of one member as scikit-learn has them: of the unsafe score and of the harm."""
+    """Return the models of one member, for the unsafe score and for the harm, as scikit-learn has them."""
     # Takes seconds to import; most processes that come here only read scorers.
     from sklearn.linear_model import LogisticRegression, Ridge
 

@@ -35,7 +35,7 @@ def fit_trees(
 
 
 def fit_member(sets: DescribedSets, params: TreesParams, seed: int) -> tuple[Any, Any]:
-    """The models of one member as scikit-learn has them: of the unsafe score and of the harm."""
+    """Return the models of one member, for the unsafe score and for the harm, as scikit-learn has them."""
     # Takes seconds to import; most processes that come here only read scorers.
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
