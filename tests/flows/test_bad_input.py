@@ -6,6 +6,7 @@ In this process, on a Prefect server that all tests of this kind share.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,9 @@ def test_a_stage_that_is_started_out_of_order(site: Path) -> None:
 
 
 def test_a_poisoned_file_is_named_and_the_rest_goes_on(site: Path) -> None:
-    (site / "runs" / "poisoned.json").write_text('{"messages": [{"role": "user", "content": "cut off')
+    poisoned = site / "runs" / "poisoned.json"
+    poisoned.write_text('{"messages": [{"role": "user", "content": "cut off')
+    os.utime(poisoned, (0, 0))  # a file that changed a moment ago is read again
     done = ingest([*RUNS, RUNS[0].model_copy(update={"uri": "runs/poisoned.json", "source": "again"})])
     assert done["added"] == 8
     assert [Path(item["where"]).name for item in done["left_out"]] == ["poisoned.json"] * 2, "once by each location"

@@ -35,8 +35,8 @@ def test_the_one_of_the_repository_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"format": "other/1"}, "no second opinion"),
-        ({"more": 1}, "no second opinion"),
+        ({"format": "other/1"}, "not a second opinion"),
+        ({"more": 1}, "not a second opinion"),
         ({"states": 0}, "not positive"),
         ({"same_verdict": 1.5}, "not between 0 and 1"),
         ({"same_order": "most"}, "not between 0 and 1"),

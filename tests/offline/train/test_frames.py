@@ -277,7 +277,7 @@ class TestDamagedFiles:
     def test_no_parquet(self, catalog: Catalog, artifacts: ArtifactStore) -> None:
         self.stored(catalog, artifacts)
         self.point_to(catalog, artifacts.put(secrets.token_bytes(100)))
-        self.refused(catalog, artifacts, ArtifactCorrupt, "no Parquet file")
+        self.refused(catalog, artifacts, ArtifactCorrupt, "not a Parquet file")
 
     @pytest.mark.parametrize(
         ("changes", "kind", "match"),
