@@ -133,6 +133,23 @@ def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
     assert torch.equal(Continuation(plain, 40).extend(ids), Continuation(spread, 40).extend(ids))
 
 
+def test_a_spread_model_is_not_handed_positions_to_index_by(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last hidden states are on another device than its input, where torch refuses to index them."""
+    backbone = FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    ids, positions = np.arange(40, dtype=np.int32), [39, 11, 12]
+    expected = backbone.logits(ids, positions)
+    asked: list[Any] = []
+    forward = backbone.model.forward
+    monkeypatch.setattr(
+        backbone.model, "forward", lambda **given: asked.append(given["logits_to_keep"]) or forward(**given)
+    )
+    monkeypatch.setattr(backbone.model, "hf_device_map", {"model": 0, "lm_head": 1}, raising=False)
+    np.testing.assert_allclose(backbone.logits(ids, positions), expected, atol=1e-6)
+    assert asked == [40 - 11]
+
+
 def test_recurrent_layers_without_their_kernels_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = ["linear_attention"] * 3 + ["full_attention"]
     found: set[str] = set()
