@@ -106,7 +106,7 @@ class FrozenLM:
         device = self._model.device
         sequence = torch.as_tensor(np.asarray(token_ids, dtype=np.int64)[None], device=device)
         rows = torch.as_tensor(np.asarray(positions, dtype=np.int64), device=device)
-        # On several devices, the last hidden states are on another one than the input, and cannot be indexed from there.
+        # On several devices, the last hidden states are elsewhere than the input, and cannot be indexed from there.
         first = min(positions) if _is_spread(self._model) else None
         with torch.inference_mode():
             kept = rows if first is None else len(token_ids) - first
