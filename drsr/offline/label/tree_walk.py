@@ -22,9 +22,9 @@ from drsr.offline.label.prefix_tree import Node, as_one_batch, branch_depth, bui
 from drsr.offline.label.target_nll import Outcome, Pair
 from drsr.offline.label.target_rows import Piece, TargetRows
 
-FOR_NOTHING = {"cpu": 32, "cuda": 128}
+FOR_NOTHING = {"cpu": 32, "cuda": 192}
 """A forward of up to so many tokens takes as long as one of a single token, by device: on a CPU for reading the
-weights, on a GPU for starting its kernels, if each takes 5 us. By arithmetic (decision 29), never measured on a GPU."""
+weights, on a GPU for starting its kernels, if each takes 9 us. By arithmetic (decision 29), never measured on a GPU."""
 
 
 class NoRoom(Exception):
