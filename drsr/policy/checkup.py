@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
 from drsr.decide.representation import FrozenRepresentation, LazyRepresentation
-from drsr.errors import BackboneNotFetched, DrsrError
+from drsr.errors import BackboneNotFetched, DrsrError, SettingsError
 from drsr.policy.loading import load_policy
 from drsr.policy.location import LIGHT_PACKAGE, install_line, is_installed
 from drsr.policy.policy import Policy
@@ -103,7 +103,9 @@ def examine(
     except DrsrError as error:
         if isinstance(error, BackboneNotFetched):
             checkup.findings = [_needed(finding) for finding in checkup.findings]
-        checkup.findings.append(Finding("policy", str(error.what), True, error.hint or ""))
+        name = "settings" if isinstance(error, SettingsError) else "policy"
+        found = f"{error.where}: {error.what}" if error.where else str(error.what)
+        checkup.findings.append(Finding(name, found, True, error.hint or ""))
         return checkup
     checkup.findings += _threads(policy)
     if policy.numbers.always_abstains:
