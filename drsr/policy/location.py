@@ -46,7 +46,8 @@ def is_installed(package: str) -> bool:
 
 
 def install_line(project: str, index: str = "file:///PATH/OF/policies") -> str:
-    """Return the command that installs a policy from its own index and looks nowhere else.
+    """Return the command that installs a policy from its own index and, unless pip's configuration names extra indexes,
+    looks nowhere else.
 
     A stranger's package of the same name and a higher version may be on a public index.
     """
