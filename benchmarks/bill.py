@@ -35,6 +35,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from benchmarks.proxy import cpu_seconds
 from drsr.backbone.catalogue import load_backbone
+from drsr.backbone.frozen_lm import FrozenLM
 from drsr.errors import RequestError
 from drsr.offline import samples
 from drsr.offline.bench.price_report import PrefixCache
@@ -145,8 +146,9 @@ def main() -> int:
 
 def seeded(backbone: str, folder: str) -> str:
     """Return where a full policy with seeded weights on this language model was saved."""
-    place = Path(folder) / "policy"
-    tiny_policy(load_backbone(backbone)).save(place)
+    place, model = Path(folder) / "policy", load_backbone(backbone)
+    assert isinstance(model, FrozenLM)  # the scripted double reads nothing
+    tiny_policy(model).save(place)
     return str(place)
 
 
