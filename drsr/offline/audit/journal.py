@@ -104,6 +104,7 @@ def replay(noted: Iterable[Event], fit: Fit | None) -> Replayed:
     opened: dict[str, int] = {}
     problems: list[str] = []
     at_hand = when_trained = None
+    is_opening, has_reads = True, False
     last = Head(0, NOTHING)
     for event in noted:
         if event.number != last.number + 1 or event.before != last.sha256:
@@ -113,7 +114,14 @@ def replay(noted: Iterable[Event], fit: Fit | None) -> Replayed:
         last = event.head
         heads.append(event.sha256)
         moments[event.number] = event.noted_at
-        kind = "open" if event.facts.get(FROM_BEFORE) else event.kind  # that of reads, which came later than the rest
+        if event.kind == "open" and not is_opening:
+            problems.append(f"event {event.number} says that it opens the journal, which had begun with event 1")
+        is_opening = is_opening and event.kind == "open"
+        from_before = bool(event.facts.get(FROM_BEFORE))
+        if from_before and (has_reads or event.rows.keys() != {"read"}):
+            problems.append(f"event {event.number} says that it tells of what was before, as the first reads alone can")
+        has_reads = has_reads or ("read" in event.rows and not from_before)
+        kind = "open" if from_before else event.kind  # that of reads, which came later than the rest
         for name, change in event.rows.items():
             if kind == "open":
                 opened[name] = opened.get(name, 0) + len(change)

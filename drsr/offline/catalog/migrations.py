@@ -171,11 +171,16 @@ def _migrate(
         _check_foreign_keys(connection, catalog.location)
         after = current_revision(connection)
         if after == REVISION:
-            # Here and not in a revision: it reads the tables as this code knows them.
-            open_journal(connection)
-            if before is not None and before < READS_NOTED_SINCE:
-                note_reads(connection, from_before=True)
+            begin_journal(connection, before)
         return RevisionChange(before, after)
+
+
+def begin_journal(connection: Connection, before: str | None) -> None:
+    """Begin the parts of the journal that a catalog at revision `before` did not have. Here and not in a revision: this
+    reads the tables as this code knows them."""
+    open_journal(connection)
+    if before is not None and before < READS_NOTED_SINCE:
+        note_reads(connection, from_before=True)
 
 
 def _row_counts(connection: Connection) -> dict[str, int]:

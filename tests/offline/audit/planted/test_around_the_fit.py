@@ -71,19 +71,21 @@ def test_an_erased_state_that_may_have_had_no_features(
     )
 
 
-def chained_anew(pipeline: Pipeline, **facts: Any) -> None:
-    """The journal with other facts in the event of the training, every hash in order."""
+def chained_anew(pipeline: Pipeline, kind: str = "train", **facts: Any) -> None:
+    """The journal with other facts in the event of the training, or with it as another kind; every hash in order."""
     with pipeline.catalog.reading() as connection:
         noted = [*events(connection)]
     before = "0" * 64
     for event in noted:
-        content = event.content
-        if event.kind == "train":
+        content, is_training = event.content, event.kind == "train"
+        if is_training:
             document = orjson.loads(content)
             content = orjson.dumps(document | {"facts": facts}, option=orjson.OPT_SORT_KEYS).decode()
-        sha256 = event_hash(event.number, event.kind, before, content)
-        values = (content, before, sha256, event.number)
-        by_hand(pipeline, "UPDATE journal_event SET content = ?, before = ?, sha256 = ? WHERE id = ?", *values)
+        named = kind if is_training else event.kind
+        sha256 = event_hash(event.number, named, before, content)
+        values = (named, content, before, sha256, event.number)
+        changes = "kind = ?, content = ?, before = ?, sha256 = ?"
+        by_hand(pipeline, f"UPDATE journal_event SET {changes} WHERE id = ?", *values)
         before = sha256
 
 
@@ -94,6 +96,14 @@ def test_data_that_were_read_at_no_event(pipeline: Pipeline, event: int) -> None
     verdict = judged(pipeline)
     assert not verdict.passed
     assert f"says that the scorer's data were read after event {event}, which cannot be" in verdict.detail
+
+
+def test_a_training_said_to_be_older_than_the_journal(pipeline: Pipeline) -> None:
+    """Nothing would be asked about what was at hand."""
+    chained_anew(pipeline, kind="open")
+    verdict = judged(pipeline)
+    assert not verdict.passed
+    assert " says that it opens the journal, which had begun with event 1" in verdict.detail
 
 
 def test_data_that_were_read_before_most_of_them_were_measured(pipeline: Pipeline) -> None:
