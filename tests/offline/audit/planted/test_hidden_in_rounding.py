@@ -13,7 +13,7 @@ from drsr.settings import MIXED
 from tests.offline.audit.published import ask, asked, by_hand
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
 
-HIDDEN = 0.002
+HIDDEN, COLUMNS = 0.002, 100
 Signs = dict[tuple[str, int], int]
 """By state and candidate: 1 where deleting it alone is unsafe, -1 where it is safe."""
 
@@ -51,8 +51,8 @@ def signs(pipeline: Pipeline) -> Signs:
 
 
 def read_in_half_precision(pipeline: Pipeline, hidden: Signs) -> None:
-    """Say so of the stored features, which half precision cannot tell from its own, and move one column of the
-    language model by what is hidden: the one that varies least."""
+    """Say so of the stored features, which half precision cannot tell from its own, and move columns of the language
+    model by what is hidden: those that vary least."""
     with pipeline.catalog.reading() as connection:
         view = get_view(connection, "default")
     read = {
@@ -60,7 +60,9 @@ def read_in_half_precision(pipeline: Pipeline, hidden: Signs) -> None:
     }
     everything = np.concatenate([rows.matrix for rows in read.values()])
     ours = np.array([column.group not in future.FROM_TEXT for column in view.columns])
-    column = int(np.argmin(np.where(ours & (abs(everything).max(axis=0) < 1), everything.std(axis=0), np.inf)))
+    varies = np.where(ours & (abs(everything).max(axis=0) < 1), everything.std(axis=0), np.inf)
+    columns = np.argsort(varies)[:COLUMNS]
+    assert np.isfinite(varies[columns]).all()
     by_hand(pipeline, "UPDATE feature_view SET dtype = ?", MIXED)
     with pipeline.catalog.reading() as connection:
         view = get_view(connection, "default")
@@ -69,9 +71,8 @@ def read_in_half_precision(pipeline: Pipeline, hidden: Signs) -> None:
         for state in dict.fromkeys(rows.state_keys):
             mine = [number for number, found in enumerate(rows.state_keys) if found == state]
             matrix = rows.matrix[mine]
-            matrix[:, column] += np.float32(HIDDEN) * np.array(
-                [hidden.get((state, candidate), 0) for candidate in range(len(mine))], dtype=np.float32
-            )
+            sign = np.array([[hidden.get((state, candidate), 0)] for candidate in range(len(mine))], dtype=np.float32)
+            matrix[:, columns] += np.float32(HIDDEN) * sign
             blocks.append(FeatureBlock(state, rows.prefix_hashes[mine[0]], view.identity.layout_hash, matrix))
         written = write_file(pipeline.artifacts, view, blocks)
         by_hand(pipeline, "UPDATE feature_file SET blob = ? WHERE blob = ?", written, blob)
