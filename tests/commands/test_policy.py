@@ -13,6 +13,7 @@ from drsr.offline.publish.package import build_package
 from drsr.policy.location import install_line
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
+from drsr.scorer.ensemble import Ensemble
 from tests.policy_wheels import CARD, LINEAGE, golden_of, package_of, versioned, wheel_of
 
 
@@ -50,7 +51,9 @@ def test_nothing_of_a_policy_moves_the_cursor(capsys: pytest.CaptureFixture[str]
     golden = [item._replace(name=f"\x1b[2J{item.name}") for item in golden_of(policy)]
     golden[0] = golden[0]._replace(expected=golden[1].expected)  # so that it differs, and is named
     card = "\x1b[8m# Deploy it\n"
-    package = build_package(policy.numbers, policy.frozen.scorer, golden, LINEAGE, card)
+    scorer = policy.frozen.scorer
+    assert isinstance(scorer, Ensemble)
+    package = build_package(policy.numbers, scorer, golden, LINEAGE, card)
     wheel = tmp_path / package.name.file_name
     wheel.write_bytes(package.data)
     code, out, _ = printed(capsys, "show", str(wheel), "--card")

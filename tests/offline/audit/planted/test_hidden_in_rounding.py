@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from drsr.offline.audit.checks import future
+from drsr.offline.audit.checks.states import FROM_TEXT
 from drsr.offline.featurize.files import FeatureBlock, read_file, write_file
 from drsr.offline.featurize.views import get_view
 from drsr.settings import MIXED
@@ -59,7 +60,7 @@ def read_in_half_precision(pipeline: Pipeline, hidden: Signs) -> None:
         blob: read_file(pipeline.artifacts, view, blob) for (blob,) in ask(pipeline, "SELECT blob FROM feature_file")
     }
     everything = np.concatenate([rows.matrix for rows in read.values()])
-    ours = np.array([column.group not in future.FROM_TEXT for column in view.columns])
+    ours = np.array([column.group not in FROM_TEXT for column in view.columns])
     varies = np.where(ours & (abs(everything).max(axis=0) < 1), everything.std(axis=0), np.inf)
     columns = np.argsort(varies)[:COLUMNS]
     assert np.isfinite(varies[columns]).all()
