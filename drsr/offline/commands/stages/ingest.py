@@ -123,8 +123,10 @@ def run(options: argparse.Namespace) -> int:
     if summary.files == summary.unchanged_files:
         print(f"nothing new: all {summary.files:,} files are as they were")
         return 0
+    files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
+    runs = "1 run" if summary.added == 1 else f"{summary.added:,} runs"
     print(
-        f"{summary.files:,} files, {summary.unchanged_files:,} of them unchanged: {summary.added:,} runs added, "
+        f"{files}, {summary.unchanged_files:,} of them unchanged: {runs} added, "
         f"{summary.superseded:,} superseded, {summary.unchanged:,} as recorded ({summary.seconds:.1f} s)"
     )
     for sample in samples_of.taken:

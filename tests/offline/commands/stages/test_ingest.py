@@ -21,7 +21,7 @@ def test_a_folder_is_read_once(drsr: Drsr, tmp_path: Path) -> None:
     write_text(tmp_path / "runs" / "b.json", "")
     first = drsr("ingest", "runs")
     assert (first.code, first.err) == (0, "")
-    assert "2 files, 0 of them unchanged: 1 runs added" in first.out
+    assert "2 files, 0 of them unchanged: 1 run added" in first.out
     assert "quarantined: 1 empty" in first.out
     assert drsr("ingest", "runs").out == "nothing new: all 2 files are as they were\n"
     again = drsr("ingest", ".", "--json")
