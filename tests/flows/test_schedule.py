@@ -1,6 +1,7 @@
 """A schedule that fires twice, through a deployment and a worker, and the two pages that people look at afterwards.
 
-Between the nights one run is recorded, and a file that nobody can read lies beside it.
+During the first night Prefect's server is started again. Between the nights one run is recorded, and a file that nobody
+can read lies beside it.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ def deployed_every(seconds: int, runs: Path, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.timeout(900)  # about two minutes and a half on an idle machine
+@pytest.mark.timeout(2900)  # about two minutes and a half on an idle machine
 def test_two_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) -> None:
     server, pool, *_, on_cpu, _ = commands("In a team")
     runs = write_runs(tmp_path / "runs")
     with ExitStack() as stack:
-        team.start(stack, server, "server")
+        first_server = team.start(stack, server, "server")
         wait_for("the server", team.is_up)
         team.run(pool)
         file = deployed_every(SECONDS, runs, tmp_path)
@@ -71,6 +72,9 @@ def test_two_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) ->
                 return count(opened, DecisionState) > 0
 
         wait_for("states of the first night", frozen, pause=1.0)
+        first_server.stop()
+        team.start(stack, server, "server-again")
+        wait_for("the server that was started again", team.is_up)
         write_runs(runs, {"train": 1}, first=100)
         write_text(runs / POISONED, '{"messages": [{"role": "user", "content": "never closed')
 
