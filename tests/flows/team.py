@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.flows.background import PATIENCE_SECONDS, ROOT, Background, background
-from tests.flows.guide import Command
+from tests.flows.guide import Command, server_settings
 from tests.flows.made_up_runs import write_params
 
 
@@ -51,6 +51,7 @@ class Team:
             "PREFECT_HOME": str(folder / "home"),
             "PREFECT_SERVER_API_PORT": str(port),
             "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
+            **server_settings(),
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # a busy machine lets SQLite wait
             "PREFECT_WORKER_QUERY_SECONDS": "1",
         }
