@@ -83,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
         told = {"runs": names, "states": states, "labels": labels, "policies": policies, "left": left}
         print(json.dumps(told | {"exports": cleaned.parts, "dvc_objects": cleaned.objects}))
         return 1 if left else 0
-    print(f"{len(names):,} runs erased, with {states:,} states and {labels:,} labels")
+    erased = "1 run" if len(names) == 1 else f"{len(names):,} runs"
+    print(f"{erased} erased, with {states:,} states and {labels:,} labels")
     if cleaned.parts or cleaned.objects:
         print(f"  {cleaned.parts:,} exported parts written anew, {cleaned.objects:,} objects of DVC deleted")
     if policies:
