@@ -7,6 +7,7 @@ can read lies beside it.
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
-from tests.flows.background import PATIENCE_SECONDS, ROOT, wait_for
+from tests.flows.background import PATIENCE_SECONDS, ROOT, Background, descendants, send, wait_for
 from tests.flows.guide import Command, commands
 from tests.flows.made_up_runs import SPLITS, write_runs
 from tests.flows.team import Team, ended_run
@@ -53,31 +54,18 @@ def deployed_every(seconds: int, runs: Path, folder: Path) -> Path:
 
 @pytest.mark.timeout(900)  # about two minutes and a half on an idle machine
 def test_two_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) -> None:
-    server, pool, *_, on_cpu, _ = commands("In a team")
+    server, *_, on_cpu, _ = commands("In a team")
     runs = write_runs(tmp_path / "runs")
     with ExitStack() as stack:
-        first_server = team.start(stack, server, "server")
-        wait_for("the server", team.is_up)
-        team.run(pool)
-        file = deployed_every(SECONDS, runs, tmp_path)
-        team.run(Command(("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)), ""))
+        first_server = started(team, stack, runs, SECONDS)
         worker = team.start(stack, on_cpu, "cpu")
         nights = ends_of_nights(team, worker)
-
-        def frozen() -> bool:
-            catalog = tmp_path / "catalog.sqlite"
-            if not catalog.exists() or not (tmp_path / "artifacts").exists():
-                return False
-            with open_catalog(f"sqlite:///{catalog}") as opened:
-                return count(opened, DecisionState) > 0
-
-        wait_for("states of the first night", frozen, pause=1.0)
-        (running,) = (night for night in team.flow_runs("nightly") if night["state_type"] == "RUNNING")
+        running = in_the_first_night(team)
         lease = running["state"]["state_details"]["deployment_concurrency_lease_id"]
         first_server.stop()
         team.start(stack, server, "server-again")
         wait_for("the server that was started again", team.is_up)
-        # As the night itself does every few minutes: a server that has forgotten it answers 410, and the night is ended.
+        # As the night itself does every few minutes: a server that forgot it answers 410, and the night is ended.
         team.tell(f"/v2/concurrency_limits/leases/{lease}/renew", {"lease_duration": 300})
         write_runs(runs, {"train": 1}, first=100)
         write_text(runs / POISONED, '{"messages": [{"role": "user", "content": "never closed')
@@ -110,7 +98,58 @@ def test_two_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) ->
         assert "1 run added, 0 superseded, 1 quarantined" in seen
 
 
-def ends_of_nights(team: Team, worker: Any) -> Iterator[dict[str, Any]]:
+@pytest.mark.timeout(900)  # about a minute and a half on an idle machine
+def test_a_worker_that_is_killed_alone(team: Team, tmp_path: Path) -> None:
+    """Its night goes with it and is called crashed; the next one by the schedule, on another worker, does the rest."""
+    *_, on_cpu, _ = commands("In a team")
+    with ExitStack() as stack:
+        started(team, stack, write_runs(tmp_path / "runs"), SECONDS // 3)
+        lost = team.start(stack, on_cpu, "lost")
+        night = in_the_first_night(team)
+        below = descendants(lost.process.pid)
+        assert below, "the process of the night"
+        send(lost.process.pid, signal.SIGKILL)
+        lost.process.wait()
+        nights = ends_of_nights(team, team.start(stack, on_cpu, "cpu"))
+        first, second = next(nights), next(nights)
+        assert (first["id"], first["state_type"]) == (night["id"], "CRASHED")
+        assert (second["state_type"], second["auto_scheduled"]) == ("COMPLETED", True), second["state"]
+        wait_for("the end of what the lost one had started", lambda: not any(map(is_alive, below)))
+        assert "**freeze**: 0 trajectories frozen" in said(team, second)
+        with open_catalog(team.environment["DRSR_CATALOG_URL"]) as catalog:
+            assert count(catalog, DecisionState) == count(catalog, StateMeasurement) > 0
+
+
+def started(team: Team, stack: ExitStack, runs: Path, seconds: int) -> Background:
+    """The server, with a pool and the deployment of a night every so many seconds."""
+    command, pool, *_ = commands("In a team")
+    server = team.start(stack, command, "server")
+    wait_for("the server", team.is_up)
+    team.run(pool)
+    file = deployed_every(seconds, runs, team.folder)
+    team.run(Command(("prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)), ""))
+    return server
+
+
+def in_the_first_night(team: Team) -> dict[str, Any]:
+    """The flow run of the first night, as soon as it has frozen its states."""
+
+    def frozen() -> bool:
+        if not (team.folder / "catalog.sqlite").exists() or not (team.folder / "artifacts").exists():
+            return False
+        with open_catalog(team.environment["DRSR_CATALOG_URL"]) as catalog:
+            return count(catalog, DecisionState) > 0
+
+    wait_for("states of the first night", frozen)
+    (running,) = (night for night in team.flow_runs("nightly") if night["state_type"] == "RUNNING")
+    return running
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def ends_of_nights(team: Team, worker: Background) -> Iterator[dict[str, Any]]:
     """Flow runs of the deployment as they end, the earliest first."""
     known: set[str] = set()
 
