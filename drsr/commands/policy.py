@@ -93,7 +93,7 @@ def _add_backbone_options(parser: argparse.ArgumentParser) -> None:
 
 def run_list(options: argparse.Namespace) -> int:
     from drsr.policy.listing import find_policies
-    from drsr.policy.location import install_line
+    from drsr.policy.location import LIGHT_PROJECT, install_line
     from drsr.tables import table
 
     found = find_policies()
@@ -102,7 +102,7 @@ def run_list(options: argparse.Namespace) -> int:
     elif found:
         print(table(("policy", "version", "kind", "decides", "where"), [policy.row for policy in found]))
     else:
-        get = install_line("drsr-policy")
+        get = install_line(LIGHT_PROJECT)
         print(f"no policy is installed, and none lies in policies/ ({get}, or drsr publish)")
     return 1 if any(policy.problem for policy in found) else 0
 
@@ -113,15 +113,17 @@ def run_show(options: argparse.Namespace) -> int:
     from drsr.policy.generated import CARD_FILE
     from drsr.policy.golden import read_golden
     from drsr.policy.location import read_found
+    from drsr.tables import printable
 
     files = read_found(options.policy)
     if options.card:
         if CARD_FILE not in files.others:
             raise InputError("it was published without a model card", where=options.policy)
-        print(files.others[CARD_FILE].decode(), end="")
+        print(printable(files.others[CARD_FILE].decode("utf-8", "replace"), keep="\n"), end="")
         return 0
     golden = read_golden(files, options.policy or "the installed policy")
-    print(json.dumps(describe_json(files, golden), indent=2) if options.json else describe(files, golden))
+    said = json.dumps(describe_json(files, golden), indent=2) if options.json else describe(files, golden)
+    print(printable(said, keep="\n"))
     return 0
 
 
@@ -163,6 +165,7 @@ def run_diff(options: argparse.Namespace) -> int:
     from drsr.policy.diff import diff_policies
     from drsr.policy.golden import read_golden
     from drsr.policy.location import read_found
+    from drsr.tables import printable
 
     old, new = read_found(options.old), read_found(options.new)
     golden = [read_golden(files, where) for files, where in ((old, options.old), (new, options.new))]
@@ -170,7 +173,7 @@ def run_diff(options: argparse.Namespace) -> int:
         requests = {json.dumps([item.name, item.request], sort_keys=True): item for items in golden for item in items}
         golden = [_decide(files, list(requests.values()), options) for files in (old, new)]
     difference = diff_policies(old, new, *golden)
-    print(json.dumps(difference.to_json()) if options.json else difference.to_text())
+    print(json.dumps(difference.to_json()) if options.json else printable(difference.to_text(), keep="\n"))
     return 0
 
 
