@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo release report repro sample quick test frameworks fuzz crash lint format benchmarks sbom hashes audit-dependencies clean feast images
+.PHONY: help install demo release report repro sample quick test frameworks fuzz crash lint format benchmarks sbom hashes audit-dependencies clean feast schemas images
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -75,6 +75,10 @@ feast: .venv/installed   ## Feast in an environment of its own, and the test tha
 	$(PYTHON) -m venv var/feast
 	var/feast/bin/python -m pip install --quiet feast==0.67.0
 	DRSR_FEAST_PYTHON=$(CURDIR)/var/feast/bin/python $(BIN)/python -m pytest -n 0 tests/offline/featurize/test_feast_repository.py
+
+schemas: .venv/installed ## the Kubernetes template and OpenLineage events against the published schemas; needs a package index
+	$(BIN)/python -m pip install --quiet --no-deps --target var/schemas kubernetes-validate==1.37.0 importlib-resources openlineage-python==1.54.0
+	PYTHONPATH=var/schemas $(BIN)/python -m pytest -n 0 tests/docker/test_kubernetes.py tests/offline/notices/test_lineage.py
 
 lint: .venv/installed    ## ruff, strict mypy, hadolint
 	$(BIN)/ruff check .

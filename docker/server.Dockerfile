@@ -21,6 +21,7 @@ ENV PATH=/opt/drsr/.venv/bin:$PATH \
     DO_NOT_TRACK=1 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
     PREFECT_HOME=/state \
+    PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
     PREFECT_SERVER_API_HOST=0.0.0.0 \
     PREFECT_SERVER_API_PORT=4200
 USER 10001:10001

@@ -7,8 +7,8 @@ there. Nothing is published then. A run that finds nothing new says so, and ends
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from drsr.flows.summaries import leave_dashboard, leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.catalog.journal import head
 from drsr.offline.ingest.feeds.limits import feeds, load_limits, load_mappings
-from drsr.offline.notices import failure_of, tell_failure
+from drsr.offline.notices import failure_of, note_failure, tell_failure
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
 from drsr.offline.run import Done, in_order
@@ -123,7 +123,7 @@ def nightly(
         return waits is None
 
     read = [place.uri for place in locations or []]
-    with ExitStack() as night:
+    with shown_if_it_fails(docs), ExitStack() as night:
         done = in_order(NAMES, lambda stage: in_time(stage, run[stage], read if stage == "ingest" else ()), check)
         if before is not None:
             return _end(done, NOTHING_NEW, before, docs, recorded=False)
@@ -206,6 +206,26 @@ def write_dashboard(docs: str) -> None:
         leave_dashboard(place, Path(docs))
 
 
+@contextmanager
+def shown_if_it_fails(docs: str | None) -> Iterator[None]:
+    """Note a failure within the block in the catalog, and show it on the dashboard: else the page is that of before."""
+    try:
+        yield
+    except Exception as error:
+        note_failure(failure_of(flow_run.name or "nightly", error))
+        if docs is not None:
+            _write_dashboard(docs)
+        raise
+
+
+def _write_dashboard(docs: str) -> None:
+    """Write the dashboard. What the night made is whole, and a failure is told: no page stands in the way of either."""
+    try:
+        write_dashboard(docs)
+    except DrsrError as error:
+        get_run_logger().warning("the dashboard was not written: %s", error)
+
+
 def journal_head() -> str:
     """Return the journal's latest event, to be kept where the team cannot change it."""
     with opened() as place, place.catalog.reading() as connection:
@@ -221,10 +241,7 @@ def _end(
     recorded: bool,
 ) -> dict[str, Any]:
     if docs is not None:
-        try:
-            write_dashboard(docs)
-        except DrsrError as error:  # what the night made is whole: a page that cannot be written does not undo it
-            get_run_logger().warning("the dashboard was not written: %s", error)
+        _write_dashboard(docs)
     journal = journal_head()
     get_run_logger().info("journal: %s", journal)
     leave_summary(done.results, done.seconds, headline, None if docs is None else Path(docs))

@@ -15,20 +15,24 @@ from typing import Any
 from pydantic import ValidationError
 
 from drsr.cli import exit_code
-from drsr.errors import DrsrError, ExpectationFailed, ReleaseRefused, SettingsError
+from drsr.errors import DrsrError, ExpectationFailed, NothingThere, ReleaseRefused, SettingsError, SourceUnreachable
 
 HOME = Path("var", "prefect")
 """Where the embedded server keeps its runs, below the working directory. `prefect server start` with this as
 PREFECT_HOME shows them."""
+_CHECKS = (ReleaseRefused, ExpectationFailed, NothingThere, SourceUnreachable)
 _EXAMPLES = """\
 examples:
-  python -m drsr.flows.nightly                              the bundled sample corpus
+  python -m drsr.flows.nightly runs --source agents
   python -m drsr.flows.nightly s3://bucket/runs --processes 4 --index packages
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own or to try again."""
+    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own or to try again.
+
+    A place to read runs from that is away is 1: what was asked is right, and the feed is not.
+    """
     options = _parser().parse_args(arguments)
     try:
         parameters = _parameters(options)
@@ -38,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcome: dict[str, Any] = nightly(**parameters)
     except DrsrError as error:
         print(f"drsr: {error}", file=sys.stderr)
-        return 1 if isinstance(error, ReleaseRefused | ExpectationFailed) else exit_code(error)
+        return 1 if isinstance(error, _CHECKS) else exit_code(error)
     except KeyboardInterrupt:
         print("drsr: interrupted; what was recorded stays, and the next run goes on from there", file=sys.stderr)
         return 130
@@ -66,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("locations", nargs="*", metavar="URI", help="what to ingest (default: the sample corpus)")
+    parser.add_argument("locations", nargs="+", metavar="URI", help="where the recorded runs are")
     parser.add_argument("--source", help="source name for all locations")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="for label and featurize (default: 1)")
     parser.add_argument("--certified", action="store_true", help="calibrate with a bound on the unsafe rate")
@@ -85,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     """Checked before anything is started."""
-    from drsr.flows.parameters import SAMPLE, FanOut, Location
+    from drsr.flows.parameters import FanOut, Location
     from drsr.offline.commands.run import require_enough
 
     try:
@@ -101,7 +105,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, Any]:
     is_repository = all(Path(name).exists() for name in (".dvc", "dvc.yaml"))
     passed_on = ("certified", "ablations", "index", "docs", "skip_training_below")
     same: dict[str, Any] = {name: getattr(options, name) for name in passed_on}
-    return {"locations": locations or [SAMPLE], "fan_out": fan_out, "dvc": is_repository, **same}
+    return {"locations": locations, "fan_out": fan_out, "dvc": is_repository, **same}
 
 
 def _load_stages() -> None:

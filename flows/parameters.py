@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from drsr.offline import samples
 from drsr.offline.freeze.selection import Selection, Shard
 from drsr.offline.ingest.format_names import known_formats
 from drsr.offline.publish.refreshes import ENOUGH_LABELS
@@ -111,8 +110,6 @@ class FanOut(_Parameters):
     """Address of a running scheduler, such as tcp://host:8786; by default a cluster is started on this machine."""
 
 
-SAMPLE = Location(uri=str(samples.CORPUS), source="sandbox")
-"""The bundled sample corpus, which the demo reads. A deployment names its own."""
 EVERYTHING = Part()
 HERE = FanOut()
 

@@ -73,7 +73,8 @@ def policy_rows(results: Results) -> list[dict[str, Any]]:
     names = ("max_cardinality", "uncertainty_coefficient", "risk_threshold", "unsafe_rate", "mean_harm", "mean_removal")
     rows = [{"split": "validation", "number": name, "value": found[name]} for name in names if name in found]
     for metric in results.get("evaluate", {}).get("metrics", ()):
-        rows.append({"split": "test", "number": metric.get("metric"), "value": metric.get("value")})
+        number = f"{metric['name']}, {metric['grouping']}"
+        rows.append({"split": "test", "number": number, "value": metric["value"]})
     return rows
 
 
@@ -101,17 +102,17 @@ def said(stage: str, result: Mapping[str, Any]) -> str:
             return _ingested(result)
         case "freeze":
             damaged = len(result.get("damaged", ()))
-            text = f"{result['frozen']:,} trajectories frozen, {result['states']:,} decision states"
+            text = f"{_trajectories(result['frozen'])} frozen, {_counted(result['states'], 'decision state')}"
             return f"{text}{f', {damaged:,} wait with damaged bytes: drsr freeze' if damaged else ''}"
         case "label" | "featurize":
             return _spread("labelled" if stage == "label" else "featurized", result)
         case "train":
             how = f"trained in {result['seconds']:.0f} s" if result["is_new"] else "these inputs gave a scorer before"
-            return f"{how}, on {result['train_sets']:,} sets of {result['train_trajectories']:,} trajectories"
+            return f"{how}, on {result['train_sets']:,} sets of {_trajectories(result['train_trajectories'])}"
         case "calibrate":
             return str(result["explanation"])
         case "evaluate":
-            what = f"{result['sets']:,} sets of {result['trajectories']:,} trajectories"
+            what = f"{result['sets']:,} sets of {_trajectories(result['trajectories'])}"
             return f"{_counted(result['scorers'], 'configuration')} judged on {what} of {result['split']}"
         case "publish":
             return _published(result)
@@ -120,6 +121,10 @@ def said(stage: str, result: Mapping[str, Any]) -> str:
 
 def _counted(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _trajectories(count: int) -> str:
+    return "1 trajectory" if count == 1 else f"{count:,} trajectories"
 
 
 def _ingested(result: Mapping[str, Any]) -> str:
@@ -131,7 +136,7 @@ def _ingested(result: Mapping[str, Any]) -> str:
 
 
 def _spread(word: str, result: Mapping[str, Any]) -> str:
-    text = f"{result['states']:,} states {word}"
+    text = f"{_counted(result['states'], 'state')} {word}"
     if "shards" in result:
         text += f" in {_counted(result['shards'], 'shard')}"
     if result.get("lost_workers"):

@@ -92,21 +92,26 @@ class _Doomed(NamedTuple):
 
 
 def find_runs(
-    connection: Connection, *, run: str | None = None, source: str | None = None, task: str | None = None
+    connection: Connection, *, runs: Sequence[str] = (), source: str | None = None, task: str | None = None
 ) -> list[str]:
-    """Return the names of the runs that are meant; InputError where there is none. One of the three is given."""
+    """Return the names of the runs that are meant; InputError where there is none. One of the three is given.
+
+    Of a list every name must be known: one that is misspelt would be taken for erased.
+    """
     name = Source.name.concat("/").concat(Trajectory.external_id)
     query = select(name).select_from(Trajectory).join(Source, Source.id == Trajectory.source_id)
     query = query.distinct().order_by(name)
-    if run is not None:
-        query = query.where(name.in_([run]))
-    elif source is not None:
-        query = query.where(Source.name == source)
+    if source is not None:
+        wanted = [Source.name == source]
+    elif task is not None:
+        wanted = [Trajectory.task == task]
     else:
-        query = query.where(Trajectory.task == task)
-    found = list(connection.execute(query).scalars())
-    if not found:
-        raise InputError("no run matches", where=run or source or task, hint="drsr status lists the sources")
+        wanted = [name.in_(runs[start : start + AT_ONCE]) for start in range(0, len(runs), AT_ONCE)]
+    found = sorted({run for which in wanted for run in connection.execute(query.where(which)).scalars()})
+    unknown = sorted(set(runs) - set(found))
+    if unknown or not found:
+        where = ", ".join(unknown[:5]) or source or task
+        raise InputError("no run matches", where=where, hint="nothing was erased; drsr status lists the sources")
     return found
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import yaml
 from drsr.flows.nightly import nightly
 from drsr.settings import Settings
 from scripts.code_map import ROOT
+from tests.flows.guide import server_settings
 
 FOLDER = ROOT / "docker"
 DOCKERFILES = sorted(FOLDER.glob("*.Dockerfile"))
@@ -284,6 +286,17 @@ def test_what_is_mounted_is_a_volume_of_the_image() -> None:
         if "build" in service:
             places = {volume.removesuffix(":ro").rsplit(":", 1)[1] for volume in service["volumes"]} - {"/policy"}
             assert places <= volumes(ROOT / service["build"]["dockerfile"]), name
+
+
+def test_the_server_keeps_what_a_restart_must_not_lose() -> None:
+    """As the guide says: else every running flow run is ended soon after the server was started again."""
+    server = FOLDER / "server.Dockerfile"
+    (told,) = (dict(word.split("=", 1) for word in line.split()) for line in of(server, "ENV"))
+    assert server_settings().items() <= told.items()
+    assert len(server_settings()) == 1
+    assert told["PREFECT_HOME"] in volumes(server)
+    module = import_module(server_settings()["PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE"])
+    assert hasattr(module, "ConcurrencyLeaseStorage"), "what Prefect looks for in it"
 
 
 def test_a_night_publishes_to_a_volume() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shlex
 from typing import Any
 
 import jsonschema
@@ -84,6 +85,20 @@ def complaints(job: dict[str, Any]) -> list[str]:
     return [error.message for error in jsonschema.Draft202012Validator(JOB).iter_errors(job)]
 
 
+def as_sent(job: dict[str, Any]) -> dict[str, Any]:
+    """What the cluster is given of a manifest: Prefect's worker takes the command apart.
+
+    Without `parallelism` and `completions`, which Prefect wants beside the containers, where Kubernetes knows no such
+    fields and leaves them out.
+    """
+    sent = copy.deepcopy(job)
+    pod = sent["spec"]["template"]["spec"]
+    pod["containers"][0]["args"] = shlex.split(pod["containers"][0]["args"])
+    for name in ("parallelism", "completions"):
+        del pod[name]
+    return sent
+
+
 def container(job: dict[str, Any]) -> dict[str, Any]:
     (only,) = job["spec"]["template"]["spec"]["containers"]
     return dict(only)
@@ -111,6 +126,20 @@ def test_a_shard_is_a_job_with_a_gpu_and_without_rights() -> None:
     jsonschema.Draft202012Validator.check_schema(JOB)
     assert complaints(manifest()) == []
     assert container(manifest(gpus=2))["resources"]["limits"]["nvidia.com/gpu"] == 2, "a number, not a text"
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+def test_kubernetes_own_schema_takes_it_field_by_field(version: str) -> None:
+    """The published schema, with every unknown field an error; `make schemas` installs it."""
+    reason = "no kubernetes-validate here: make schemas"
+    kubernetes = pytest.importorskip("kubernetes_validate", reason=reason)
+    jobs = [manifest(), manifest(gpus=2, labels={"team": "agents"}, node_selector={"gpu": "a10"})]
+    for job in jobs:
+        kubernetes.validate(as_sent(job), version, strict=True)
+    job = as_sent(jobs[0])
+    job["spec"]["template"]["spec"]["containers"][0]["imagePullPolcy"] = "Always"
+    with pytest.raises(kubernetes.ValidationError, match="imagePullPolcy"):
+        kubernetes.validate(job, version, strict=True)
 
 
 @pytest.mark.parametrize(

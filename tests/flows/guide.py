@@ -25,6 +25,11 @@ def commands(section: str) -> list[Command]:
     return [Command(tuple(shlex.split(words)), shown) for words, shown in found]
 
 
+def server_settings() -> dict[str, str]:
+    """The settings of Prefect's server that the guide names with their values."""
+    return dict(re.findall(r"`(PREFECT_SERVER_[A-Z_]+)=([\w.]+)`", GUIDE))
+
+
 def prints(shown: str, said: str) -> bool:
     """Whether a command said what the guide shows."""
     pattern = "".join(re.escape(line).replace(r"\.\.\.", "[^\n]*") + r"\n" for line in shown.splitlines())

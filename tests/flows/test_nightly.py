@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,7 +19,7 @@ from drsr.errors import ExpectationFailed, InputError, ReleaseRefused
 from drsr.flows import nightly
 from drsr.flows.expecting import judged
 from drsr.flows.places import Place
-from drsr.flows.stage_tasks import StageTimedOut, in_time
+from drsr.flows.stage_tasks import StageInterrupted, StageTimedOut, in_time
 from drsr.flows.stages.publish import HELD_BACK, held_back, superseded
 from drsr.flows.summaries import said
 from drsr.offline.catalog.label_tables import Label
@@ -33,10 +34,21 @@ def test_a_stage_that_is_given_up_is_named() -> None:
     """By itself Prefect says that the flow around it took too long, and how long that one may."""
 
     def hang() -> Mapping[str, Any]:
-        raise FlowRunTimeoutError("Scope timed out after 5.0 second(s).")
+        time.sleep(0.1)
+        raise FlowRunTimeoutError("Scope timed out after 0.1 second(s).")
 
-    with pytest.raises(StageTimedOut, match="featurize: did not end in time.*5.0 second"):
+    with pytest.raises(StageTimedOut, match="featurize: did not end in time.*0.1 second"):
         in_time("featurize", hang)
+
+
+def test_a_stage_that_is_interrupted_did_not_take_too_long() -> None:
+    """Prefect ends a flow that has lost its place in a concurrency limit, and says that its time was over."""
+
+    def end() -> Mapping[str, Any]:
+        raise FlowRunTimeoutError("Scope timed out after 259200.0 second(s).")
+
+    with pytest.raises(StageInterrupted, match="label: Prefect ended it after 0 s, before its limit"):
+        in_time("label", end)
 
 
 @pytest.mark.parametrize("broken", NAMES)

@@ -1,4 +1,4 @@
-"""A night that fails tells its hook, and its stages emit OpenLineage events. On a real Prefect server."""
+"""A night that fails tells its hook and its dashboard; its stages emit OpenLineage events. On a real Prefect server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def test_a_night_that_fails_tells_the_webhook(tmp_path: Path, monkeypatch: pytes
     with listening() as listener:
         monkeypatch.setenv("DRSR_ON_FAILURE", listener.url)
         with pytest.raises(NothingThere):
-            nightly(locations=[Location(uri=str(tmp_path / "nowhere"))])
+            nightly(locations=[Location(uri=str(tmp_path / "nowhere"))], docs=str(tmp_path / "docs"))
+    assert "failed in ingest: " in (tmp_path / "docs" / "dashboard.html").read_text(), "and not the page of before"
     (told,) = listener.heard
     assert told["what"].startswith("nightly ")
     assert told["stage"] == "ingest"

@@ -89,9 +89,9 @@ def kept(place: Path, query: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--processes", "0"], "processes: Input should be greater than or equal to 1"),
+        (["runs", "--processes", "0"], "processes: Input should be greater than or equal to 1"),
         (["s3://key:secret@bucket/runs"], "put the credentials into the environment"),
-        (["--index", ""], "--index names no folder"),
+        (["runs", "--index", ""], "--index names no folder"),
     ],
 )
 def test_bad_parameters_are_refused_before_anything_starts(

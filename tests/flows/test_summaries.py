@@ -9,6 +9,7 @@ import pytest
 
 from drsr.flows.one_machine import text
 from drsr.flows.summaries import left_out, links, policy_rows, said, stage_rows
+from drsr.offline.train.metrics import HALF, Metric
 
 INGEST = {"files": 3, "unchanged_files": 1, "added": 2, "superseded": 1, "quarantined": {"broken": 2, "empty": 1}}
 PUBLISH = {
@@ -28,6 +29,7 @@ PUBLISH = {
         ("ingest", INGEST | {"unchanged_files": 3}, "nothing new in 3 files"),
         ("ingest", INGEST | {"added": 1, "quarantined": {}}, "1 run added, 1 superseded"),
         ("freeze", {"frozen": 1_000, "states": 2_500}, "1,000 trajectories frozen, 2,500 decision states"),
+        ("freeze", {"frozen": 1, "states": 1}, "1 trajectory frozen, 1 decision state"),
         (
             "freeze",
             {"frozen": 9, "states": 20, "damaged": ("runs/a: is missing",)},
@@ -63,12 +65,12 @@ def test_a_row_per_stage() -> None:
 def test_the_numbers_of_the_policy() -> None:
     results: dict[str, Any] = {
         "calibrate": {"max_cardinality": 3, "risk_threshold": 0.1},
-        "evaluate": {"metrics": [{"metric": "unsafe rate", "value": 0.05, "over": "selected sets"}]},
+        "evaluate": {"metrics": [Metric("unsafe rate", "selected sets", HALF, 0.05, 0.0, 0.1, 20, 7).to_json()]},
     }
     assert policy_rows(results) == [
         {"split": "validation", "number": "max_cardinality", "value": 3},
         {"split": "validation", "number": "risk_threshold", "value": 0.1},
-        {"split": "test", "number": "unsafe rate", "value": 0.05},
+        {"split": "test", "number": "unsafe rate, selected sets", "value": 0.05},
     ]
     assert policy_rows({"ingest": INGEST}) == []
 

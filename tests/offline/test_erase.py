@@ -204,5 +204,16 @@ def test_the_command(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys
     assert main(["erase", name, "--reason", "asked for", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["runs"], told["left"]) == ([name], [])
+    others = run_names(pipeline.catalog)[1:3]
+    listed = pipeline.folder / "runs.txt"
+    listed.write_text("\n".join([*others, "", "nobody/knows"]))
+    assert main(["erase", "--list", str(listed), "--reason", "asked for"]) == 2
+    assert "nobody/knows: no run matches\n  hint: nothing was erased" in capsys.readouterr().err
+    listed.write_text("\n".join(others))
+    assert main(["erase", "--list", str(listed), "--reason", "asked for", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == sorted(others)
+    listed.write_text("\n")
+    assert main(["erase", "--list", str(listed), "--reason", "asked for"]) == 2
+    assert "names no run" in capsys.readouterr().err
     assert main(["erase", "--source", name.partition("/")[0], "--reason", "all of it"]) == 0
     assert "none of 10 texts" in capsys.readouterr().out

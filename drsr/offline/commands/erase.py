@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from drsr.command_line import Commands, add_command
+from drsr.errors import InputError
 
 _EXAMPLES = """\
 examples:
-  drsr erase runs/a.json#7 --reason "asked for by the customer, ticket 4711"
+  drsr erase agents/run-7 agents/run-8 --reason "asked for by the customer, ticket 4711"
+  drsr erase --list runs.txt --reason "asked for by the customer, ticket 4711"
   drsr erase --source tenant-a --reason "contract ended"
 """
 
@@ -30,7 +33,8 @@ def add_commands(commands: Commands) -> None:
         examples=_EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("run_name", nargs="?", metavar="SOURCE/ID", help="the run, as rules and audit name it")
+    which.add_argument("runs", nargs="*", default=[], metavar="SOURCE/ID", help="runs, as rules and audit name them")
+    which.add_argument("--list", metavar="FILE", help="runs as a file names them, one per line; - is standard input")
     which.add_argument("--source", help="all runs of a source")
     which.add_argument("--task", help="all runs of a task")
     parser.add_argument("--reason", metavar="TEXT", default="", help="the reason: required, and kept")
@@ -60,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
         runs: set[str] = set()
         states_gone: set[str] = set()
         with place.catalog.reading() as connection:
-            names = find_runs(connection, run=options.run_name, source=options.source, task=options.task)
+            named = options.runs or _listed(options.list)
+            names = find_runs(connection, runs=named, source=options.source, task=options.task)
             batches = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
             texts = sentences(place.artifacts, versions_of(connection, batches[0]))
             for batch in batches:
@@ -78,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
         told = {"runs": names, "states": states, "labels": labels, "policies": policies, "left": left}
         print(json.dumps(told | {"exports": cleaned.parts, "dvc_objects": cleaned.objects}))
         return 1 if left else 0
-    print(f"{len(names):,} runs erased, with {states:,} states and {labels:,} labels")
+    erased = "1 run" if len(names) == 1 else f"{len(names):,} runs"
+    print(f"{erased} erased, with {states:,} states and {labels:,} labels")
     if cleaned.parts or cleaned.objects:
         print(f"  {cleaned.parts:,} exported parts written anew, {cleaned.objects:,} objects of DVC deleted")
     if policies:
@@ -94,3 +100,17 @@ def run(options: argparse.Namespace) -> int:
         return 1
     print(f"  none of {len(texts):,} texts of them is found in the artifact store")
     return 0
+
+
+def _listed(file: str | None) -> list[str]:
+    """Return the runs that a file names; none without a file. InputError where it names none."""
+    if file is None:
+        return []
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=file, hint="a text file with a run per line") from None
+    names = [line.strip() for line in text.splitlines() if line.strip()]
+    if not names:
+        raise InputError("names no run", where=file, hint="a run per line, as SOURCE/ID")
+    return names

@@ -7,12 +7,15 @@ import json
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.command_line import Commands, add_command, require_positive
 from drsr.errors import DrsrError, SettingsError
 from drsr.offline.run import Done, in_order
 from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
+
+if TYPE_CHECKING:
+    from drsr.offline.notices import Failure
 
 
 class Ended(NamedTuple):
@@ -50,7 +53,6 @@ def run(options: argparse.Namespace) -> int:
     """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
     from drsr.cli import build_parser
     from drsr.offline.notices import Failure, failure_of
-    from drsr.offline.notices import tell_failure as _tell
 
     # Rather now than after the stages before.
     require_positive(options, "limit", "workers")
@@ -90,6 +92,14 @@ def run(options: argparse.Namespace) -> int:
         said = f"drsr {stage} ended with exit code {ended.code}"
         _tell(Failure("drsr run", stage, said, f"drsr {stage} says why and what to do"))
     return ended.code
+
+
+def _tell(failure: Failure) -> None:
+    """Note a failure in the catalog, and tell the hook."""
+    from drsr.offline.notices import note_failure, tell_failure
+
+    note_failure(failure)
+    tell_failure(failure)
 
 
 def require_enough(wanted: str | None) -> None:

@@ -67,9 +67,15 @@ class Night(NamedTuple):
 
     @property
     def outcome(self) -> Mapping[str, Any] | None:
-        """Return what it published, or why not; None if no refresh was completed."""
+        """Return what it published, or why not; None if no refresh came to an end that was noted."""
         ends = [run.counts["outcome"] for run in self.runs if run.is_end]
         return ends[-1] if ends else None
+
+    @property
+    def failed(self) -> str | None:
+        """Return the stage in which it failed, unless somebody finished it afterwards."""
+        stage = (self.outcome or {}).get("failed")
+        return None if stage is None else str(stage)
 
     @property
     def quarantined(self) -> dict[str, int]:

@@ -207,6 +207,7 @@ def _night(night: Night) -> dict[str, Any]:
         "seconds": {stage: round(seconds, 3) for stage, seconds in night.seconds.items()},
         "between": round(night.between, 3),
         "unfinished": list(night.unfinished),
+        "failed": night.failed,
         "quarantined": night.quarantined,
         "labelled_per_hour": night.labelled_per_hour,
         "published": None if outcome is None else bool(outcome.get("published")),
@@ -217,6 +218,8 @@ def _night(night: Night) -> dict[str, Any]:
 def said(night: Night) -> str:
     """Return how a night ended, in a phrase."""
     outcome = night.outcome
+    if night.failed and outcome:
+        return f"failed in {night.failed}: {outcome.get('reason', 'no reason was recorded')}"
     if night.unfinished:
         return f"not finished: {', '.join(night.unfinished)}"
     if outcome is None:

@@ -103,7 +103,7 @@ def _nights(nights: Sequence[Night], total: int) -> Iterator[Markup]:
             _when(night.started_at),
             *(Cell(_seconds(night.seconds[s]) if s in night.seconds else "", "number") for s in NAMES),
             Cell(_seconds(night.between), "number"),
-            Cell(said(night), "said failed" if night.unfinished else "said"),
+            Cell(said(night), "said failed" if night.failed or night.unfinished else "said"),
         )
         for night in reversed(nights)
     ]

@@ -41,6 +41,8 @@ def _last_night(night: Night) -> Iterator[tuple[str, str, list[Sample]]]:
     yield "drsr_night_between_seconds", "Time of the last night outside of all stages.", [({}, night.between)]
     unfinished: list[Sample] = [({"stage": stage}, 1.0) for stage in night.unfinished]
     yield "drsr_night_unfinished", "Stages of the last night without an end.", unfinished
+    failed: list[Sample] = [({"stage": night.failed or ""}, float(night.failed is not None))]
+    yield "drsr_night_failed", "Whether the last night failed, and in which stage.", failed
     published: list[Sample] = [] if outcome is None else [({}, float(bool(outcome.get("published"))))]
     yield "drsr_night_published", "Whether the last night published a policy.", published
     quarantined: list[Sample] = [({"reason": reason}, float(n)) for reason, n in sorted(night.quarantined.items())]

@@ -1,4 +1,4 @@
-"""The failure hook: a command or a webhook that is told which stage failed, why, and what to do."""
+"""Failures of runs and nights: noted in the catalog, and told to a command or a webhook with what to do."""
 
 from __future__ import annotations
 
@@ -46,6 +46,18 @@ def failure_of(what: str, error: BaseException) -> Failure:
         reason = f"{error.where}: {error.what}" if error.where else error.what
         return Failure(what, stage, reason, error.hint or LOOK)
     return Failure(what, stage, f"{type(error).__name__}: {error}", LOOK)
+
+
+def note_failure(failure: Failure) -> None:
+    """Note a failure in the catalog, for the dashboard. Where the catalog cannot be used, that is what failed."""
+    from drsr.offline.catalog.migrations import open_catalog
+    from drsr.offline.publish.refreshes import note_failed
+
+    try:
+        with open_catalog(load_settings().catalog_url) as catalog:
+            note_failed(catalog, failure.stage, without_secrets(failure.reason))
+    except DrsrError as error:
+        print(f"drsr: the failure was not noted in the catalog: {error.what}", file=sys.stderr)
 
 
 def tell_failure(failure: Failure) -> bool:

@@ -49,6 +49,10 @@ class Refreshed(NamedTuple):
         return f"nightly: {self.view}, {self.labeler}, {'certified' if self.certified else 'plain'}"
 
 
+FAILED = "nightly: failed"
+"""Subject of the runs that record a refresh that failed; `last_refresh` never finds one."""
+
+
 class Waiting(NamedTuple):
     """The work that the stages up to featurize still have to do."""
 
@@ -185,6 +189,14 @@ def note_refresh(catalog: Catalog, refreshed: Refreshed, refresh: Refresh) -> No
     with catalog.writing() as connection:
         run_id = start_run(connection, "publish", refreshed.subject, drsr.__version__)
         finish_run(connection, run_id, refresh._asdict())
+
+
+def note_failed(catalog: Catalog, stage: str, reason: str) -> None:
+    """Write into the journal that a refresh failed: without that, what it did until then looks like a quiet night."""
+    outcome = {"published": False, "failed": stage, "reason": reason}
+    with catalog.writing() as connection:
+        run_id = start_run(connection, "publish", FAILED, drsr.__version__)
+        finish_run(connection, run_id, Refresh("", outcome)._asdict())
 
 
 def _current(connection: Connection) -> Iterable[tuple[str, str, str, str]]:

@@ -35,6 +35,11 @@ def a_night(begin: float, outcome: dict[str, Any]) -> list[StageRun]:
     ]
 
 
+def failed(at: float, stage: str, reason: str) -> StageRun:
+    """What a night leaves that failed."""
+    return stage_run("publish", at, at, stamp="", outcome={"published": False, "failed": stage, "reason": reason})
+
+
 def record(catalog: Catalog, runs: list[StageRun]) -> None:
     facts = {"subject": None, "code_version": "0"}
     rows = [

@@ -8,21 +8,23 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.catalog.tables import Run
 from drsr.offline.dashboard import prometheus_text, read_numbers, write_dashboard
 from drsr.offline.dashboard.numbers import Numbers
 from drsr.offline.dashboard.page import NIGHTS, page
 from drsr.offline.ingest.trajectories import Quarantined
+from drsr.offline.publish.refreshes import FAILED, note_failed
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.kept import Kept
 from drsr.offline.store.place import Place
 from drsr.settings import load_settings
 from tests.offline.audit.published import PublishedPipeline
 from tests.offline.catalog.read_runs import part, record_parts, run
-from tests.offline.dashboard.history import a_night, record
+from tests.offline.dashboard.history import FIRST, a_night, record, stage_run
 from tests.real_browser import NO_NETWORK, Browser
 
 NOW = datetime.datetime(2026, 11, 18, 6, tzinfo=datetime.UTC)
@@ -79,6 +81,23 @@ def test_nights_and_quarantine_are_counted(place: Place) -> None:
     assert shown.count("worse than &lt;released&gt;") == NIGHTS + 1  # each shown night, and once as the last
     assert "<b>" not in shown
     assert json.loads(json.dumps(numbers.to_json()))["nights"][0]["seconds"]["train"] == 24 * 60
+
+
+def test_a_night_that_failed_does_not_look_quiet(place: Place) -> None:
+    record(place.catalog, a_night(0, {"published": True, "version": "2026.11.1"}))
+    assert metrics(read_numbers(place, NOW))["drsr_night_failed", ""] == 0.0
+    record(place.catalog, [stage_run("ingest", DAY, DAY + 1, files=9)])
+    note_failed(place.catalog, "ingest", "a rule is <broken>")
+    with place.catalog.writing() as connection:  # noted in that night, and not today
+        mine = update(Run).where(Run.subject == FAILED)
+        connection.execute(mine.values(started_at=FIRST + datetime.timedelta(minutes=DAY + 2)))
+    numbers = read_numbers(place, NOW)
+    found = metrics(numbers)
+    assert found["drsr_nights",] == 2
+    assert found["drsr_night_failed", "ingest"] == 1.0
+    assert found["drsr_night_published",] == 0.0
+    assert page(numbers).count("failed in ingest: a rule is &lt;broken&gt;") == 2, "in the table, and as the last night"
+    assert numbers.to_json()["nights"][1]["failed"] == "ingest"
 
 
 def test_two_nights_of_a_day_are_told_apart_by_their_time(place: Place) -> None:

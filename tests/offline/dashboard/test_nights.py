@@ -7,7 +7,7 @@ import pytest
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.dashboard.nights import grouped, read_nights
 from drsr.offline.dashboard.numbers import said
-from tests.offline.dashboard.history import a_night, record, stage_run
+from tests.offline.dashboard.history import a_night, failed, record, stage_run
 
 PUBLISHED = {"published": True, "version": "2026.11.1"}
 DAY = 24 * 60
@@ -51,6 +51,9 @@ def test_a_night_begins_with_ingest_or_after_a_pause() -> None:
         ([stage_run("ingest", 0, 1), stage_run("label", 1, None)], "not finished: label"),
         ([stage_run("ingest", 0, 1), stage_run("label", 1, 2)], "nothing was to be published"),
         (a_night(0, {"published": False, "reason": "worse"}), "the released policy stays: worse"),
+        ([stage_run("ingest", 0, 1), failed(2, "ingest", "a rule is broken")], "failed in ingest: a rule is broken"),
+        ([stage_run("label", 0, None), failed(2, "label", "no room")], "failed in label: no room"),
+        ([failed(50, "label", "no room"), *a_night(0, PUBLISHED)[-2:]], f"published {PUBLISHED['version']}"),
     ],
 )
 def test_how_a_night_ended(runs: list, expected: str) -> None:

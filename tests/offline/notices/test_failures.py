@@ -11,7 +11,10 @@ import pytest
 
 from drsr.cli import main
 from drsr.errors import InputError
-from drsr.offline.notices import Failure, delivery, failure_of, tell_failure
+from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.dashboard.nights import read_nights
+from drsr.offline.notices import Failure, delivery, failure_of, note_failure, tell_failure
+from drsr.offline.publish.refreshes import Refreshed, last_refresh
 from drsr.offline.run import in_order
 from tests.offline.notices.listener import listening
 
@@ -90,6 +93,22 @@ def test_an_answer_other_than_success_is_a_failure(
         assert not tell_failure(FAILURE)
     assert said in capsys.readouterr().err
     assert (len(listener.heard), elsewhere.heard) == (1, [])
+
+
+def test_a_failure_is_noted_in_the_catalog_and_is_no_refresh(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRSR_CATALOG_URL", f"sqlite:///{place}/catalog.sqlite")
+    note_failure(FAILURE)
+    assert "the failure was not noted in the catalog: there is no catalog yet" in capsys.readouterr().err
+    refreshed = Refreshed("default", "default", certified=False)
+    with open_catalog(f"sqlite:///{place}/catalog.sqlite", create=True) as catalog:
+        note_failure(FAILURE)
+        with catalog.reading() as connection:
+            (night,) = read_nights(connection)
+        assert last_refresh(catalog, refreshed) is None
+    assert (night.failed, dict(night.outcome or {})["reason"]) == ("label", "no room at postgresql://me:***@db/runs")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_stage_is_the_one_that_raised() -> None:

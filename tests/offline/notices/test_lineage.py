@@ -105,6 +105,43 @@ def test_the_check_can_fail() -> None:
         check({"eventType": "BEGIN"})
 
 
+def test_the_published_classes_take_every_event(file: Path) -> None:
+    """Those that OpenLineage generates from its schema; `make schemas` installs them."""
+    published = pytest.importorskip("openlineage.client.event_v2", reason="no openlineage-python here: make schemas")
+    of = pytest.importorskip("openlineage.client.facet_v2")
+    facets = {
+        "jobType": of.job_type_job.JobTypeJobFacet,
+        "documentation": of.documentation_job.DocumentationJobFacet,
+        "errorMessage": of.error_message_run.ErrorMessageRunFacet,
+    }
+
+    def taken(owner: type, said: dict[str, Any]) -> Any:
+        """Its class made of what we say; a name that it does not know is an error."""
+        made = {
+            name: facets[name](**{key: value for key, value in facet.items() if not key.startswith("_")})
+            for name, facet in said.get("facets", {}).items()
+        }
+        for name, facet in said.get("facets", {}).items():
+            assert facet["_schemaURL"].rpartition("/")[2] == made[name]._get_schema().rpartition("/")[2]
+        return owner(**{**said, "facets": made})
+
+    with pytest.raises(InputError), emitting("label", []):
+        raise InputError("no room")
+    for event in emitted(file):
+        inputs = [taken(published.InputDataset, one) for one in event["inputs"]]
+        outputs = [taken(published.OutputDataset, one) for one in event["outputs"]]
+        mine = {"run": taken(published.Run, event["run"]), "job": taken(published.Job, event["job"])}
+        again = published.RunEvent(
+            eventType=published.RunState(event["eventType"]),
+            eventTime=event["eventTime"],
+            producer=event["producer"],
+            inputs=inputs,
+            outputs=outputs,
+            **mine,
+        )
+        assert again.schemaURL == event["schemaURL"]
+
+
 def test_every_stage_has_a_start_and_an_end(file: Path) -> None:
     for stage in STAGES:
         with emitting(stage.name, ["s3://bucket/runs?key=hunter2", "runs"] if stage.name == "ingest" else []):

@@ -12,6 +12,7 @@ from drsr.command_line import Commands, add_command
 from drsr.offline.ingest.format_names import FORMATS, package_of, plug_in_entries
 
 if TYPE_CHECKING:
+    from drsr.offline.catalog.engine import Catalog
     from drsr.offline.ingest.stage import Admit, ReaderOf
 
 
@@ -23,7 +24,8 @@ def add_commands(commands: Commands) -> None:
         help="read recorded trajectories into the catalog",
         description="Reads a file, a folder, a glob, an archive or a bucket (any fsspec URI). The format of every file "
         "is detected by content; what cannot be read is quarantined with a reason. What did not change is not read "
-        "again. Without a URI the bundled sample corpus is read. Example: drsr ingest s3://runs/2026-11/",
+        "again. Without a URI the bundled sample corpus is read, if the catalog holds nothing else. Example: drsr "
+        "ingest s3://runs/2026-11/",
     )
     parser.add_argument("uri", nargs="?", metavar="URI", help="default: the bundled sample corpus")
     parser.add_argument("--source", help="name of the origin (default: the first folder below the URI)")
@@ -103,6 +105,8 @@ def run(options: argparse.Namespace) -> int:
     redaction = None if options.redact is None else load_redaction(options.redact)
     samples_of = Samples(1 if options.show is None else options.show)
     with opened(create=True) as place, progress("ingest", "files") as report:
+        if options.uri is None and options.corpus is None:
+            _require_no_other_source(place.catalog, source or "")
         summary = ingest(
             place.catalog,
             place.artifacts,
@@ -123,8 +127,10 @@ def run(options: argparse.Namespace) -> int:
     if summary.files == summary.unchanged_files:
         print(f"nothing new: all {summary.files:,} files are as they were")
         return 0
+    files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
+    runs = "1 run" if summary.added == 1 else f"{summary.added:,} runs"
     print(
-        f"{summary.files:,} files, {summary.unchanged_files:,} of them unchanged: {summary.added:,} runs added, "
+        f"{files}, {summary.unchanged_files:,} of them unchanged: {runs} added, "
         f"{summary.superseded:,} superseded, {summary.unchanged:,} as recorded ({summary.seconds:.1f} s)"
     )
     for sample in samples_of.taken:
@@ -142,6 +148,22 @@ def run(options: argparse.Namespace) -> int:
     if summary.quarantined:
         print("  drsr status --quarantined shows each with what to do")
     return 1 if summary.nothing_readable else 0
+
+
+def _require_no_other_source(catalog: Catalog, source: str) -> None:
+    """Refuse to read the bundled samples into a catalog of other runs: a policy of theirs would rest on both."""
+    from sqlalchemy import select
+
+    from drsr.errors import InputError
+    from drsr.offline.catalog.tables import Source
+
+    with catalog.reading() as connection:
+        others = connection.execute(select(Source.name).where(Source.name != source).limit(1)).scalars().all()
+    if others:
+        raise InputError(
+            f"no place to read recorded runs from is named, and the catalog holds other runs ({others[0]})",
+            hint="drsr ingest URI; the bundled samples are read by default only where nothing else is",
+        )
 
 
 def _reader(options: argparse.Namespace) -> str | ReaderOf:

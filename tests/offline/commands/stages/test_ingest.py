@@ -21,11 +21,22 @@ def test_a_folder_is_read_once(drsr: Drsr, tmp_path: Path) -> None:
     write_text(tmp_path / "runs" / "b.json", "")
     first = drsr("ingest", "runs")
     assert (first.code, first.err) == (0, "")
-    assert "2 files, 0 of them unchanged: 1 runs added" in first.out
+    assert "2 files, 0 of them unchanged: 1 run added" in first.out
     assert "quarantined: 1 empty" in first.out
     assert drsr("ingest", "runs").out == "nothing new: all 2 files are as they were\n"
     again = drsr("ingest", ".", "--json")
     assert (again.code, again.json["files"]) == (0, 2)  # neither the catalog nor the artifacts
+
+
+def test_the_samples_are_read_only_where_nothing_else_is(drsr: Drsr, tmp_path: Path) -> None:
+    """A scheduled run that lost its location must not train on them."""
+    assert drsr("ingest", "--show", "0").code == drsr("ingest").code == 0
+    write_json(tmp_path / "runs" / "a.json", chat(1))
+    assert drsr("ingest", "runs", "--source", "agents").code == 0
+    for command in (("ingest",), ("run", "--until", "ingest")):
+        refused = drsr(*command)
+        assert refused.code == 2
+        assert "the catalog holds other runs (agents)" in refused.err
 
 
 def test_the_only_file_cannot_be_read(drsr: Drsr, tmp_path: Path) -> None:
