@@ -118,8 +118,8 @@ def main() -> int:
 
 
 def are_met(found: Sequence[Found], seconds_per_state: float) -> bool:
-    """Return whether every target is met: the overhead at each size, the deployed night at large ones, and the growth of
-    a refresh."""
+    """Return whether every target is met: the overhead at each size, the deployed night at large ones, and the growth
+    of a refresh."""
     small, large = min(found), max(found)
     shares = [growth(small, large), whole_growth(small, large, seconds_per_state)] if len(found) > 1 else []
     overheads = [one.overhead(*JUDGED) for one in found]
