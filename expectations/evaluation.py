@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.expectations.library import gx, quiet_context
@@ -196,7 +196,3 @@ def value_text(value: Any) -> str:
     """A value of a frame, for people."""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def failed(findings: Iterable[Finding]) -> list[Finding]:
-    return [finding for finding in findings if not finding.passed]

@@ -20,7 +20,6 @@ from sqlalchemy import select
 
 from drsr.errors import CatalogUnreachable, DrsrError, InputError, NothingThere
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, Table, Trajectory, TrajectoryReward
 from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import recorder as recording
@@ -34,6 +33,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.locations import SourceFile as FoundFile
 from drsr.offline.store.locations import open_location
 from tests.offline.chat_files import LONG_AGO, chat, session, write_corpus, write_json, write_lines, write_text
+from tests.offline.logical_content import content_hash_of_catalog
 
 SHARED = Path(__file__).parents[3] / "shared" / "trajectories"
 

@@ -10,7 +10,6 @@ import pytest
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import logical_rows
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
@@ -22,6 +21,7 @@ from drsr.offline.store.exports import Imported
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
 from tests.offline.databases import fresh_database
+from tests.offline.logical_content import logical_rows
 
 BACKBONE = ScriptedBackbone()
 CAPS = Caps(10_000, 1_000)

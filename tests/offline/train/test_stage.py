@@ -26,7 +26,6 @@ from drsr.errors import (
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead, StateFeatures
 from drsr.offline.catalog.label_tables import Claim, Label
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.scorer_tables import TrainingRun
 from drsr.offline.catalog.tables import Run
 from drsr.offline.ingest.splits import Split
@@ -47,6 +46,7 @@ from drsr.offline.train.stage import (
 )
 from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import scorer_bytes
+from tests.offline.logical_content import content_hash_of_catalog
 from tests.offline.stored_examples import Rows
 from tests.offline.stored_frames import GROUPS, fill, quick_params
 
