@@ -1,4 +1,4 @@
-"""A suite and its frames -> findings: one per rule that the suite must have, whatever became of it.
+"""A suite and its frames -> findings: one per rule that the suite must have, whether it was judged or not.
 
 The library fails open in several ways. A rule counts as kept only if it was evaluated, did not raise, and found a value
 in every row it looked at; the rules evaluated are compared with the list in `required.py`, by name and by type.

@@ -28,7 +28,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own or to try again."""
+    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 an internal fault, or try again."""
     options = _parser().parse_args(arguments)
     try:
         parameters = _parameters(options)
@@ -111,7 +111,7 @@ def _load_stages() -> None:
 
 @contextmanager
 def _server(home: Path) -> Iterator[None]:
-    """The server that is configured; else one of our own, quiet, for as long as the block lasts."""
+    """The configured server; else a quiet one that lasts as long as the block."""
     from prefect.settings import PREFECT_API_URL
 
     if PREFECT_API_URL.value():

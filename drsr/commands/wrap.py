@@ -181,7 +181,7 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
 
 
 def _most_often(states: Sequence[Mapping[str, Any]], unpruned: int) -> str:
-    """Return the most frequent reason for leaving alone what could have been pruned; empty if there is none."""
+    """Return the most frequent reason for not pruning a request that could have been pruned; empty without any."""
     from collections import Counter
 
     from drsr.receipts.totals import INELIGIBLE

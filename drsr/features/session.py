@@ -255,7 +255,7 @@ def _chunks(piece: range, size: int) -> Iterator[range]:
 
 
 def _key_value_bytes(backbone: FrozenLM, capacity: int) -> int:
-    """Return the size of the keys and values of that many tokens in all full-attention layers."""
+    """Return the size of the keys and values of this number of tokens in all full-attention layers."""
     settings = backbone.model.config.get_text_config()
     dim = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
     heads = getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads

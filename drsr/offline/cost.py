@@ -58,7 +58,7 @@ class Price(NamedTuple):
     rates: tuple[Rate, ...]
     """Of one worker, measured now, by context length."""
     method: Method
-    """How the tokens will be computed: without sharing, all of them one by one."""
+    """The way in which tokens will be computed: without sharing, every one of them."""
     why: str
     """Why so, in words."""
     past_runs: int
@@ -162,7 +162,7 @@ def seconds_for(rates: Sequence[Rate], stretches: Iterable[Stretch]) -> float:
 
 
 def longest_of(stretches: Iterable[Stretch]) -> int:
-    """Return the length of the longest stretch, 0 if there is none."""
+    """Return the length of the longest stretch; 0 without any."""
     return max((stretch.length for stretch in stretches), default=0)
 
 

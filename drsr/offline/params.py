@@ -56,7 +56,7 @@ class LinearParams:
 
 @dataclass(frozen=True, slots=True)
 class TrainParams:
-    """Block `train`; each number is explained where it stands."""
+    """Block `train`; each number is explained below it."""
 
     seeds: tuple[int, ...]
     max_epochs: int

@@ -121,7 +121,7 @@ class Status(NamedTuple):
 
 
 def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
-    """Count everything. A handful of queries, whatever the catalog's size. Without a rule, freezing is not counted."""
+    """Count everything, in a handful of queries. Without a rule, freezing is not counted."""
     with catalog.reading() as connection:
         return Status(
             sources=_sources(connection, rule),

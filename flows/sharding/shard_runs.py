@@ -29,7 +29,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.store.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives
 
 CLAIM = "shard"
-"""What the claims of flow runs on themselves are filed under."""
+"""The stage name under which flow runs claim themselves."""
 PATIENCE_SECONDS = 120.0
 """After so long without a worker for any shard, the log says so."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from drsr.offline.freeze.selection import Shard
 
 STARTING_SECONDS = 420.0
-"""A flow run that says it runs, but has not shown itself in the catalog for so long, is taken for lost.
+"""A flow run that claims to be running, but has shown no sign of life in the catalog for this long, is lost.
 
 Longer than the longest pause of one that waits for the catalog (`DELAYS` in flows/faults.py)."""
 SUBMITTED_SECONDS = 600.0

@@ -37,7 +37,7 @@ def finish_run(connection: Connection, run_id: int, counts: dict[str, Any]) -> N
 
 
 def _mark_killed(connection: Connection) -> None:
-    """Mark the runs whose process has ended on this host. Nobody can tell that of another host's."""
+    """Mark the runs whose process on this host has ended. Of another host's processes nothing is known."""
     for run_id, counts in connection.execute(select(Run.id, Run.counts).where(Run.finished_at.is_(None))).tuples():
         if counts and WORKER in counts and is_gone(counts[WORKER]):
             connection.execute(update(Run).where(Run.id == run_id).values(counts={KILLED: True}))

@@ -12,7 +12,7 @@ from drsr.offline.catalog.tables import Run
 from drsr.offline.stages import NAMES
 
 PAUSE = datetime.timedelta(hours=1)
-"""Whatever starts so long after everything before it has ended belongs to another night."""
+"""Runs that start this long after all earlier ones have ended belong to another night."""
 
 
 class StageRun(NamedTuple):

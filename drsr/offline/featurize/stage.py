@@ -79,7 +79,7 @@ class FeaturizeSummary(WorkSummary):
         return self.featurized
 
     def count(self, states: Sequence[FeaturizedState]) -> None:
-        """Add what came of some states."""
+        """Add the outcome of some states."""
         for state in states:
             if isinstance(state.result, FeatureExclusion):
                 self.excluded[state.result.reason] += 1
@@ -186,7 +186,7 @@ def materialize(
     *,
     progress: Callable[[FeaturizeSummary], None] = lambda summary: None,
 ) -> FeaturizeSummary:
-    """Compute what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    """Compute what is missing, sharing the work with other workers. Rerunning changes nothing."""
     freezing = run.identity.freezing
     with catalog.writing() as connection:
         view = register_view(connection, run.view, run.identity, run.columns)

@@ -153,7 +153,7 @@ def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:
 
 
 def find_view(connection: Connection, name: str, version: int | None = None) -> RegisteredView | None:
-    """Return a version of a view, by default its latest; None if there is none."""
+    """Return a version of a view, by default its latest; None if it does not exist."""
     fields = [getattr(FeatureView, field) for field in ViewIdentity._fields]
     query = select(FeatureView.id, FeatureView.version, FeatureView.columns, *fields).where(FeatureView.name == name)
     if version is not None:

@@ -116,7 +116,7 @@ def find_calibration(
 
 
 def _kind(connection: Connection, calibration: CalibrationRecord) -> tuple[bool, str | None]:
-    """Return whether a calibration is of a light scorer, and of which source alone."""
+    """Return whether a calibration is of a light scorer, and its source if it was made from one alone."""
     run = get_training_run(connection, calibration.training_run_id)
     return view_of(connection, run.view_id).is_light, run.source
 

@@ -47,7 +47,7 @@ class Kept:
     """The kept values of one version of the code."""
 
     def __init__(self, path: Path, code: str | None = None) -> None:
-        """`path` is created when something is kept; `code` is that of this process."""
+        """`path` is created when something is kept; `code` identifies the code of this process."""
         self._path = path
         self._code = code_hash() if code is None else code
 
@@ -73,7 +73,7 @@ class Kept:
             connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)", rows)
 
     def forget(self, hashes: Sequence[str]) -> None:
-        """Forget what was kept of bytes with these hashes, by whatever code."""
+        """Forget what any version of the code kept of bytes with these hashes."""
         if not self._path.exists():
             return
         with self._opened() as connection, connection:

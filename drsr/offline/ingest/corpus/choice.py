@@ -42,7 +42,7 @@ class Rule(NamedTuple):
     """The numbers of a rule of choice."""
 
     tool_steps: int = 7
-    """The fewest tool Steps of a run: fewer leave no four candidates behind the latest two."""
+    """The fewest tool Steps of a run: with fewer, there are no four candidates before the latest two."""
     characters: tuple[int, int] = (4_000, 36_000)
     shorter: tuple[str, int] = ("intercode", 2_000)
     """A source whose runs may be shorter, and the fewest characters there."""
@@ -79,7 +79,7 @@ def facts(trajectory: Trajectory, source: str, task: str, group: str, agent: str
 
 
 def choose(runs: Iterable[RunFacts], rule: Rule = Rule()) -> list[RunFacts]:  # noqa: B008  # immutable
-    """Apply the rule. The same runs give the same choice in whatever order they come."""
+    """Apply the rule. The order of the runs does not matter."""
     by_task: defaultdict[str, list[RunFacts]] = defaultdict(list)
     for run in runs:
         if _fits(run, rule):

@@ -21,7 +21,7 @@ class Forgotten(NamedTuple):
     ids: frozenset[object]
     """Ids of the events that vanish."""
     summary: Json | None
-    """An event that stands for them."""
+    """An event that replaces them."""
     offset: int
     """Where in the remaining view the summary goes."""
 
@@ -71,7 +71,7 @@ def stretch_id(session: str | None, stretch: int) -> str | None:
 
 
 def with_an_answer(runs: list[Run]) -> list[Run]:
-    """The stretches in which something is decided; a session may end right behind a replacement.
+    """The stretches in which something is decided; a session may end right after a replacement.
 
     Where no stretch has an answer all are handed on, so that the session is quarantined and not lost.
     """
