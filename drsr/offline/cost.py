@@ -15,7 +15,7 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from drsr.offline.catalog.label_tables import StateMeasurement
-from drsr.offline.catalog.tables import DecisionState, Run, Trajectory
+from drsr.offline.catalog.tables import DecisionState, Execution, Trajectory
 from drsr.offline.label.target_nll import Method, Pair, TargetNll
 from drsr.offline.plan import LabelPlan, Stretch, tokens_of
 from drsr.request.contracts import TokenIds
@@ -173,12 +173,12 @@ def past_runs(
 
     Those with this number of workers if there are any, else those with the number nearest to it.
     """
-    query = select(Run.started_at, Run.finished_at, Run.counts).where(
-        Run.stage == "label", Run.subject == labeler, Run.finished_at.is_not(None)
+    query = select(Execution.started_at, Execution.finished_at, Execution.counts).where(
+        Execution.stage == "label", Execution.subject == labeler, Execution.finished_at.is_not(None)
     )
     alike = [
         row
-        for row in connection.execute(query.order_by(Run.id.desc()).limit(10 * PAST_RUNS))
+        for row in connection.execute(query.order_by(Execution.id.desc()).limit(10 * PAST_RUNS))
         if (row.counts.get("device"), row.counts.get("method")) == (device, method.value)
         and row.counts["seconds"] >= PAST_SECONDS
         and row.counts["tokens_processed"]

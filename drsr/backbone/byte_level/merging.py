@@ -22,7 +22,7 @@ _PLACES = (1 << _PLACE_BITS) - 1
 
 
 class Merges(NamedTuple):
-    """What pairs of tokens merge into. In a word, the pair with the lowest rank is merged next."""
+    """Pairs of tokens and what they merge into. In a word, the pair with the lowest rank is merged next."""
 
     ranks: dict[tuple[int, int], int]
     tokens: list[int]

@@ -371,7 +371,7 @@ class Candidate(Table):
     text_hash: Mapped[str] = mapped_column(Hash)
 
 
-class Run(Table):
+class Execution(Table):
     """One row per started run of a stage. `finished_at` is null if it never finished."""
 
     __tablename__ = "run"

@@ -20,7 +20,15 @@ from sqlalchemy import select
 
 from drsr.errors import CatalogUnreachable, DrsrError, InputError, NothingThere
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, Table, Trajectory, TrajectoryReward
+from drsr.offline.catalog.tables import (
+    Execution,
+    QuarantinedItem,
+    Source,
+    SourceFile,
+    Table,
+    Trajectory,
+    TrajectoryReward,
+)
 from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import recorder as recording
 from drsr.offline.ingest import records, stage
@@ -356,7 +364,7 @@ def test_a_run_is_noted_with_what_it_did(catalog: Catalog, artifacts: ArtifactSt
     write_json(tmp_path / "runs" / "a.json", chat(1))
     summary = ingest(catalog, artifacts, str(tmp_path / "runs"))
     with catalog.reading() as connection:
-        row = connection.execute(select(Run.__table__)).one()
+        row = connection.execute(select(Execution.__table__)).one()
     assert (row.stage, row.subject) == ("ingest", str(tmp_path / "runs"))
     assert row.counts == summary.to_json()
     assert isinstance(summary, IngestSummary)

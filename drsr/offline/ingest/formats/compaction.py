@@ -30,7 +30,7 @@ class Forgotten(NamedTuple):
         return isinstance(name, int | str) and name in self.ids
 
 
-class View(NamedTuple):
+class EventView(NamedTuple):
     """The view of an agent in one stretch."""
 
     preserved: list[Json]
@@ -39,9 +39,9 @@ class View(NamedTuple):
     """What happened since."""
 
 
-def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[View]:
+def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[EventView]:
     """The stretches of an event log. `condensation` tells what an event makes the agent forget, if anything."""
-    view = View([], [])
+    view = EventView([], [])
     for event in events:
         forgotten = condensation(event)
         if forgotten is None:
@@ -51,7 +51,7 @@ def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | Non
         kept = [kept for kept in [*view.preserved, *view.events] if not forgotten.takes(kept)]
         if forgotten.summary is not None:
             kept.insert(forgotten.offset, forgotten.summary)
-        view = View(kept, [])
+        view = EventView(kept, [])
     yield view
 
 
