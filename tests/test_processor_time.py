@@ -31,7 +31,8 @@ def test_computing_counts_and_waiting_does_not(pytester: pytest.Pytester) -> Non
 
     class Reports:
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-            seen[report.nodeid] = seen.get(report.nodeid, 0.0) + dict(report.user_properties)[PROPERTY]
+            (took,) = [value for name, value in report.user_properties if name == PROPERTY and isinstance(value, float)]
+            seen[report.nodeid] = seen.get(report.nodeid, 0.0) + took
 
     pytester.inline_run("-n", "0", "-p", "no:cacheprovider", plugins=[times, Reports()])
     assert set(times.by_file) == {"test_here.py", "test_child.py"}
