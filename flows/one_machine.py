@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--certified", action="store_true", help="calibrate with a bound on the unsafe rate")
     parser.add_argument("--ablations", action="store_true", help="evaluate every configuration")
     parser.add_argument("--index", default="var/index", metavar="FOLDER", help="the index (default: var/index)")
-    parser.add_argument("--docs", metavar="FOLDER", help="write pages there about what was expected of the data")
+    parser.add_argument("--docs", metavar="FOLDER", help="write pages there about the rules of the data")
     parser.add_argument(
         "--skip-training-below",
         metavar="N",

@@ -59,7 +59,7 @@ def weight_files(folder: Path) -> list[Path]:
         raise BackboneCorrupt(
             f"names weights in another folder: {strange[0]!r}",
             where=str(index),
-            hint="files of weights lie beside their index; get the model again",
+            hint="files of weights belong next to their index; get the model again",
         )
     files = [folder / name for name in names]
     missing = [file.name for file in files if not file.is_file()]

@@ -63,7 +63,7 @@ def add_commands(commands: Commands) -> None:
         "--trusted-key",
         type=Path,
         metavar="FILE",
-        help="a public key in PEM form: refuse the wheel unread unless the .sig file beside it was made with its "
+        help="a public key in PEM form: refuse the wheel unread unless the .sig file next to it was made with its "
         "private half (drsr publish --sign)",
     )
     verify.add_argument(

@@ -57,14 +57,14 @@ def add_commands(commands: Commands) -> None:
 
     parser = commands.add_parser(
         "wrap",
-        help="run a program behind its own proxy, and report what that saved",
+        help="run a program behind its own proxy, and report the savings",
         usage="drsr wrap [options] COMMAND ...",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--upstream", metavar="URL", help="where all requests go, without /v1")
     add_options(parser)
-    parser.add_argument("--json", action="store_true", help="say what was saved as JSON")
+    parser.add_argument("--json", action="store_true", help="report the savings as JSON")
     parser.add_argument("program", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
     parser.set_defaults(run=run_wrap)
 

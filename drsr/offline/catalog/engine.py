@@ -144,7 +144,7 @@ def _refuse_torn_password(url: URL, catalog_url: str) -> None:
         return
     if "?" in parts.userinfo or unquote(parts.userinfo) != f"{url.username or ''}{password}":
         raise SettingsError(
-            "it cannot be told where the password of the catalog's URL ends: it holds an @ or a ?",
+            "it is unclear where the password in the catalog's URL ends: it holds an @ or a ?",
             where=redacted(catalog_url),
             hint="percent-encode them in the password and in parameters: @ as %40, / as %2F, ? as %3F",
         )

@@ -104,7 +104,7 @@ def require_frozen(connection: Connection, freezing: FreezingRule, part: Selecti
     )
     if waiting and waiting == connection.execute(everything).scalar_one():
         raise InputError(
-            f"{waiting:,} trajectories wait, and none of them is frozen yet", hint="drsr freeze, then again"
+            f"{waiting:,} trajectories wait, and none is frozen yet", hint="drsr freeze, then again"
         )
 
 

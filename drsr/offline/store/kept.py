@@ -88,7 +88,7 @@ class Kept:
             yield connection
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"what was kept of earlier nights cannot be used: {error}",
+                f"results kept from earlier nights cannot be used: {error}",
                 where=str(self._path),
                 hint="delete the file; everything in it is computed again",
             ) from None

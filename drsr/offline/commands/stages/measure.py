@@ -44,7 +44,7 @@ def add_commands(commands: Commands) -> None:
     label.add_argument(
         "--again",
         choices=["out_of_memory", "non_finite"],
-        help="measure again what was excluded for this reason, with more memory, say (DRSR_LABEL_MEMORY_MB)",
+        help="measure again what was excluded for this reason, for instance with more memory (DRSR_LABEL_MEMORY_MB)",
     )
     label.add_argument(
         "--accept-noise",
