@@ -179,7 +179,7 @@ def published_from(mark: str | None, refreshed: Refreshed, index: str, calibrati
         if look_at_the_data(refreshed) == mark:
             raise
         raise InputError(
-            "the data changed while the policy was made from them, by a backfill or another run beside this one; "
+            "the data changed while the policy was made from them, by a backfill or another run at the same time; "
             f"nothing was published ({refusal.what})",
             hint="run it again when the other has ended",
         ) from refusal

@@ -91,9 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="keep removed Blocks removed, so that prompt caches stay useful (default: yes)",
     )
-    add(
-        "--recall", action="store_true", help="offer a tool that returns removed text (not for streamed answers)"
-    )
+    add("--recall", action="store_true", help="offer a tool that returns removed text (not for streamed answers)")
     add("--warm", action="store_true", help="read answers as they come, so that the next decision has less to read")
     add(
         "--prices",
