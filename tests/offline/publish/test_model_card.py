@@ -25,7 +25,9 @@ FLOOR = NoiseFloor("float32", 4, 28, 0.0004, 0.0007, 0.0009, 1e-5)._asdict()
 def test_the_noise_floor_of_labels_in_half_precision_is_on_the_card(
     dtype: str, floor: dict[str, Any] | None, said: str | None
 ) -> None:
-    run = SimpleNamespace(train_trajectories=3, train_sets=40, validation_trajectories=1, validation_sets=9)
+    run = SimpleNamespace(
+        train_trajectories=3, train_sets=40, validation_trajectories=1, validation_sets=9, source=None
+    )
     labeler = SimpleNamespace(identity=SimpleNamespace(backbone="a-model", dtype=dtype), noise_floor=floor)
     card = "\n".join(model_card._data(cast("Traced", SimpleNamespace(run=run, labeler=labeler))))
     assert f"measured with a-model ({dtype})" in card

@@ -1,4 +1,4 @@
-"""The check that the shipped normaliser was fitted on the training split alone, by fitting it again.
+"""The check that the shipped normaliser was fitted on the training states alone, by fitting it again.
 
 So is the distribution that a policy compares requests with, on training and validation.
 """
@@ -16,6 +16,7 @@ from drsr.offline.publish.candidate import distribution_of
 from drsr.offline.publish.subject import Subject
 from drsr.offline.train.ablations import column_group, find_ablation, prepare_frame, used_columns
 from drsr.offline.train.examples import TrainingFrame
+from drsr.offline.train.learners.fit import normalised_on
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, passed
 from drsr.scorer.ensemble import Ensemble, HarmScale, Normaliser, fit_harm_scale, fit_normaliser
 
@@ -41,18 +42,21 @@ def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
     params = train_params(run.params)
     used = used_columns(ablation, groups, params.column_groups)
     frames = {split: prepare_frame(frame, ablation, groups) for split, frame in traced.frames.items()}
-    train = frames["train"]
+    train = normalised_on(frames["train"], frames["validation"], params)
     candidates = train.features[train.present]
     found = fit_normaliser(candidates, used)
     scale = fit_harm_scale(train.harm, params.harm_scale_floor)
     differences = _differences(found, shipped.normaliser)
     largest = max(float(differences.max(initial=0.0)), _scale_difference(scale, shipped.harm_scale))
     mixed = _differences(fit_normaliser(_all_candidates(frames), used), shipped.normaliser)
+    on, added = "the training split", "validation"
+    if params.folds:
+        on, added = "the states of both splits that it was not stopped by", "the others"
     evidence = {
         "columns": len(found.mean),
         "candidates": len(candidates),
         "largest": largest,
-        "with_validation": float(mixed.max(initial=0.0)),
+        "with_all": float(mixed.max(initial=0.0)),
     }
     if not largest <= AGREEMENT:
         wrong = [
@@ -61,20 +65,16 @@ def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
             if not difference <= AGREEMENT
         ]
         what = f"{len(wrong)} of {len(found.mean)} columns" if wrong else "mean and scale of the harms"
-        fits = (
-            " It fits the training and validation splits together." if evidence["with_validation"] <= AGREEMENT else ""
-        )
-        detail = (
-            f"fitted again on the training split, {what} come out otherwise than shipped, by up to {largest:.2g}.{fits}"
-        )
+        fits = " It fits the training and validation splits together." if evidence["with_all"] <= AGREEMENT else ""
+        detail = f"fitted again on {on}, {what} come out otherwise than shipped, by up to {largest:.2g}.{fits}"
         return failed(
             CHECK, detail, "train again from the present frames, and calibrate and publish", wrong, **evidence
         )
     same = "to the bit" if largest == 0 else f"to {largest:.1g}"
     detail = (
         f"means and scales of {len(found.mean):,} columns and of the harms, fitted again on {len(candidates):,} "
-        f"training candidates, are the shipped ones {same}; with validation added they would differ by "
-        f"up to {evidence['with_validation']:.0%}"
+        f"candidates of {on}, are the shipped ones {same}; with {added} added they would differ by "
+        f"up to {evidence['with_all']:.0%}"
     )
     return passed(CHECK, detail, **evidence)
 
@@ -128,11 +128,12 @@ def _scale_difference(found: HarmScale, shipped: HarmScale) -> float:
 CHECK = Check(
     "normaliser refitted",
     Severity.CRITICAL,
-    "Were the means and scales that every feature passes through fitted on the training split alone?",
+    "Were the means and scales that every feature passes through fitted on the training states alone?",
     "The mean and standard deviation of every feature column, and of the harms, are computed again over the "
-    "candidates of the policy's training states, read from the feature files, and compared with those in the "
-    "policy's weight file. So that it is known what the comparison can see, they are also computed with the "
-    "validation states added. The distribution that a policy compares requests with, and its limit, are fitted again "
-    "on the training and validation states, and compared with those in the wheel.",
+    "candidates of the policy's training states (if it is cross-fitted, of all that it was not stopped by), read from "
+    "the feature files, and compared with those in the policy's weight file. So that it is known what the comparison "
+    "can see, they are also computed with the other states of both splits added. The distribution that a policy "
+    "compares requests with, and its limit, are fitted again on the training and validation states, and compared with "
+    "those in the wheel.",
     check_normaliser,
 )

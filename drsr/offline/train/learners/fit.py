@@ -159,6 +159,15 @@ def _fit_network(
     return train_scorer(fitted, stopped_by, params, ablation=plain, column_groups=groups, workers=workers).ensemble
 
 
+def normalised_on(train: TrainingFrame, validation: TrainingFrame, params: TrainParams) -> TrainingFrame:
+    """Return the states that a network's normaliser and weights are fitted on: `train`, or, if it is cross-fitted,
+    those of both splits that it is not stopped by."""
+    if not params.folds:
+        return train
+    everything = joined(train, validation)
+    return some_states(TrainingFrame, everything, ~_stopping(everything), "train")
+
+
 def _stopping(frame: TrainingFrame) -> NDArray[np.bool_]:
     """Return the states that networks stop by: those of every fifth task."""
     held_out = set(sorted(set(frame.group_ids), key=shuffled)[::STOPPING_PART])

@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drsr.offline.audit.checks import calibration, future, judged_scorer, labels
+from drsr.offline.audit.checks import calibration, future, judged_scorer, labels, normaliser
 from drsr.offline.audit.running import RETRAIN, run_audit
 from drsr.offline.params import Params
 from drsr.offline.publish.subject import Order, Subject
-from drsr.offline.train import stage
+from drsr.offline.train import fitting, stage
+from drsr.offline.train.learners import fit as learners
 from drsr.offline.train.learners.fit import FittedScorer, fit_scorer
+from drsr.scorer.ensemble import fit_normaliser
 from tests.offline.audit.published import ask, by_hand, failures
 from tests.offline.small_pipeline import Pipeline, fit, quick_params
 
 UNSAFE = 0.02
 
 
-def cross_fitted(pipeline: Pipeline, **calibrate: Any) -> Pipeline:
+def cross_fitted(pipeline: Pipeline, scorer: str = "linear", **calibrate: Any) -> Pipeline:
     """The same, its scorer fitted on both splits in three folds, and calibrated by the folds."""
     found: Params = quick_params(**calibrate)
-    numbers = replace(found, train=replace(found.train, scorer="linear", folds=3))
+    numbers = replace(found, train=replace(found.train, scorer=scorer, folds=3))
     return pipeline._replace(calibration=fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, numbers))
 
 
@@ -31,9 +33,32 @@ def judged(pipeline: Pipeline, *checks: Any) -> dict[str, str]:
     return failures(run_audit(Subject(pipeline.catalog, pipeline.artifacts, Order(sample=0)), checks))
 
 
-def test_an_honest_pipeline(pipeline: Pipeline) -> None:
-    honest = cross_fitted(pipeline)
-    assert judged(honest, judged_scorer.CHECK, calibration.CHECK, labels.CHECK, future.CHECK, RETRAIN) == {}
+@pytest.fixture
+def stopped_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Networks stop by every second task: a fifth of so few runs would be one."""
+    monkeypatch.setattr(learners, "STOPPING_PART", 2)
+
+
+@pytest.mark.usefixtures("stopped_by_half")
+@pytest.mark.parametrize("scorer", ["linear", "network"])
+def test_an_honest_pipeline(pipeline: Pipeline, scorer: str) -> None:
+    honest = cross_fitted(pipeline, scorer)
+    checks = (judged_scorer.CHECK, calibration.CHECK, labels.CHECK, future.CHECK, normaliser.CHECK, RETRAIN)
+    assert judged(honest, *checks) == {}
+
+
+@pytest.mark.usefixtures("stopped_by_half")
+def test_a_normaliser_that_saw_what_the_network_was_stopped_by(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seeing_all(features: Any, used: Any) -> Any:
+        return fit_normaliser(np.concatenate([features, features[:3] + 1]), used)
+
+    with monkeypatch.context() as forging:
+        forging.setattr(fitting, "fit_normaliser", seeing_all)
+        forged = cross_fitted(pipeline, "network")
+    caught = judged(forged, normaliser.CHECK)["normaliser refitted"]
+    assert caught.startswith("column structural_")
 
 
 def test_scores_of_fold_members_that_know_the_labels(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
