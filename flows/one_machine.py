@@ -28,7 +28,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 an internal fault, or try again."""
+    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own or to try again."""
     options = _parser().parse_args(arguments)
     try:
         parameters = _parameters(options)
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--certified", action="store_true", help="calibrate with a bound on the unsafe rate")
     parser.add_argument("--ablations", action="store_true", help="evaluate every configuration")
     parser.add_argument("--index", default="var/index", metavar="FOLDER", help="the index (default: var/index)")
-    parser.add_argument("--docs", metavar="FOLDER", help="write pages there about the rules of the data")
+    parser.add_argument("--docs", metavar="FOLDER", help="write pages there about what was expected of the data")
     parser.add_argument(
         "--skip-training-below",
         metavar="N",
@@ -111,7 +111,7 @@ def _load_stages() -> None:
 
 @contextmanager
 def _server(home: Path) -> Iterator[None]:
-    """The configured server; else a quiet one that lasts as long as the block."""
+    """The server that is configured; else one of our own, quiet, for as long as the block lasts."""
     from prefect.settings import PREFECT_API_URL
 
     if PREFECT_API_URL.value():

@@ -20,7 +20,7 @@ from drsr.offline.store.kept import kept_here
 
 DASHBOARD = "dashboard.html"
 Results = Mapping[str, Mapping[str, Any]]
-"""The words of each stage."""
+"""What each stage said, by stage."""
 
 
 def show_plot(key: str, png: bytes, description: str) -> None:
@@ -30,7 +30,7 @@ def show_plot(key: str, png: bytes, description: str) -> None:
 
 
 def leave_dashboard(place: Place, docs: Path) -> None:
-    """Write the dashboard next to the pages about the data."""
+    """Write the dashboard beside the pages about the data."""
     from drsr.offline.dashboard import read_numbers, write_dashboard
 
     numbers = read_numbers(place, datetime.datetime.now(datetime.UTC), kept_here())
@@ -106,7 +106,7 @@ def said(stage: str, result: Mapping[str, Any]) -> str:
         case "label" | "featurize":
             return _spread("labelled" if stage == "label" else "featurized", result)
         case "train":
-            how = f"trained in {result['seconds']:.0f} s" if result["is_new"] else "already trained from these inputs"
+            how = f"trained in {result['seconds']:.0f} s" if result["is_new"] else "these inputs gave a scorer before"
             return f"{how}, on {result['train_sets']:,} sets of {result['train_trajectories']:,} trajectories"
         case "calibrate":
             return str(result["explanation"])

@@ -57,14 +57,14 @@ def add_commands(commands: Commands) -> None:
 
     parser = commands.add_parser(
         "wrap",
-        help="run a program behind its own proxy, and report the savings",
+        help="run a program behind its own proxy, and report what that saved",
         usage="drsr wrap [options] COMMAND ...",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--upstream", metavar="URL", help="where all requests go, without /v1")
     add_options(parser)
-    parser.add_argument("--json", action="store_true", help="report the savings as JSON")
+    parser.add_argument("--json", action="store_true", help="say what was saved as JSON")
     parser.add_argument("program", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
     parser.set_defaults(run=run_wrap)
 
@@ -181,7 +181,7 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
 
 
 def _most_often(states: Sequence[Mapping[str, Any]], unpruned: int) -> str:
-    """Return the most frequent reason for not pruning a request that could have been pruned; empty without any."""
+    """Return the most frequent reason for leaving alone what could have been pruned; empty if there is none."""
     from collections import Counter
 
     from drsr.receipts.totals import INELIGIBLE

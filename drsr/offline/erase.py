@@ -57,7 +57,7 @@ TABLES = tuple(
 )
 """What a database writes anew after an erasure, so that no deleted row stays in its files."""
 FEATURES = FORMAT.encode()
-"""Part of every file of features."""
+"""Stands in every file of features."""
 
 
 class Erased(NamedTuple):
@@ -94,7 +94,7 @@ class _Doomed(NamedTuple):
 def find_runs(
     connection: Connection, *, run: str | None = None, source: str | None = None, task: str | None = None
 ) -> list[str]:
-    """Return the names of the runs to erase, given in one of three ways. Raise InputError if there are none."""
+    """Return the names of the runs that are meant; InputError where there is none. One of the three is given."""
     name = Source.name.concat("/").concat(Trajectory.external_id)
     query = select(name).select_from(Trajectory).join(Source, Source.id == Trajectory.source_id)
     query = query.distinct().order_by(name)
@@ -163,7 +163,7 @@ def holding(artifacts: ArtifactStore, texts: Sequence[str]) -> list[str]:
 
 
 def _texts(artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> list[bytes]:
-    """Return the stored bytes of some runs, unless they are missing."""
+    """The stored bytes of some runs, as far as they are there."""
     gone = artifacts.missing(version.blob for version in doomed)
     return [artifacts.get(version.blob) for version in doomed if version.blob not in gone]
 

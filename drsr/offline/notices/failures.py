@@ -1,4 +1,4 @@
-"""The failure hook: tell a command or a webhook which stage failed, why, and what to do."""
+"""The failure hook: a command or a webhook that is told which stage failed, why, and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK = "read the log of the run; drsr COMMAND --debug shows where a fault of drs
 
 
 class Failure(NamedTuple):
-    """A failed stage, as described to others."""
+    """A stage that failed, as others are told."""
 
     what: str
     """What failed: `drsr run`, or a flow run by its name."""
