@@ -6,6 +6,9 @@ policy's tokenizer, and caches prompts by the longest prefix that it has seen in
 from the cache. The same counts for the original requests are the bill without pruning. The wait of a call is its
 client's time beyond the endpoint's own; if the machine is shared, look at the CPU time next to it.
 
+`--seeded BACKBONE` takes a full policy with seeded weights, because none is released: its waits are those of a real
+one, its savings mean nothing. `--thinks` matters then, because requests are read on while the endpoint answers.
+
 Runs can have any format that `drsr ingest` reads; without a location the bundled samples are used. With a Claude model
 they are sent in Anthropic's form, each request marked for caching as Claude Code does.
 """
@@ -23,7 +26,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +34,8 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from benchmarks.proxy import cpu_seconds
+from drsr.backbone.catalogue import load_backbone
+from drsr.backbone.frozen_lm import FrozenLM
 from drsr.errors import RequestError
 from drsr.offline import samples
 from drsr.offline.bench.price_report import PrefixCache
@@ -46,6 +51,7 @@ from drsr.request.request import Protocol, read_request
 from drsr.sessions.price_table import PriceTable
 from drsr.sessions.prices import Prices
 from drsr.tables import table
+from tests.seeded_policies import tiny_policy
 
 LONGEST_WAIT = 0.5
 """Seconds that a call may wait for its decision."""
@@ -98,6 +104,9 @@ def main() -> int:
     add("locations", nargs="*", default=[str(samples.CORPUS)], metavar="LOCATION", help="recorded runs")
     add("--model", default="gpt-4o", help="whose list prices count (%(default)s)")
     add("--policy", metavar="POLICY", help="its folder, wheel or installed package (default: light first)")
+    add("--seeded", metavar="BACKBONE", help="instead: a full policy with seeded weights on this language model")
+    add("--deadline-ms", metavar="MS", help="of drsr serve (its default)")
+    add("--warm", action="store_true", help="as of drsr serve")
     add("--runs", type=int, default=5, metavar="N", help="of each location, evenly spread (%(default)s)")
     add("--calls", type=int, default=0, metavar="N", help="only runs with at least so many")
     add("--tokens", type=int, metavar="N", help="runs end before their first request that is longer")
@@ -108,12 +117,18 @@ def main() -> int:
     prices = PriceTable.chosen().of(options.model)
     if prices is None:
         parser.error(f"{options.model} has no list price; see drsr/sessions/list_prices.json")
-    policy = load_policy(options.policy)
-    counter = RememberedTokens(policy.frozen.representation.tokenizer)
     rows = []
-    with endpoint(counter, prices, options.thinks) as mock, serving(mock.address, options.policy) as (address, pid):
-        for location in options.locations:
-            for run in chosen(location, options.calls, options.runs):
+    with ExitStack() as stack:
+        location = options.policy
+        if options.seeded:
+            location = seeded(options.seeded, stack.enter_context(tempfile.TemporaryDirectory()))
+        counter = RememberedTokens(load_policy(location).frozen.representation.tokenizer)
+        mock = stack.enter_context(endpoint(counter, prices, options.thinks))
+        more = ["--deadline-ms", options.deadline_ms] if options.deadline_ms else []
+        more += ["--warm"] if options.warm else []
+        address, pid = stack.enter_context(serving(mock.address, location, more))
+        for place in options.locations:
+            for run in chosen(place, options.calls, options.runs):
                 row = replay(run, options.model, mock, address, pid, options.tokens)
                 if row is not None:
                     rows.append(row)
@@ -127,6 +142,14 @@ def main() -> int:
     print(json.dumps([row._asdict() for row in rows]) if options.json else shown(rows, options.model, page))
     met = all(not row.invalid and max(row.waits) <= 1000 * LONGEST_WAIT for row in rows)
     return 0 if met and sum(row.sent.money for row in rows) <= sum(row.without.money for row in rows) else 1
+
+
+def seeded(backbone: str, folder: str) -> str:
+    """Return where a full policy with seeded weights on this language model was saved."""
+    place, model = Path(folder) / "policy", load_backbone(backbone)
+    assert isinstance(model, FrozenLM)  # the scripted double reads nothing
+    tiny_policy(model).save(place)
+    return str(place)
 
 
 def chosen(location: str, calls: int, number: int) -> Iterator[Trajectory]:
@@ -329,10 +352,10 @@ def endpoint(tokenizer: Tokenizer, prices: Prices, thinks: float = 0.0) -> Itera
 
 
 @contextmanager
-def serving(upstream: str, policy: str | None) -> Iterator[tuple[str, int]]:
-    """Address and process of `drsr serve` with its defaults."""
+def serving(upstream: str, policy: str | None, more: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
+    """Address and process of `drsr serve` with its defaults, except for `more`."""
     named = ["--policy", str(Path(policy).resolve()) if Path(policy).exists() else policy] if policy else []
-    options = ["--upstream", upstream, "--port", "0", "--quiet", "--json", *named]
+    options = ["--upstream", upstream, "--port", "0", "--quiet", "--json", *named, *more]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "drsr", "serve", *options]
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:

@@ -1,10 +1,10 @@
 """Measure what a chat template does to harm: `python -m benchmarks.chat_template --template FILE`.
 
 The same states and deletion sets of the sample corpus are measured under our rendering and under a chat template, one
-state per run, the shortest first. FILE is the template's Jinja text, such as the `tokenizer.chat_template` of a GGUF
-file. A template that does not know calls gets them as tagged text. Reports how far the two harms are apart, how often
-they disagree about what is unsafe and about the order of a state's sets, and for how many sets the rewrite's tokens are
-not those of the whole request minus one stretch for every deleted stretch. Nothing is written.
+state per run, the shortest first. FILE is a GGUF file that carries a template, or a template's Jinja text. A template
+that does not know calls gets them as tagged text. Reports how far the two harms are apart, how often they disagree
+about what is unsafe and about the order of a state's sets, and for how many sets the rewrite's tokens are not those of
+the whole request minus one stretch for every deleted stretch. Nothing is written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import tokenizers
 import torch
 
 from drsr.backbone.catalogue import load_backbone, read_tokenizer_file
+from drsr.backbone.gguf_conversion import require_gguf
 from drsr.decide.deletion_sets import DeletionSet, deletion_sets
+from drsr.errors import InputError
 from drsr.offline import samples
 from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.formats import gather, read
@@ -68,6 +70,17 @@ class Template:
             tagged = [f"<tool_call>\n{json.dumps(call['function'])}\n</tool_call>" for call in calls]
             return {"role": message["role"], "content": "\n".join([content, *tagged] if content else tagged or [""])}
         return {**message, "content": content, "tool_calls": calls} if calls else {**message, "content": content}
+
+
+def template_of(file: Path) -> str:
+    """Return the template that a GGUF file carries, or the text of any other file."""
+    with file.open("rb") as opened:
+        if opened.read(4) != b"GGUF":
+            return file.read_text(encoding="utf-8")
+    field = require_gguf().GGUFReader(file).get_field("tokenizer.chat_template")
+    if field is None:
+        raise InputError("carries no chat template", where=str(file), hint="give the template's Jinja text")
+    return str(field.contents())
 
 
 def _parsed(arguments: str) -> Any:
@@ -160,7 +173,7 @@ def main() -> int:
     torch.set_num_threads(1)
     scorer = TargetNll(load_backbone(options.backbone))
     tokenizer = tokenizers.Tokenizer.from_str(read_tokenizer_file(options.backbone).decode())
-    template = Template(options.template.read_text(encoding="utf-8"), tokenizer)
+    template = Template(template_of(options.template), tokenizer)
     found, left_out = list[Compared](), 0
     for frozen in chosen_states(scorer, options.states):
         compared = compare(frozen, scorer, template, options.cardinality)

@@ -1,8 +1,9 @@
 """What reading the branches of a hybrid model together could gain: `python -m benchmarks.hybrid_branches [FOLDER ...]`.
 
-A model with recurrent layers reads the nodes of a prefix tree one by one. Here the trees of recorded runs are gone
-through by arithmetic, with the paper's backbone in bfloat16 on no device (`benchmarks.traffic`), four times:
-- one by one, as it is done;
+A model with recurrent layers reads the nodes of a prefix tree one by one, but for small siblings. Here the trees of
+recorded runs are gone through by arithmetic, with the paper's backbone in bfloat16 on no device (`benchmarks.traffic`):
+- one by one;
+- small siblings as rows of a batch, filled up on the right, where only the longest goes on: as it is done;
 - siblings of equal length as one batch, each with a copy of their parent's recurrent states;
 - siblings of any length as batches: as far as the shortest goes, then the others as far as the next one goes;
 - together, as full-attention models do: everything but the recurrent layers' mixers, which still go one by one.
@@ -30,7 +31,8 @@ from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.formats import gather, read
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.label.harm import contexts_of
-from drsr.offline.label.prefix_tree import Node, build_tree
+from drsr.offline.label.prefix_tree import Node, as_one_batch, build_tree
+from drsr.offline.label.tree_walk import FOR_NOTHING
 from drsr.offline.store.locations import open_location
 from drsr.request.rendering import render_output
 from drsr.request.view import caps_for
@@ -97,6 +99,21 @@ def one_by_one(root: Tree, costs: Costs) -> list[float]:
     return [costs.alone(piece) for node in root.walk() for piece in in_pieces(len(node.tokens))]
 
 
+def small_siblings(root: Tree, costs: Costs) -> list[float]:
+    """Rows of a batch where labelling reads them so."""
+    found = []
+    for node in root.walk():
+        batch = as_one_batch(node.children, FOR_NOTHING["cuda"], CHUNK)
+        found += [costs.alone(len(batch) * len(batch[-1].tokens))] if batch else []
+        found += [
+            costs.alone(piece)
+            for child in node.children
+            if child not in batch
+            for piece in in_pieces(len(child.tokens))
+        ]
+    return found
+
+
 def equal_siblings(root: Tree, costs: Costs) -> list[float]:
     """Children of one node that have the same length are a batch."""
     found = []
@@ -157,14 +174,21 @@ def trees_of(source: str, backbone: str, limit: int) -> Iterator[Tree]:
             yield build_tree(sequences)
 
 
+_BY_BATCHES = {
+    "small siblings": small_siblings,
+    "equal siblings": equal_siblings,
+    "siblings in steps": siblings_in_steps,
+}
+
+
 def summary(trees: Sequence[Tree], costs: Costs) -> dict[str, Any]:
     """Return what all trees say together."""
     lengths = [len(node.tokens) for root in trees for node in root.walk() if len(node.tokens)]
     branchings = [node for root in trees for node in root.walk() if len(node.children) > 1]
     equal = sum(max(Counter(len(child.tokens) for child in node.children).values()) > 1 for node in branchings)
-    ways = {"one by one": Way(), "equal siblings": Way(), "siblings in steps": Way(), "together": Way()}
+    ways = {name: Way() for name in ("one by one", *_BY_BATCHES, "together")}
     for root in trees:
-        for name, way in zip(ways, (one_by_one, equal_siblings, siblings_in_steps), strict=False):
+        for name, way in {"one by one": one_by_one, **_BY_BATCHES}.items():
             found = way(root, costs)
             ways[name] = ways[name].and_these(found, len(found) * costs.kernels)
         forwards = filled(root)
@@ -190,12 +214,17 @@ def main() -> int:
     parser.add_argument("sources", nargs="*", default=[str(samples.CORPUS)], help="recorded runs (the sample corpus)")
     parser.add_argument("--backbone", default="smollm2-135m", help="whose tokens are counted")
     parser.add_argument("--runs", type=int, default=40, help="of each source at most")
-    parser.add_argument("--start", type=float, default=5.0, help="microseconds to start a kernel; not measured here")
+    parser.add_argument(
+        "--start", type=float, nargs="+", default=[5.0, 15.0], help="microseconds to start a kernel; not measured here"
+    )
     options = parser.parse_args()
-    costs = Costs(options.start * 1e-6)
-    print(json.dumps({"kernels of a forward": costs.kernels, "without the mixers": costs.kernels_of_rest}), flush=True)
+    costs = {start: Costs(start * 1e-6) for start in options.start}
+    first = next(iter(costs.values()))
+    print(json.dumps({"kernels of a forward": first.kernels, "without the mixers": first.kernels_of_rest}), flush=True)
     for source in options.sources:
-        print(source, json.dumps(summary(list(trees_of(source, options.backbone, options.runs)), costs)), flush=True)
+        trees = list(trees_of(source, options.backbone, options.runs))
+        for start, cost in costs.items():
+            print(source, f"{start:g} us", json.dumps(summary(trees, cost)), flush=True)
     return 0
 
 

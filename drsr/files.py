@@ -60,7 +60,8 @@ class KeptResults:
             if lines and not lines[-1].endswith("\n"):  # cut off in the middle: that one is made again
                 path.write_text("".join(lines := lines[:-1]))
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{what} cannot be kept there: {error}", where=str(path)) from None
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise InputError(f"{what} cannot be kept there: {why}", where=str(path)) from None
         for number, line in enumerate(lines, 1):
             try:
                 key, value = json.loads(line)

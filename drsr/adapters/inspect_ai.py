@@ -4,7 +4,7 @@
 
 It is a copy of the model, on the same connections; the original model prunes nothing. A sample's messages stay whole,
 and its model events hold what the model was shown. A hook would not work: `on_before_model_generate` gets the agent's
-own list with many providers. Nor would a compaction strategy: see decision 0027.
+own list with many providers. Nor would a compaction strategy: see decision 0028.
 """
 
 from __future__ import annotations

@@ -77,6 +77,8 @@ class ItemsForm:
 
     def _tell(self, item: Any, index: int) -> None:
         kind = item.get("type", "message") if isinstance(item, dict) else type(item).__name__
+        if not isinstance(kind, str):
+            raise RequestError(f"its type is a {type(kind).__name__}, not a text", where=f"item {index}")
         if kind == "message" and item.get("role") != "assistant":
             self._flush()
             self._told[self._view.say(item.get("role"), _content(item.get("content")))] = _Turn(whole=[index])

@@ -6,7 +6,8 @@ It is registered with transformers under the name "drsr" and differs from its SD
 - grouped key/value heads are used as they are, never repeated;
 - it can report the new queries and all keys of a layer, from which the attention of a few positions follows at the
   price of as many rows instead of the whole matrix;
-- the new tokens may be those of several branches, which attend one after another, each over its own beginning.
+- the new tokens may be those of several branches, which attend one after another, each over its own beginning:
+  stretches of one sequence, or rows of a batch that are filled up on the right.
 
 What belongs to one forward (masks, branches, who watches) travels in a context variable: two threads never meet.
 """
@@ -44,11 +45,13 @@ class Branch(NamedTuple):
     """A branch's share of the new tokens of a forward."""
 
     rows: slice
-    """Which of the new tokens are its own."""
+    """Which of the new tokens are its own: of their sequence, what comes after them in a row of a batch is nobody's."""
     start: int
     """The position of the first of them: it attends over all that was written before that position, and over itself."""
     layers: frozenset[int] = frozenset()
     report: Report | None = None
+    sequence: int = 0
+    """The row of the batch."""
 
 
 class _Forward:
@@ -124,7 +127,7 @@ def causal_attention(
     """The attention interface of transformers: query [1, heads, new, dim], key and value [1, kv_heads, length, dim].
 
     The result is [1, new, heads, dim]. The queries are those of the last `new` positions. In a forward of branches key
-    and value are those of the new tokens only.
+    and value are those of the new tokens only, and there may be several rows of them in place of the 1.
     """
     _refuse_other_attention(attention_mask, settings)
     forward = _forward.get() or _Forward()
@@ -132,10 +135,14 @@ def causal_attention(
         attended = _reported(forward, module, (forward.layers, forward.report), (query, key, value), scaling)
         return attended.transpose(1, 2), None
     parts = []
-    for rows, start, layers, report in forward.branches:
-        keys, values = forward.write(module.layer_idx + 1, start, key[:, :, rows], value[:, :, rows])
-        parts.append(_reported(forward, module, (layers, report), (query[:, :, rows], keys, values), scaling))
-    return torch.cat(parts, dim=2).transpose(1, 2), None
+    for rows, start, layers, report, sequence in forward.branches:
+        new_query, new_key, new_value = (tensor[sequence : sequence + 1, :, rows] for tensor in (query, key, value))
+        keys, values = forward.write(module.layer_idx + 1, start, new_key, new_value)
+        parts.append(_reported(forward, module, (layers, report), (new_query, keys, values), scaling))
+    if len(query) == 1:
+        return torch.cat(parts, dim=2).transpose(1, 2), None
+    filled = [torch.nn.functional.pad(part, (0, 0, 0, query.shape[2] - part.shape[2])) for part in parts]
+    return torch.cat(filled).transpose(1, 2), None
 
 
 def _reported(
@@ -164,7 +171,7 @@ class Kernel(StrEnum):
     """The way that attention is computed."""
 
     PLAIN = "plain"
-    """torch chooses. Needs no mask, because all keys are seen or the queries are as many as the keys."""
+    """On a CPU, torch chooses. Needs no mask, because all keys are seen or the queries are as many as the keys."""
     MASK = "mask"
     """torch chooses, with a mask of new tokens times all tokens: what a CPU does well."""
     FLASH = "flash"
@@ -179,7 +186,7 @@ _BACKENDS = {Kernel.FLASH: SDPBackend.FLASH_ATTENTION, Kernel.EFFICIENT: SDPBack
 
 def kernel_for(device: str, dtype: torch.dtype, new: int, length: int) -> Kernel:
     """Return how to attend with the last `new` of `length` positions on a kind of device."""
-    if device == "cuda" and new > 1:
+    if device == "cuda":  # one token as well: torch would copy its keys for every head of a group, 1.8 GB at 55,000
         return Kernel.FLASH if dtype in (torch.float16, torch.bfloat16) else Kernel.EFFICIENT
     return Kernel.MASK if 1 < new < length else Kernel.PLAIN
 

@@ -7,7 +7,7 @@
     state.rewind(branch)
     hidden = state.extend(another_way)   # equal to a forward over prefix + another_way
 
-Small branches are read together, in one forward: `extend_branches`.
+Small branches are read together, in one forward: `extend_branches`, or `extend_siblings` with recurrent layers.
 
 Full-attention layers keep keys and values in buffers of fixed capacity, so going back is a change of length. Recurrent
 layers (Gated DeltaNet in Qwen3.5) overwrite their state, so a mark holds a copy of it. Both are layers of transformers'
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers.cache_utils import (
     Cache,
     CacheLayerMixin,
@@ -198,7 +199,7 @@ class Continuation:
 
     @property
     def reads_branches_together(self) -> bool:
-        """Return whether `extend_branches` can be used. A recurrent layer reads one branch after another."""
+        """Return whether `extend_branches` can be used. A recurrent layer takes one sequence for one branch."""
         return not self._recurrent
 
     @torch.inference_mode()
@@ -209,7 +210,7 @@ class Continuation:
         over is still there: as many tokens as the earliest of them follows.
         """
         if not self.reads_branches_together:
-            raise ValueError("the model has recurrent layers: extend one branch after another")
+            raise ValueError("the model has recurrent layers: extend one branch after another, or siblings")
         self._refuse_misplaced(segments)
         unharmed = min(segment.start for segment in segments)
         self._forget_marks(behind=unharmed)
@@ -219,6 +220,33 @@ class Continuation:
             self._cut(unharmed)
             raise
         self._cut(segments[-1].stop)
+        return hidden
+
+    @torch.inference_mode()
+    def extend_siblings(self, segments: Sequence[Segment]) -> list[torch.Tensor]:
+        """Read several ways on from here in one forward, and go on with the last of them, which is the longest.
+
+        Each is a row of a batch, filled up on the right. Layers only look back, so what fills a row up changes none of
+        its hidden states, but it does change the state that a recurrent layer ends in: only the longest row's is of
+        use. Gives the final hidden states [n, d] of each. If anything goes wrong on the way, the state is as it was.
+        """
+        before, longest = self._length, segments[-1].stop
+        if any(segment.start != before or segment.stop > longest for segment in segments):
+            raise ValueError(f"siblings all begin at {before}, where the state is, and the last is the longest")
+        self._refuse_misplaced(segments)
+        if not self._is_sound:
+            raise BackboneError("going back was interrupted: go back to a mark once more")
+        rows = [RecurrentState.copied(layer).in_rows(len(segments)) for layer in self._recurrent]
+        try:
+            hidden = self._forward_siblings(segments, rows)
+        except BaseException:
+            self._cut(before)
+            raise
+        self._is_sound = False
+        for layer, batch in zip(self._recurrent, rows, strict=True):
+            RecurrentState.copied(batch, len(segments) - 1).restore(layer)
+        self._cut(longest)
+        self._is_sound = True
         return hidden
 
     def _refuse_misplaced(self, segments: Sequence[Segment]) -> None:
@@ -237,25 +265,47 @@ class Continuation:
         branches = [
             _branch(segment, slice(end - n, end)) for segment, n, end in zip(segments, lengths, ends, strict=True)
         ]
+        return self._forward_all(segments, branches, ids[None], positions[None], self._new_only)
+
+    def _forward_siblings(self, segments: Sequence[Segment], rows: list[LinearAttentionLayer]) -> list[torch.Tensor]:
+        longest = segments[-1]
+        ids = np.zeros((len(segments), len(longest.token_ids)), dtype=np.int64)
+        for row, segment in enumerate(segments):
+            ids[row, : len(segment.token_ids)] = segment.token_ids
+        branches = [_branch(segment, slice(len(segment.token_ids)), row) for row, segment in enumerate(segments)]
+        positions = np.tile(np.arange(longest.start, longest.stop), (len(segments), 1))
+        new_only = [NewKeyValues() for _ in self._attention]
+        cache = Cache(layers=_in_order(layer_types(self._model), new_only, rows))
+        return self._forward_all(segments, branches, ids, positions, cache)
+
+    def _forward_all(
+        self,
+        segments: Sequence[Segment],
+        branches: Sequence[attention.Branch],
+        ids: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        cache: Cache,
+    ) -> list[torch.Tensor]:
         watched = any(segment.watch is not None for segment in segments)
         with attention.one_forward_of_branches(branches, self._write):
             output = self._model.get_decoder()(
-                input_ids=torch.as_tensor(ids, device=self._model.device)[None],
-                position_ids=torch.as_tensor(positions, device=self._model.device)[None],
-                past_key_values=self._new_only,
+                input_ids=torch.as_tensor(ids, device=self._model.device),
+                position_ids=torch.as_tensor(positions, device=self._model.device),
+                past_key_values=cache,
                 use_cache=True,
                 output_hidden_states=watched,
             )
         for branch, segment in zip(branches, segments, strict=True):
             if segment.watch is not None:
                 for layer, states in enumerate(output.hidden_states[1:], start=1):  # before them stand the embeddings
-                    segment.watch.hidden(layer, segment.start, states[0, branch.rows])
-        return list(torch.split(output.last_hidden_state[0], lengths))
+                    segment.watch.hidden(layer, segment.start, states[branch.sequence, branch.rows])
+        return [output.last_hidden_state[branch.sequence, branch.rows] for branch in branches]
 
     def _write(
         self, layer: int, start: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        buffer = self._attention[layer - 1]
+        buffer = self._cache.layers[layer - 1]
+        assert isinstance(buffer, KeyValueBuffer)
         buffer.length = start
         return buffer.update(keys, values)
 
@@ -295,7 +345,7 @@ class Continuation:
 
 
 def _in_order(
-    kinds: list[str], buffers: list[KeyValueBuffer], states: list[LinearAttentionLayer]
+    kinds: list[str], buffers: Sequence[CacheLayerMixin], states: Sequence[LinearAttentionLayer]
 ) -> list[CacheLayerMixin | LinearAttentionCacheLayerMixin]:
     """The cache's layers in the model's order."""
     next_buffer, next_state = iter(buffers), iter(states)
@@ -306,10 +356,10 @@ def _reports(watch: Watch | None) -> AbstractContextManager[None]:
     return attention.one_forward() if watch is None else attention.one_forward(watch.attention_layers, watch.attention)
 
 
-def _branch(segment: Segment, rows: slice) -> attention.Branch:
+def _branch(segment: Segment, rows: slice, sequence: int = 0) -> attention.Branch:
     if segment.watch is None:
-        return attention.Branch(rows, segment.start)
-    return attention.Branch(rows, segment.start, segment.watch.attention_layers, segment.watch.attention)
+        return attention.Branch(rows, segment.start, sequence=sequence)
+    return attention.Branch(rows, segment.start, segment.watch.attention_layers, segment.watch.attention, sequence)
 
 
 def why_not_continuable(backbone: FrozenLM) -> str | None:

@@ -106,10 +106,13 @@ class FrozenLM:
         device = self._model.device
         sequence = torch.as_tensor(np.asarray(token_ids, dtype=np.int64)[None], device=device)
         rows = torch.as_tensor(np.asarray(positions, dtype=np.int64), device=device)
+        # On several devices, the last hidden states are elsewhere than the input, and cannot be indexed from there.
+        first = min(positions) if _is_spread(self._model) else None
         with torch.inference_mode():
-            output = self._model(input_ids=sequence, logits_to_keep=rows, use_cache=False)
+            kept = rows if first is None else len(token_ids) - first
+            output = self._model(input_ids=sequence, logits_to_keep=kept, use_cache=False)
             logits: NDArray[np.float32] = output.logits[0].float().cpu().numpy()
-        return logits
+        return logits if first is None else logits[np.asarray(positions) - first]
 
     def _check(self, token_ids: TokenIds, positions: Sequence[int]) -> None:
         """On a GPU an index out of range takes the whole process down, so it is found here."""
@@ -120,6 +123,10 @@ class FrozenLM:
             raise ValueError(f"token ids must be from 0 to {self._vocabulary - 1}")
         if len(positions) and not 0 <= min(positions) <= max(positions) < length:
             raise IndexError(f"positions must be from 0 to {length - 1}, got {min(positions)} to {max(positions)}")
+
+
+def _is_spread(model: Any) -> bool:
+    return len(set(getattr(model, "hf_device_map", {}).values())) > 1
 
 
 def _note_what_it_reads(model: Any) -> None:

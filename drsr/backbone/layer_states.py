@@ -83,11 +83,20 @@ class RecurrentState(NamedTuple):
     recurrence: torch.Tensor | None
 
     @classmethod
-    def copied(cls, layer: LinearAttentionLayer) -> RecurrentState:
+    def copied(cls, layer: LinearAttentionLayer, row: int = 0) -> RecurrentState:
+        """Of one row, where the layer read several in a batch."""
         convolution, recurrence = layer.conv_states[0], layer.recurrent_states[0]
         if convolution is None or recurrence is None or not layer.has_previous_state[0]:
             return cls(None, None)
-        return cls(convolution.clone(), recurrence.clone())
+        return cls(convolution[row : row + 1].clone(), recurrence[row : row + 1].clone())
+
+    def in_rows(self, rows: int) -> LinearAttentionLayer:
+        """Return a layer of its own that holds this state once for each row of a batch."""
+        layer = LinearAttentionLayer()
+        if self.convolution is not None and self.recurrence is not None:
+            layer.update_conv_state(self.convolution.repeat_interleave(rows, dim=0))
+            layer.update_recurrent_state(self.recurrence.repeat_interleave(rows, dim=0))
+        return layer
 
     def restore(self, layer: LinearAttentionLayer) -> None:
         """Copied once more: the layer writes into its tensors, and the mark may be needed again."""

@@ -93,7 +93,7 @@ def _add_backbone_options(parser: argparse.ArgumentParser) -> None:
 
 def run_list(options: argparse.Namespace) -> int:
     from drsr.policy.listing import find_policies
-    from drsr.policy.location import install_line
+    from drsr.policy.location import LIGHT_PROJECT, install_line
     from drsr.tables import table
 
     found = find_policies()
@@ -102,7 +102,7 @@ def run_list(options: argparse.Namespace) -> int:
     elif found:
         print(table(("policy", "version", "kind", "decides", "where"), [policy.row for policy in found]))
     else:
-        get = install_line("drsr-policy")
+        get = install_line(LIGHT_PROJECT)
         print(f"no policy is installed, and none lies in policies/ ({get}, or drsr publish)")
     return 1 if any(policy.problem for policy in found) else 0
 

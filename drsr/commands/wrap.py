@@ -167,8 +167,10 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
         f"drsr: {total['requests']:,} requests, {pruned:,} of {total['eligible']:,} that could be were pruned; "
         f"{total['tokens_saved']:,} of {total['tokens']:,} tokens were not sent"
     )
-    if rest := _most_often(states, total["eligible"] - pruned):
-        line += f"; the others mostly because of {rest}"
+    if total["eligible"] > pruned and (why := _most_often(states, eligible=True)):
+        line += f"; the others mostly because of {why}"
+    elif total["requests"] and not total["eligible"] and (why := _most_often(states, eligible=False)):
+        line += f"; none could be, mostly because of {why}"
     if would:
         line += f" ({would:,} would not have been, without --shadow)"
     if total["failed"]:
@@ -180,13 +182,16 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
     return line
 
 
-def _most_often(states: Sequence[Mapping[str, Any]], unpruned: int) -> str:
-    """Return the most frequent reason for leaving alone what could have been pruned; empty if there is none."""
+def _most_often(states: Sequence[Mapping[str, Any]], *, eligible: bool) -> str:
+    """Return the most frequent reason for leaving alone requests that could have been pruned, or else those that could
+    not; empty if there is none."""
     from collections import Counter
 
     from drsr.receipts.totals import INELIGIBLE
 
-    reasons, others = Counter[str](), INELIGIBLE | {"pruned", "shadow"}
+    reasons = Counter[str]()
     for state in states:
-        reasons.update({why: number for why, number in state["reasons"].items() if why not in others})
-    return reasons.most_common(1)[0][0] if reasons and unpruned > 0 else ""
+        for why, number in state["reasons"].items():
+            if why not in ("pruned", "shadow") and (why not in INELIGIBLE) == eligible:
+                reasons[why] += number
+    return reasons.most_common(1)[0][0] if reasons else ""

@@ -46,7 +46,7 @@ class SpanStates:
         if start != self._next[layer - 1]:
             raise MisalignedSpan(f"layer {layer} shows position {start} where {self._next[layer - 1]} was due")
         kept, state = self._allocated(states)
-        states = states.float()
+        states = states.to(kept)  # in float32, and beside the first layer's where the model is on several devices
         run = self._run_at(start, states)
         if len(run.ranges):
             kept[layer - 1, _SUM, run.ranges] += run.membership @ states

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from drsr.decide.decision import Reason
 from drsr.decide.representation import FrozenRepresentation, LazyRepresentation
-from drsr.errors import BackboneNotFetched, DrsrError
+from drsr.errors import BackboneNotFetched, DrsrError, SettingsError
 from drsr.policy.loading import load_policy
-from drsr.policy.location import LIGHT_PACKAGE, install_line, is_installed
+from drsr.policy.location import LIGHT_PACKAGE, LIGHT_PROJECT, install_line, is_installed
 from drsr.policy.policy import Policy
 from drsr.request.rendering import render
 from drsr.request.request import read_request
@@ -103,7 +103,9 @@ def examine(
     except DrsrError as error:
         if isinstance(error, BackboneNotFetched):
             checkup.findings = [_needed(finding) for finding in checkup.findings]
-        checkup.findings.append(Finding("policy", str(error.what), True, error.hint or ""))
+        name = "settings" if isinstance(error, SettingsError) else "policy"
+        said = f"{error.where}: {error.what}" if error.where else error.what
+        checkup.findings.append(Finding(name, said, True, error.hint or ""))
         return checkup
     checkup.findings += _threads(policy)
     if policy.numbers.always_abstains:
@@ -258,5 +260,5 @@ def _advice(policy: Policy, device: str, timings: Sequence[Timing]) -> list[str]
 def _quicker() -> str:
     if is_installed(LIGHT_PACKAGE):
         return "The light policy is installed and decides in milliseconds: --policy drsr_policy_light"
-    get = install_line(LIGHT_PACKAGE.replace("_", "-"))
+    get = install_line(LIGHT_PROJECT)
     return f"A light policy decides in milliseconds: {get}; or use a GPU: --device cuda"

@@ -27,6 +27,9 @@ PACKAGE = "drsr_policy"
 """Package name of a full policy."""
 LIGHT_PACKAGE = "drsr_policy_light"
 """Package name of a light policy."""
+LIGHT_PROJECT = "drsr-policy-light"
+"""Its name for pip."""
+_INSTALL = "name a policy's folder or wheel, or install one: "
 _HINT = "install the policy again: pip install --force-reinstall --no-deps {}"
 
 
@@ -46,7 +49,8 @@ def is_installed(package: str) -> bool:
 
 
 def install_line(project: str, index: str = "file:///PATH/OF/policies") -> str:
-    """Return the command that installs a policy from its own index and looks nowhere else.
+    """Return the command that installs a policy from its own index and, unless pip's configuration names extra indexes,
+    looks nowhere else.
 
     A stranger's package of the same name and a higher version may be on a public index.
     """
@@ -61,6 +65,8 @@ def read_found(location: str | None, *, full_first: bool = False) -> PolicyFiles
     """
     if location is None:
         light = is_installed(LIGHT_PACKAGE) and not (full_first and is_installed(PACKAGE))
+        if not light and not is_installed(PACKAGE):
+            raise InputError("no policy is installed", hint=_INSTALL + install_line(LIGHT_PROJECT))
         return read_installed(_installed_folder(LIGHT_PACKAGE if light else PACKAGE))
     path = Path(location)
     if path.is_dir():
@@ -146,7 +152,7 @@ def _installed_folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise InputError(
             f"no package {package} is installed",
-            hint="name a policy's folder or wheel, or install one: " + install_line("drsr-policy"),
+            hint=_INSTALL + install_line("drsr-policy" if package == PACKAGE else LIGHT_PROJECT),
         )
     return Path(next(iter(spec.submodule_search_locations)))
 

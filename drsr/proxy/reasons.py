@@ -26,7 +26,7 @@ class ProxyReason(StrEnum):
     TOO_LARGE = "too_large"
     """The request's body is larger than is read; it was streamed through."""
     HISTORY_UPSTREAM = "history_upstream"
-    """The upstream keeps the history, and the request only continues it: `previous_response_id`."""
+    """The upstream keeps the history or items of it: `previous_response_id`, `conversation`, `item_reference`."""
     UNSUPPORTED_PATH = "unsupported_path"
     """Requests to this path are passed on unchanged."""
     RECALL_FAILED = "recall_failed"

@@ -74,7 +74,7 @@ class PriceTable:
         """Read a table; SettingsError names the first thing that is wrong."""
         try:
             table = json.loads(data)
-            if table["format"] != FORMAT:
+            if not isinstance(table, dict) or table.get("format") != FORMAT:
                 raise ValueError(f"its format is not {FORMAT!r}")
             models: dict[str, Prices] = {}
             for provider in table["providers"]:
@@ -83,7 +83,7 @@ class PriceTable:
                     models[model.lower()] = _prices(model, given, more, where)
             return cls(models, None, str(table["currency"]), str(table["taken"]), str(table["source"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+            what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise SettingsError(f"is not a table of prices: {what}", where=where, hint=_HINT) from None
 
 

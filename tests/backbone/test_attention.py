@@ -171,7 +171,8 @@ def test_refuses_what_would_change_the_numbers(settings: dict[str, Any], said: s
         ("cuda", torch.float32, 2048, 2048, Kernel.EFFICIENT),
         ("cuda", torch.float16, 2048, 55_296, Kernel.FLASH),
         ("cuda", torch.bfloat16, 300, 300, Kernel.FLASH),
-        ("cuda", torch.float32, 1, 55_296, Kernel.PLAIN),
+        ("cuda", torch.float32, 1, 55_296, Kernel.EFFICIENT),
+        ("cpu", torch.float32, 1, 55_296, Kernel.PLAIN),
         ("cpu", torch.float32, 256, 4_000, Kernel.MASK),
         ("cpu", torch.bfloat16, 256, 256, Kernel.PLAIN),
         ("mps", torch.float32, 256, 4_000, Kernel.MASK),
@@ -197,12 +198,12 @@ def test_on_a_gpu_no_mask_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "kernel_for", as_on_a_gpu)
     monkeypatch.setattr(attention._Forward, "mask", refuse)
     monkeypatch.setattr(attention, "_only", lambda kernel: contextlib.nullcontext())
-    for new, length in [(40, 97), (5, 5)]:
+    for new, length in [(40, 97), (5, 5), (1, 97)]:
         query, key, value = tensors(new, length, 4, 2, 16, "cpu")
         with one_forward():
             found, _ = causal_attention(LAYER, query, key, value, None, scaling=0.3)
         torch.testing.assert_close(found, written_out(query, key, value, 0.3), atol=2e-6, rtol=1e-5)
-    assert chosen == [Kernel.EFFICIENT] * 2
+    assert chosen == [Kernel.EFFICIENT] * 3
 
 
 def test_heads_of_a_group_share_keys_that_are_not_copied() -> None:

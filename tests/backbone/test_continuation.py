@@ -145,6 +145,61 @@ def test_branches_together_are_as_one_after_another(
         assert keys.shape[1] == segment.stop
 
 
+@settings(max_examples=20)
+@given(st.integers(0, 40), st.lists(st.integers(1, 70), min_size=1, max_size=4), st.sampled_from(DEVICES))
+def test_siblings_together_are_as_one_after_another(before: int, lengths: list[int], device: str) -> None:
+    """Rows of a batch that a hybrid reads, filled up to the longest: each as if alone, and the last is gone on with."""
+    backbone = tiny_backbone("qwen3_5", device)
+    together, path, lengths = Continuation(backbone, 200), tokens(40)[:before], sorted(lengths)
+    if before:
+        together.extend(path)
+    mark = together.mark()
+    watches = [RecordingWatch(4) for _ in lengths]
+    segments = [
+        Segment(before, tokens(length, seed=length), watch) for length, watch in zip(lengths, watches, strict=True)
+    ]
+    found = together.extend_siblings(segments)
+    for segment, hidden in zip(segments, found, strict=True):
+        alone = Continuation(backbone, 200).extend(np.concatenate([path, segment.token_ids]))[before:]
+        assert hidden.shape == alone.shape
+        assert (hidden - alone).abs().mean() < TOLERANCE["qwen3_5"]
+    for segment, watch, hidden in zip(segments, watches, found, strict=True):
+        assert {start for pieces in watch.states.values() for start, _ in pieces} == {before}
+        assert torch.equal(watch.states[max(watch.states)][0][1], hidden)
+        ((_, keys),) = watch.rows[4]
+        assert keys.shape[1] == segment.stop
+    assert together.length == segments[-1].stop
+    went_on = np.concatenate([path, segments[-1].token_ids])
+    assert_continues(together, backbone, went_on, tokens(20, seed=99), TOLERANCE["qwen3_5"])
+    together.rewind(mark)
+    assert_continues(together, backbone, path, tokens(30, seed=98), TOLERANCE["qwen3_5"])
+
+
+def test_siblings_elsewhere_or_out_of_order_are_refused() -> None:
+    state = Continuation(tiny_backbone("qwen3_5"), 50)
+    state.extend(tokens(20))
+    for refused in ([(19, 3)], [(20, 5), (20, 4)], [(20, 31)], [(20, 0), (20, 3)]):
+        with pytest.raises(ValueError, match=r"siblings all begin at 20|the capacity is 50"):
+            state.extend_siblings([Segment(start, tokens(length)) for start, length in refused])
+    assert_continues(state, tiny_backbone("qwen3_5"), tokens(20), tokens(9, 5), TOLERANCE["qwen3_5"])
+
+
+def test_after_an_error_among_siblings_the_state_is_as_it_was() -> None:
+    class Failing(RecordingWatch):
+        def attention(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+            raise MemoryError("planted")
+
+    backbone = tiny_backbone("qwen3_5")
+    state, path = Continuation(backbone, 100), tokens(40)
+    state.extend(path)
+    mark = state.mark()
+    with pytest.raises(MemoryError, match="planted"):
+        state.extend_siblings([Segment(40, tokens(5, 1)), Segment(40, tokens(9, 2), Failing(8))])
+    assert state.length == 40
+    assert_continues(state, backbone, path, tokens(30, 4), TOLERANCE["qwen3_5"])
+    state.rewind(mark)
+
+
 def test_misplaced_branches_are_refused() -> None:
     state = Continuation(tiny_backbone("llama"), 50)
     state.extend(tokens(20))

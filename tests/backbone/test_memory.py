@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import numpy as np
 import pytest
 import torch
@@ -23,7 +24,7 @@ from drsr.features.session import FeatureSession
 from drsr.features.vectors import candidate_features
 from drsr.settings import MIXED
 from tests.features.states import run_messages, state_of
-from tests.tiny_backbones import ARCHITECTURES, tiny_backbone
+from tests.tiny_backbones import ARCHITECTURES, fresh_backbone, tiny_backbone
 from tests.tiny_models import Architecture
 
 Folder = Callable[[Architecture], Path]
@@ -131,6 +132,43 @@ def test_a_map_of_devices_is_handed_to_transformers_and_changes_no_number(
     ids = np.arange(40, dtype=np.int32)
     assert np.array_equal(plain.logits(ids, [39]), spread.logits(ids, [39]))
     assert torch.equal(Continuation(plain, 40).extend(ids), Continuation(spread, 40).extend(ids))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_hooks_that_move_tensors_from_part_to_part_change_no_number(architecture: Architecture) -> None:
+    """Those of a spread model, on the one device that is here: copied with the model that is continued, they stay."""
+    plain, hooked = tiny_backbone(architecture), fresh_backbone(architecture)
+    layers = {f"model.layers.{number}": "cpu" for number in range(hooked.model.config.num_hidden_layers)}
+    parts = dict.fromkeys(("model.embed_tokens", "model.rotary_emb", "model.norm", "lm_head"), "cpu")
+    accelerate.dispatch_model(hooked.model, layers | parts, force_hooks=True, skip_keys="past_key_values")
+    assert hasattr(hooked.model.model.layers[0], "_hf_hook")
+    ids = np.arange(60, dtype=np.int32)
+    assert np.array_equal(plain.logits(ids, [3, 59]), hooked.logits(ids, [3, 59]))
+    state, expected = Continuation(hooked, 60), Continuation(plain, 60)
+    assert hasattr(state._model.model.layers[0], "_hf_hook")
+    assert state._model.model.layers[0].forward.args[0] is state._model.model.layers[0], "the copy calls the original"
+    assert torch.equal(state.extend(ids[:40]), expected.extend(ids[:40]))
+    assert torch.equal(state.extend(ids[40:]), expected.extend(ids[40:]))
+
+
+def test_a_spread_model_is_not_handed_positions_to_index_by(
+    tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last hidden states are on another device than its input, where torch refuses to index them."""
+    backbone = FrozenLM.from_folder(tiny_folder("llama"), name="tiny")
+    ids, positions = np.arange(40, dtype=np.int32), [39, 11, 12]
+    expected = backbone.logits(ids, positions)
+    asked: list[Any] = []
+    forward = backbone.model.forward
+
+    def noted(**given: Any) -> Any:
+        asked.append(given["logits_to_keep"])
+        return forward(**given)
+
+    monkeypatch.setattr(backbone.model, "forward", noted)
+    monkeypatch.setattr(backbone.model, "hf_device_map", {"model": 0, "lm_head": 1}, raising=False)
+    np.testing.assert_allclose(backbone.logits(ids, positions), expected, atol=1e-6)
+    assert asked == [40 - 11]
 
 
 def test_recurrent_layers_without_their_kernels_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.bill import chosen, endpoint, in_anthropic_form, problem_of, replay, serving, shown, with_mark
+from benchmarks.bill import chosen, endpoint, in_anthropic_form, main, problem_of, replay, serving, shown, with_mark
 from drsr.offline import samples
 from drsr.policy.scripted import scripted_policy
 from drsr.request.remembered_tokens import RememberedTokens
 from drsr.sessions.prices import Prices
 from tests.agent_runs import openai_body
+from tests.tiny_models import build_tiny
 
 FREE_CACHE = Prices(2, 2, 2, 8)
 """A cached token costs as much as any other: whatever is deleted saves at once."""
@@ -34,6 +36,19 @@ def test_runs_through_the_proxy_in_both_forms(tmp_path: Path, monkeypatch: pytes
         assert row.change < 0
         said = shown([row], "gpt-4o", {"money": {"paid": 1.0, "without_pruning": 2.0}})
         assert f"{row.pruned} of 7 requests pruned, 0 invalid" in said
+
+
+def test_a_full_policy_with_seeded_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = build_tiny("llama", tmp_path / "model")
+    options = ["--seeded", f"path:{model}", "--deadline-ms", "60000", "--warm", "--runs", "1", "--calls", "7"]
+    monkeypatch.setattr("sys.argv", ["bill", *options, "--json"])
+    main()
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["calls"] == 7
+    assert row["invalid"] == 0
+    assert row["pruned"] > 0
 
 
 def test_a_request_that_a_provider_would_refuse() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
+import gguf
 import numpy as np
+import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.chat_template import Template, is_less
+from benchmarks.chat_template import Template, is_less, template_of
+from drsr.errors import InputError
 from drsr.request.request import read_request
 from tests.tiny_models import tokenizer_json
 
@@ -62,3 +66,19 @@ def test_a_template_that_knows_no_calls_gets_them_as_text() -> None:
     template = Template(KNOWS_NOT, tokenizers.Tokenizer.from_str(tokenizer_json()))
     call = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
     assert template.text(REQUEST, prompt=False) == f"user:go;assistant:{call};tool:text;"
+
+
+def test_a_template_is_read_from_a_gguf_file_or_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "plain.jinja").write_text(KNOWS)
+    assert template_of(tmp_path / "plain.jinja") == KNOWS
+    for name, template in (("with.gguf", KNOWS), ("without.gguf", None)):
+        writer = gguf.GGUFWriter(tmp_path / name, "llama")
+        if template is not None:
+            writer.add_chat_template(template)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    assert template_of(tmp_path / "with.gguf") == KNOWS
+    with pytest.raises(InputError, match="carries no chat template"):
+        template_of(tmp_path / "without.gguf")

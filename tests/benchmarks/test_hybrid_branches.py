@@ -14,6 +14,7 @@ from benchmarks.hybrid_branches import (
     filled,
     one_by_one,
     siblings_in_steps,
+    small_siblings,
     summary,
     trees_of,
 )
@@ -36,6 +37,8 @@ class Plain:
 def test_forwards_of_every_way_on_a_tree_by_hand() -> None:
     costs = cast("Costs", Plain())
     assert sorted(one_by_one(TREE, costs)) == [1, 2, 3, 3, 7, CHUNK]
+    # Three leaves fit what a forward has for nothing; the root's children do not, for the shorter one has children.
+    assert sorted(small_siblings(TREE, costs)) == [2, 7, 9, CHUNK]
     assert sorted(equal_siblings(TREE, costs)) == [1, 2, 6, 7, CHUNK]
     # The root's children: both for two tokens, then the longer one. Below: three for one token, then two for two.
     assert sorted(siblings_in_steps(TREE, costs)) == [3, 4, 4, 5, CHUNK]
@@ -59,4 +62,5 @@ def test_the_trees_of_recorded_runs() -> None:
     assert found["trees"] == 2
     assert found["one by one"]["forwards"] == found["nodes"]
     assert found["one by one"]["time"] == 1.0
+    assert found["small siblings"]["forwards"] < found["one by one"]["forwards"]
     assert found["together"]["kernels"] < found["one by one"]["kernels"]

@@ -205,6 +205,6 @@ def test_list_of_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert printed(capsys, "list") == (
         0,
-        f"no policy is installed, and none lies in policies/ ({install_line('drsr-policy')}, or drsr publish)\n",
+        f"no policy is installed, and none lies in policies/ ({install_line('drsr-policy-light')}, or drsr publish)\n",
         "",
     )

@@ -217,7 +217,7 @@ def test_without_a_policy_the_installed_one_decides(
     monkeypatch.chdir(tmp_path)
     code, _, err = printed(capsys, "prune", SAMPLE)
     assert code == 2
-    assert "no package drsr_policy is installed" in err
+    assert "no policy is installed" in err
     scripted_policy().save(tmp_path / "site" / "drsr_policy")
     monkeypatch.syspath_prepend(tmp_path / "site")
     code, out, _ = printed(capsys, "prune", SAMPLE)

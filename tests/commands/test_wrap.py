@@ -100,6 +100,18 @@ def test_why_nothing_was_pruned_is_said(tmp_path: Path) -> None:
     assert "because of not_worth_rewriting" in said([app], as_json=False)
 
 
+def test_why_nothing_could_be_pruned_is_said(tmp_path: Path) -> None:
+    app = ProxyApp(
+        scripted_policy(), ProxySettings(UpstreamUrl.parse("http://127.0.0.1:1"), kill_file=tmp_path / "off")
+    )
+    for reason, number in (("history_upstream", 3), ("below_minimum", 1), ("pruned", 9)):
+        app.activity.decisions.labels("responses", reason).inc(number)
+    app.activity.requests.labels("responses", "200").inc(4)
+    assert "; none could be, mostly because of history_upstream" in said([app], as_json=False)
+    app.activity.eligible.inc(9)
+    assert "none could be" not in said([app], as_json=False)
+
+
 def test_websockets_are_said_since_most_are_not_read(tmp_path: Path) -> None:
     """A program that speaks nothing else would seem to have sent nothing."""
     app = ProxyApp(

@@ -102,6 +102,17 @@ def test_what_is_broken_is_said_with_how_to_mend_it(
     assert said.endswith("pruning cannot work here\n")
 
 
+def test_a_setting_that_is_wrong_is_not_the_policys_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    light_policy().save(tmp_path / "policy")
+    monkeypatch.setenv("DRSR_PRICES", str(tmp_path / "prices.json"))
+    assert main(["doctor", "--policy", str(tmp_path / "policy"), "--lengths", "1000"]) == 1
+    said = capsys.readouterr().out
+    assert f"BROKEN: settings: {tmp_path}/prices.json: the table of prices cannot be read" in said
+    assert "  to fix it: name a JSON file" in said
+
+
 def test_lengths_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
     for lengths in ("", "many", "0", "10,-1"):
         assert main(["doctor", "--lengths", lengths]) == 2

@@ -175,7 +175,7 @@ def test_bad_options_are_said_and_nothing_starts(
 
 def test_without_a_policy_the_installed_one_is_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", *URL]) == 2
-    assert "no package drsr_policy is installed" in capsys.readouterr().err
+    assert "no policy is installed" in capsys.readouterr().err
 
 
 def test_a_policy_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -172,8 +172,18 @@ def test_a_banner_says_that_most_decisions_are_late(browser: Browser, start_prox
     page = dom(browser, proxy)
     assert "late" not in page.hidden
     assert page.texts["late"].startswith("Most decisions are late: 3 of the last 5 were not made within 300 ms")
+    assert page.texts["late"].endswith("Use a light policy, a GPU or a longer --deadline-ms; drsr doctor says which.")
     came("pruned")
     assert proxy.app.activity.mostly_late() is None  # half are not most
+
+
+def test_a_light_policy_that_is_late_is_not_told_to_be_one(browser: Browser, start_proxy: StartProxy) -> None:
+    proxy = start_proxy(policy=light_policy())
+    for _ in range(5):
+        proxy.app.activity.record(Exchange(Endpoint.MESSAGES, "POST", "/v1/messages", status=200, reason="busy"))
+    said = dom(browser, proxy).texts["late"]
+    assert "so other work takes the processor" in said
+    assert "Use a light policy" not in said
 
 
 def test_light_and_dark(

@@ -61,7 +61,8 @@ def test_the_real_client(proxy: RunningProxy, upstream: ScriptedUpstream) -> Non
         ({"previous_response_id": "resp_1"}, "history_upstream"),
         ({"conversation": "conv_1"}, "history_upstream"),
         ({"input": "hello"}, "unreadable_request"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "unreadable_request"),
+        ({"input": [*responses_body()["input"], {"type": "item_reference", "id": "x"}]}, "history_upstream"),
+        ({"input": [{"type": ["item_reference"]}, 5]}, "unreadable_request"),
     ],
 )
 def test_what_cannot_be_told_goes_through_as_it_came(

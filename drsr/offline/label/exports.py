@@ -2,7 +2,7 @@
 
 A row holds everything that was measured at one state. What is derived (harm, unsafe, interactions) is derived again on
 import by the same code, so an export cannot contradict itself. Numbers from another language model, rule, renderer or
-tolerance are refused.
+tolerance are refused. In half precision the labeler's noise floor travels with its labels.
 """
 
 from __future__ import annotations
@@ -25,17 +25,30 @@ from drsr.offline.featurize.exports import FURTHER, import_features
 from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.freeze.imports import ImportedRuns, import_runs
 from drsr.offline.label.configured import configured
+from drsr.offline.label.noise.floor import floor_from
 from drsr.offline.label.records import (
     MEASUREMENT_COLUMNS,
     LabelerIdentity,
     Measurement,
     ensure_labeler,
+    labeler_named,
+    record_floor,
+    recorded_floor,
     recorded_identity,
     write_measurements,
 )
 from drsr.offline.label.target_nll import EXACT
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import About, Exported, Imported, Row, export_rows, import_rows, place_of
+from drsr.offline.store.exports import (
+    About,
+    Exported,
+    Imported,
+    Row,
+    export_rows,
+    import_rows,
+    place_of,
+    said_beside,
+)
 from drsr.settings import Settings
 
 FORMAT = "drsr labels/1"
@@ -68,7 +81,10 @@ def export_labels(catalog: Catalog, folder: Path, labeler: str = "default", *, r
     """Add what this labeler measured at current trajectories to a folder."""
     with catalog.reading() as connection:
         labeler_id, identity = recorded_labeler(connection, labeler)
-        return export_rows(folder, about_labels(identity), _SCHEMA, _rows(connection, labeler_id), replace=replace)
+        floor = None if identity.dtype == EXACT else recorded_floor(connection, labeler)
+        beside = None if floor is None else {"noise_floor": floor}
+        rows = _rows(connection, labeler_id)
+        return export_rows(folder, about_labels(identity), _SCHEMA, rows, beside=beside, replace=replace)
 
 
 def import_labels(catalog: Catalog, folder: Path, identity: LabelerIdentity, labeler: str = "default") -> Imported:
@@ -89,7 +105,14 @@ def import_labels(catalog: Catalog, folder: Path, identity: LabelerIdentity, lab
             note(connection, "import", {"measurement": taken})
         return len(known), len(new)
 
-    return import_rows(folder, about_labels(identity), take)
+    imported = import_rows(folder, about_labels(identity), take)
+    floors = [floor_from(beside.get("noise_floor")) for beside in said_beside(folder)]
+    noisiest = max((floor for floor in floors if floor is not None), key=lambda floor: floor.p90, default=None)
+    if noisiest is not None and identity.dtype != EXACT:
+        with catalog.writing() as connection:
+            if (labeler_id := labeler_named(connection, labeler)) is not None:
+                record_floor(connection, labeler_id, noisiest._asdict())
+    return imported
 
 
 def _with_method(identity: LabelerIdentity, rows: list[Row], where: Path) -> LabelerIdentity:

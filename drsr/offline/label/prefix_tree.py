@@ -6,7 +6,7 @@ to the tokens that must be processed; the lengths of the sequences to those that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -66,6 +66,28 @@ def branch_depth(root: Node[Key]) -> int:
         deepest = max(deepest, depth)
         open_nodes += [(child, depth) for child in node.children]
     return deepest
+
+
+def as_one_batch(children: Sequence[Node[Key]], for_nothing: int, most: int) -> list[Node[Key]]:
+    """Return the children of a node that are read as rows of one batch, the longest last; empty where that is slower.
+
+    Rows are filled up to the longest, which spoils the states that the others end in: so these are leaves, and only the
+    longest may have children. A forward of up to `for_nothing` tokens takes as long as one of a single token, and none
+    may have more than `most`.
+    """
+    batch = sorted((child for child in children if not child.children), key=_length)
+    longest = _length(batch[-1]) if batch else 0
+    going_on = (child for child in children if child.children and _length(child) >= longest)
+    batch += sorted(going_on, key=_length)[:1]
+    if len(batch) < 2:
+        return []
+    filled = len(batch) * _length(batch[-1])
+    one_by_one = sum(max(for_nothing, _length(child)) for child in batch)
+    return batch if filled <= min(one_by_one, most) else []
+
+
+def _length(node: Node[Key]) -> int:
+    return len(node.tokens)
 
 
 def path_of(root: Node[Key], sequence: TokenIds) -> list[Node[Key]]:

@@ -120,7 +120,8 @@ class TargetRows:
     def _try_head(self, rows: torch.Tensor, predicted: torch.Tensor) -> tuple[NDArray[np.float64] | None, str]:
         """The NLL of every row's token, or None and what was said when memory did not suffice."""
         try:
-            return _nlls(self._head(rows).float(), predicted), ""
+            logits = self._head(rows).float()  # on another device where the model is on several
+            return _nlls(logits, predicted.to(logits.device)), ""
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

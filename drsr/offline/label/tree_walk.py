@@ -2,13 +2,14 @@
 
 Each node's tokens go through the model once. Going from one branch to the next, the model's state is taken back to
 where they part. Nodes of a few dozen tokens would leave the processor half idle, so as many as fill a forward go
-through it together, each attending over its own beginning; a model with recurrent layers takes them one by one.
+through it together, each attending over its own beginning. A model with recurrent layers takes them one by one, but
+for small siblings: those are rows of a batch, filled up on the right, where only the longest is gone on with.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,13 @@ import torch
 from drsr.backbone.continuation import Continuation, Mark, Segment, Watch
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.memory import MEGABYTE, SMALLEST_CHUNK, Room, is_out_of_memory
-from drsr.offline.label.prefix_tree import Node, branch_depth, build_tree, path_of, total_tokens
+from drsr.offline.label.prefix_tree import Node, as_one_batch, branch_depth, build_tree, path_of, total_tokens
 from drsr.offline.label.target_nll import Outcome, Pair
 from drsr.offline.label.target_rows import Piece, TargetRows
+
+FOR_NOTHING = {"cpu": 32, "cuda": 192}
+"""A forward of up to so many tokens takes as long as one of a single token, by device: on a CPU for reading the
+weights, on a GPU for starting its kernels, if each takes 9 us. By arithmetic (decision 29), never measured on a GPU."""
 
 
 class NoRoom(Exception):
@@ -74,6 +79,14 @@ class TreeWalk:
         """Nodes to come, each with how many of its tokens have been read; the next one last."""
         self._siblings = {node.children[0]: node.children[1:] for node in self._root.walk() if len(node.children) > 1}
         """Of a first child: those that are read after going back."""
+        self._batches: dict[Node[_Key], list[Node[_Key]]] = {}
+        """Of a first child: those of its family that are rows of one batch, in a model with recurrent layers."""
+        if not self._state.reads_branches_together:
+            for_nothing = FOR_NOTHING.get(backbone.model.device.type, 0)
+            for first, others in self._siblings.items():
+                batch = as_one_batch([first, *others], for_nothing, self._chunk)
+                if batch and room.holds(longest, marks + len(batch)):  # each row has recurrent states of its own
+                    self._batches[first] = batch
         self._marks: dict[Node[_Key], Mark] = {}
         """Where a model with recurrent layers goes back to before it reads a node."""
         self.tokens_processed = 0
@@ -102,6 +115,8 @@ class TreeWalk:
         node, offset = self._todo[-1]
         if self._state.length < node.start + offset:
             return _Step([self._lost_piece(node)], self._todo, is_again=True)
+        if offset == 0 and (batch := self._batches.pop(node, None)) and self._chunk > SMALLEST_CHUNK:
+            return self._step_of(batch, [node, *self._siblings[node]])
         pieces: list[Piece] = []
         todo, left = list(self._todo), self._chunk
         alone = not self._state.reads_branches_together or self._chunk <= SMALLEST_CHUNK
@@ -112,6 +127,13 @@ class TreeWalk:
             left -= piece.length
             todo += [(child, 0) for child in reversed(node.children)] if piece.is_last else [(node, piece.after)]
         return _Step(pieces, todo)
+
+    def _step_of(self, batch: list[Node[_Key]], family: list[Node[_Key]]) -> _Step:
+        """Read these as rows of one batch, next what comes after the last of them, then the rest of the family."""
+        later = [child for child in family if child not in batch]
+        coming = [(child, 0) for child in (*reversed(later), *reversed(batch[-1].children))]
+        pieces = [Piece(node, 0, len(node.tokens)) for node in batch]
+        return _Step(pieces, self._todo[: -len(family)] + coming, later=later)
 
     def _lost_piece(self, node: Node[_Key]) -> Piece:
         """Return what must be read again of the way to a node: a forward that failed had written over it."""
@@ -129,6 +151,8 @@ class TreeWalk:
         try:
             if self._state.reads_branches_together:
                 return self._state.extend_branches([self._segment(piece, step.is_again) for piece in step.pieces]), ""
+            if len(step.pieces) > 1:
+                return self._read_batch(step), ""
             (piece,) = step.pieces
             return [self._read_alone(piece)], ""
         except (RuntimeError, MemoryError) as error:
@@ -150,6 +174,14 @@ class TreeWalk:
             raise AssertionError(f"the walk stands at {self._state.length}, the piece begins at {piece.start}")
         hidden = self._state.extend(piece.tokens, self._watch(piece))
         self._marks.pop(piece.node, None)
+        return hidden
+
+    def _read_batch(self, step: _Step) -> list[torch.Tensor]:
+        """The state is behind their parent: nothing else is read between a parent and its first child."""
+        mark = self._state.mark() if step.later else None
+        hidden = self._state.extend_siblings([self._segment(piece, step.is_again) for piece in step.pieces])
+        if mark is not None:  # not before: if it failed, they are read as if there had been no batch
+            self._marks |= dict.fromkeys(step.later, mark)
         return hidden
 
     def _watch(self, piece: Piece) -> Watch | None:
@@ -175,6 +207,8 @@ class _Step(NamedTuple):
     pieces: list[Piece]
     then: list[tuple[Node[_Key], int]]
     """What is to do after it."""
+    later: Sequence[Node[_Key]] = ()
+    """Siblings of a batch that are read after going back."""
     is_again: bool = False
     """Its targets are counted already, and whoever watched has seen it."""
 

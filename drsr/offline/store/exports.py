@@ -3,7 +3,8 @@
     <folder>/<sha256, 32 digits>.parquet    some rows, one per state or run; named by the file's own bytes
 
 An export adds one part with the rows that no part holds yet, so a nightly run writes what is new and nothing else. A
-part is never changed. It states what its numbers depend on (`about`); parts that disagree cannot share a folder.
+part is never changed. It states what its numbers depend on (`about`); parts that disagree cannot share a folder. What
+is known of its numbers besides may differ from part to part (`beside`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from drsr.offline.stages import STAGES
 
 KEY = "state_key"
 _DIGITS = 32
-_ABOUT = b"drsr"
+_ABOUT, _BESIDE = b"drsr", b"drsr.beside"
 
 Row = dict[str, Any]
 About = dict[str, Any]
@@ -59,6 +60,7 @@ def export_rows(
     schema: pyarrow.Schema,
     rows: Iterable[Row],
     *,
+    beside: Mapping[str, Any] | None = None,
     replace: bool = False,
     complete: Callable[[list[Row]], Iterable[Row]] = lambda rows: rows,
 ) -> Exported:
@@ -74,16 +76,19 @@ def export_rows(
                 path.unlink()
     there = exported_keys(folder, about, key)
     new = list(complete([row for row in rows if row[key] not in there]))
-    return add_part(folder, about, pyarrow.Table.from_pylist(new, schema), len(there))
+    return add_part(folder, about, pyarrow.Table.from_pylist(new, schema), len(there), beside)
 
 
-def add_part(folder: Path, about: About, table: pyarrow.Table, there: int) -> Exported:
+def add_part(
+    folder: Path, about: About, table: pyarrow.Table, there: int, beside: Mapping[str, Any] | None = None
+) -> Exported:
     """Write rows (sorted by their key here, so that their order says nothing) as one more part."""
     folder.mkdir(parents=True, exist_ok=True)
     if table.num_rows == 0:
         return Exported(None, 0, there)
+    said = {_ABOUT: about} if beside is None else {_ABOUT: about, _BESIDE: beside}
     table = table.sort_by(table.column_names[0]).replace_schema_metadata(
-        {_ABOUT: json.dumps(about, sort_keys=True).encode()}
+        {name: json.dumps(value, sort_keys=True).encode() for name, value in said.items()}
     )
     stream = io.BytesIO()
     pyarrow.parquet.write_table(table, stream, compression="zstd", compression_level=9, write_statistics=False)
@@ -99,7 +104,7 @@ def part_without(path: Path, gone: Mapping[str, Collection[str]]) -> None:
     for name in gone.keys() & set(table.column_names):
         values = pyarrow.array(sorted(gone[name]), pyarrow.string())
         table = table.filter(pyarrow.compute.invert(pyarrow.compute.is_in(table.column(name), values)))
-    add_part(path.parent, _about(table.schema, path), table, 0)
+    add_part(path.parent, _about(table.schema, path), table, 0, _beside(table.schema))
     path.unlink()
 
 
@@ -127,6 +132,12 @@ def read_parts(folder: Path) -> Iterator[Part]:
             raise ArtifactCorrupt("its bytes are not those it is named by", where=str(path), hint=_REPAIR)
         table = pyarrow.parquet.read_table(pyarrow.BufferReader(data), use_threads=False)
         yield Part(_about(table.schema, path), table.replace_schema_metadata(None))
+
+
+def said_beside(folder: Path) -> list[Mapping[str, Any]]:
+    """Return what the parts of a folder say beside their numbers, of those that say something."""
+    found = (_beside(_schema(path)) for path in _paths(folder))
+    return [beside for beside in found if beside is not None]
 
 
 def to_bytes(value: Any) -> bytes:
@@ -164,6 +175,11 @@ def _about(schema: pyarrow.Schema, path: Path) -> About:
         return about
     except (KeyError, ValueError):
         raise ArtifactCorrupt("does not say what it holds", where=str(path), hint=_REPAIR) from None
+
+
+def _beside(schema: pyarrow.Schema) -> Mapping[str, Any] | None:
+    found = (schema.metadata or {}).get(_BESIDE)
+    return None if found is None else dict(json.loads(found))
 
 
 def _short(value: Any) -> str:

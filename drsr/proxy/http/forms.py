@@ -40,8 +40,18 @@ def asked_about(body: dict[str, Any], endpoint: Endpoint) -> Asked:
 
 
 def history_is_upstream(body: dict[str, Any]) -> bool:
-    """Return whether the request only continues a history that the upstream keeps."""
-    return body.get("previous_response_id") is not None or body.get("conversation") is not None
+    """Return whether the upstream keeps the history that the request continues, or items of it that the request only
+    refers to."""
+    items = body.get("input")
+    return (
+        body.get("previous_response_id") is not None
+        or body.get("conversation") is not None
+        or (isinstance(items, list) and any(_is_reference(item) for item in items))
+    )
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
 
 
 def _items(form: ResponsesBody) -> Callable[[Decision], Any]:

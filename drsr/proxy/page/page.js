@@ -16,9 +16,8 @@ function duration(milliseconds) {
   return milliseconds < 1000 ? `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
 }
 
-function amount(value, currency) {
-  return `${value.toFixed(Math.abs(value) < 1 ? 4 : 2)} ${currency}`;
-}
+const digits = (value) => value.toFixed(Math.abs(value) < 1 ? 4 : 2);
+const amount = (value, currency) => `${digits(value)} ${currency}`;
 
 function uptime(seconds) {
   if (seconds < 60) return `${seconds} s`;
@@ -92,7 +91,10 @@ function late(state) {
   if (!state.mostly_late) return;
   at("late").textContent =
     `Most decisions are late: ${count(state.mostly_late.late)} of the last ${count(state.mostly_late.of)} were not made within ` +
-    `${duration(state.deadline_milliseconds)} and pruned nothing. Use a light policy, a GPU or a longer --deadline-ms; drsr doctor says which.`;
+    `${duration(state.deadline_milliseconds)} and pruned nothing. ` +
+    (state.policy.kind === "light"
+      ? "A light policy decides in milliseconds, so other work takes the processor; drsr doctor says how long a decision takes now."
+      : "Use a light policy, a GPU or a longer --deadline-ms; drsr doctor says which.");
 }
 
 function compared(state) {
@@ -103,7 +105,7 @@ function compared(state) {
     : "";
 }
 
-function recentRow(each, currency) {
+function recentRow(each) {
   const read = each.tokens_before !== null;
   const saved = each.shadow_saved ? `(${count(each.shadow_saved)})` : read ? count(each.tokens_saved) : "–";
   return row(
@@ -113,7 +115,7 @@ function recentRow(each, currency) {
     outcome(each),
     cell(count(each.tokens_before), "number"),
     cell(saved, "number"),
-    cell(each.bill ? amount(each.bill.paid, currency) : "–", "number"),
+    cell(each.bill ? digits(each.bill.paid) : "–", "number"),
     cell(duration(each.decision_milliseconds), "number"),
     cell(duration(each.upstream_milliseconds), "number"),
     cell(each.decision || "–", "id"),
@@ -148,8 +150,9 @@ function show(state) {
   latency("decision", state.decision_milliseconds);
   latency("upstream", state.upstream_milliseconds);
 
+  at("paid").textContent = `paid, ${state.currency}`;
   fill("reasons", reasons.map((each) => reasonRow(each, asked)));
-  fill("recent", state.recent.map((each) => recentRow(each, state.currency)));
+  fill("recent", state.recent.map(recentRow));
 }
 
 async function refresh() {

@@ -6,18 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.catalog.engine import Catalog
+from drsr.offline.catalog.label_tables import Labeler
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.label.exports import export_labels, import_labels
+from drsr.offline.label.noise.floor import NoiseFloor
+from drsr.offline.label.records import record_floor, recorded_floor
 from drsr.offline.label.stage import LabelRun, label, label_run
-from drsr.offline.label.target_nll import TargetNll
+from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.exports import Imported
+from drsr.offline.store.exports import Imported, part_without, said_beside
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
 from tests.offline.databases import fresh_database
@@ -89,6 +93,27 @@ def test_a_second_export_adds_what_is_new_and_changes_no_part(
     after = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert after.keys() == {first.part, second.part}
     assert after | before == after
+
+
+def test_the_noise_floor_of_half_precision_travels_with_the_labels(
+    run: LabelRun, catalog: Catalog, other: Catalog, tmp_path: Path
+) -> None:
+    """So a catalog that only took labels over says what rounding does to them. In float32 parts are as they were."""
+    floor = NoiseFloor("float32", 4, 28, 0.002, 0.004, 0.009, 0.001)._asdict()
+    export_labels(catalog, tmp_path / "exact")
+    assert said_beside(tmp_path / "exact") == []
+    with catalog.writing() as connection:
+        changes = {"dtype": "bfloat16", "method": Method.DIRECT, "noise_floor": floor}
+        connection.execute(update(Labeler).values(**changes))
+    export_labels(catalog, tmp_path / "half")
+    (part,) = (tmp_path / "half").glob("*.parquet")
+    part_without(part, {"state_key": ["of no state"]})
+    assert import_labels(other, tmp_path / "half", run.identity._replace(dtype="bfloat16")).taken == 4
+    with other.reading() as connection:
+        assert recorded_floor(connection, "default") == floor
+    with other.writing() as connection:
+        record_floor(connection, 1, floor | {"p90": 9.0})
+        assert recorded_floor(connection, "default") == floor, "what was there first counts"
 
 
 def test_the_same_labels_give_the_same_bytes(run: LabelRun, catalog: Catalog, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.offline.label.prefix_tree import build_tree, common_prefix, path_of, total_tokens
+from drsr.offline.label.prefix_tree import Node, as_one_batch, build_tree, common_prefix, path_of, total_tokens
 from drsr.request.contracts import TokenIds
 
 # Few distinct tokens, so that sequences share much, are prefixes of each other, or are equal.
@@ -79,6 +79,34 @@ def test_a_path_that_is_not_there() -> None:
         path_of(tree, ids(1, 2, 4))
     with pytest.raises(AssertionError, match="does not hold"):
         path_of(tree, ids(1, 2))
+
+
+def family(*members: tuple[int, bool]) -> list[Node[str]]:
+    """Nodes of these lengths, some with a child."""
+    end = Node[str](0, ids(1))
+    return [Node[str](0, ids(*range(length)), children=[end] if goes_on else []) for length, goes_on in members]
+
+
+@pytest.mark.parametrize(
+    ("members", "for_nothing", "most", "lengths"),
+    [
+        ([(5, False), (3, False)], 10, 100, [3, 5]),
+        ([(5, False)], 10, 100, []),
+        ([(5, True), (3, True)], 10, 100, []),  # the shorter one's state would be spoilt
+        ([(5, True), (3, False)], 10, 100, [3, 5]),
+        ([(5, False), (3, True)], 10, 100, []),
+        ([(9, True), (5, True), (5, False)], 10, 100, [5, 5]),  # as little as possible is filled up
+        ([(9, True), (3, False), (5, False)], 10, 100, [3, 5, 9]),
+        ([(5, False), (3, False)], 10, 9, []),  # more than a forward may hold
+        ([(60, False), (3, False)], 10, 1000, []),  # 120 tokens in place of 70
+        ([(60, False), (3, False)], 60, 1000, [3, 60]),
+        ([(60, False), (60, False)], 0, 1000, [60, 60]),
+    ],
+)
+def test_rows_of_a_batch(members: list[tuple[int, bool]], for_nothing: int, most: int, lengths: list[int]) -> None:
+    found = as_one_batch(family(*members), for_nothing, most)
+    assert [len(node.tokens) for node in found] == lengths
+    assert not any(node.children for node in found[:-1])
 
 
 def test_time_grows_linearly() -> None:

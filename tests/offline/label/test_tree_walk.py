@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from drsr.backbone.continuation import Continuation, Segment
 from drsr.backbone.memory import SMALLEST_CHUNK, room_for
-from drsr.offline.label.prefix_tree import build_tree, total_tokens
+from drsr.offline.label.prefix_tree import branch_depth, build_tree, total_tokens
 from drsr.offline.label.target_nll import Outcome, Pair, direct_nll
 from drsr.offline.label.tree_walk import TreeWalk
 from drsr.request.contracts import TokenIds
@@ -82,6 +83,70 @@ def test_small_branches_fill_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [sum(lengths) for lengths in forwards[:-1]] == [64] * (len(forwards) - 1)
     assert max(map(len, forwards)) > 2, "no forward held several branches"
     assert sum(map(sum, forwards)) == processed
+
+
+def families(seed: int) -> dict[int, Pair]:
+    """Contexts that lack a part near their end, so that targets of twenty tokens are leaves beside what goes on."""
+    random = np.random.default_rng(seed)
+    parts = [random.integers(0, 100, 12).astype(np.int32) for _ in range(8)]
+    target = random.integers(0, 100, 20).astype(np.int32)
+    contexts = [parts, *(parts[:gone] + parts[gone + 1 :] for gone in (5, 6, 7)), parts[:5], parts[:6], parts[:3]]
+    return {number: Pair(np.concatenate(context), target) for number, context in enumerate(contexts)}
+
+
+def test_small_siblings_of_a_hybrid_are_rows_of_one_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the slow twin: the same walk, one node after another."""
+    batches: list[list[int]] = []
+    original = Continuation.extend_siblings
+
+    def noted(state: Continuation, segments: Sequence[Segment]) -> list[torch.Tensor]:
+        batches.append([len(segment.token_ids) for segment in segments])
+        return original(state, segments)
+
+    monkeypatch.setattr(Continuation, "extend_siblings", noted)
+    found, processed = walk("qwen3_5", families(5), None)
+    assert len(batches) > 1
+    assert any(len(set(lengths)) > 1 for lengths in batches), "no row was filled up"
+    monkeypatch.setattr("drsr.offline.label.tree_walk.as_one_batch", lambda *asked: [])
+    batches.clear()
+    alone, tokens = walk("qwen3_5", families(5), None)
+    assert not batches
+    assert processed == tokens
+    np.testing.assert_allclose(numbers(found), numbers(alone), atol=2e-5, rtol=0)
+
+
+def test_without_room_for_a_state_in_every_row_siblings_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Continuation, "extend_siblings", lambda *asked: pytest.fail("read in a batch"))
+    backbone, pairs = tiny_backbone("qwen3_5"), families(5)
+    room = room_for(backbone)
+    longest = max(len(pair.context) + len(pair.target) - 1 for pair in pairs.values())
+    tree = build_tree({number: np.concatenate([pair.context, pair.target[:-1]]) for number, pair in pairs.items()})
+    marks = branch_depth(tree) + 1
+    tight = room._replace(total=room.state(longest, marks + 1) + SMALLEST_CHUNK * room.per_query)
+    outcomes = TreeWalk(backbone, pairs, {}, query_chunk=None, room=tight).run()
+    expected = [direct_nll(backbone, *pairs[number]) for number in sorted(pairs)]
+    np.testing.assert_allclose(numbers(outcomes), expected, atol=TOLERANCE["qwen3_5"], rtol=0)
+
+
+@pytest.mark.parametrize("failing", [{0}, {1}, {0, 1, 2, 3}])
+def test_batches_that_fail_are_read_one_by_one(failing: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = families(5)
+    original = Continuation._forward_siblings
+    count = -1
+
+    def sometimes(state: Continuation, segments: Sequence[Segment], rows: Any) -> list[torch.Tensor]:
+        nonlocal count
+        count += 1
+        hidden = original(state, segments, rows)
+        if count in failing:
+            raise torch.OutOfMemoryError("out of memory")
+        return hidden
+
+    monkeypatch.setattr(Continuation, "_forward_siblings", sometimes)
+    found, _ = walk("qwen3_5", pairs, None)
+    assert count >= min(failing)
+    expected = [direct_nll(tiny_backbone("qwen3_5"), *pairs[number]) for number in sorted(pairs)]
+    np.testing.assert_allclose(numbers(found), expected, atol=TOLERANCE["qwen3_5"], rtol=0)
 
 
 @settings(max_examples=25)
