@@ -89,10 +89,10 @@ format: .venv/installed  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sbom: .venv/installed    ## CycloneDX lists of what is in each image and in a policy's wheel: var/sbom/*.cdx.json (WHEEL=FILE)
+sbom: .venv/installed    ## CycloneDX lists of the Python packages of each image and of a policy's wheel: var/sbom/*.cdx.json (WHEEL=FILE)
 	$(BIN)/python -m scripts.sbom $(if $(WHEEL),--wheel $(WHEEL))
 
-hashes: .venv/installed  ## requirements with the hash of every file, for pip install --require-hashes (EXTRAS=light); needs a package index
+hashes: .venv/installed  ## var/requirements-light.txt with the hash of every file, for pip install --require-hashes (EXTRAS=light); needs a package index
 	$(BIN)/python -m scripts.hashes $(if $(filter command line,$(origin EXTRAS)),$(EXTRAS),light)
 
 audit-dependencies: .venv/installed  ## known vulnerabilities of what is installed, by pip-audit; needs a network, and is not part of CI

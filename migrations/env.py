@@ -6,8 +6,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from drsr.offline.catalog.engine import connect
-from drsr.offline.catalog.journal import open_journal
-from drsr.offline.catalog.migrations import REVISION, VERSION_TABLE, current_revision
+from drsr.offline.catalog.migrations import REVISION, VERSION_TABLE, begin_journal, current_revision
 from drsr.offline.catalog.tables import Table
 from drsr.settings import load_settings
 
@@ -35,6 +34,7 @@ if handed_over is not None:
     run(handed_over)
 else:
     with connect(load_settings().catalog_url, create=True, foreign_keys=False) as catalog, catalog.writing() as own:
+        before = current_revision(own)
         run(own)
         if current_revision(own) == REVISION:
-            open_journal(own)
+            begin_journal(own, before)

@@ -1,9 +1,9 @@
 """`make hashes EXTRAS=light`: a release's requirements with the hash of every file, for `pip install --require-hashes`.
 
-`constraints.txt` pins versions; a server could still deliver other files. What pip would install here is resolved with
-these versions and written with the SHA-256 that the package index states for each file. The files are those of this
-platform and this Python: write the list where it will be used. drsr itself is left out: its wheel is installed with
---no-deps by its own hash.
+Written to `var/requirements-light.txt`. `constraints.txt` pins versions; a server could still deliver other files. What
+pip would install here is resolved with these versions and written with the SHA-256 that the package index states for
+each file. The files are those of this platform and this Python: write the list where it will be used. drsr itself is
+left out: its wheel is installed with --no-deps by its own hash.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -37,11 +39,16 @@ def requirements(report: dict[str, Any]) -> list[str]:
     return sorted(lines)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.hashes", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("extras", nargs="?", default="light", help="extras of drsr, by commas (default: light)")
-    options = parser.parse_args()
-    print("\n".join(requirements(resolved(options.extras))))
+    parser.add_argument("--to", type=Path, default=Path("var"), metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    lines = requirements(resolved(options.extras))
+    path: Path = options.to / f"requirements-{options.extras.replace(',', '-')}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    print(f"{path}: {len(lines)} packages")
     return 0
 
 

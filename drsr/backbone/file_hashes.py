@@ -3,6 +3,7 @@
 A hash is remembered under the file's real path together with its size, modification time, change time and inode. The
 change time is set by the kernel: a copy that preserves times, or an edit that puts the old time back, is still noticed.
 The memory lies in the cache folder, never beside the weights, which may be read-only or belong to another program.
+Whoever can write there can make any file look like any other, so an audit believes none of it (`hashed_anew`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,21 @@ _SETTLED_NS = 2_000_000_000
 """A file younger than this is hashed but not remembered: within one tick of a coarse clock it could change unseen."""
 
 
+_anew: ContextVar[dict[Any, str] | None] = ContextVar("hashes computed anew", default=None)
+"""Inside `hashed_anew`: what was computed there, by file, state and computation."""
+
+
+@contextmanager
+def hashed_anew() -> Iterator[None]:
+    """Inside, nothing is believed that was remembered before, and nothing is remembered for afterwards: every file is
+    hashed once."""
+    token = _anew.set({})
+    try:
+        yield
+    finally:
+        _anew.reset(token)
+
+
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
@@ -36,6 +54,12 @@ def remembered(path: Path, compute: Callable[[Path], str], *, what: str) -> str:
     """Return `compute(path)`, or its last result if the file is unchanged since. `what` names the computation."""
     memo_path = _memo_path(path)
     state = _state(path)
+    anew = _anew.get()
+    if anew is not None:
+        key = (path.resolve(), *state, what)
+        if key not in anew:
+            anew[key] = compute(path)
+        return anew[key]
     hashes = _recall(memo_path, state)
     if what in hashes:
         return hashes[what]

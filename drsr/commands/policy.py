@@ -113,15 +113,17 @@ def run_show(options: argparse.Namespace) -> int:
     from drsr.policy.generated import CARD_FILE
     from drsr.policy.golden import read_golden
     from drsr.policy.location import read_found
+    from drsr.tables import printable
 
     files = read_found(options.policy)
     if options.card:
         if CARD_FILE not in files.others:
             raise InputError("it was published without a model card", where=options.policy)
-        print(files.others[CARD_FILE].decode(), end="")
+        print(printable(files.others[CARD_FILE].decode("utf-8", "replace"), keep="\n"), end="")
         return 0
     golden = read_golden(files, options.policy or "the installed policy")
-    print(json.dumps(describe_json(files, golden), indent=2) if options.json else describe(files, golden))
+    said = json.dumps(describe_json(files, golden), indent=2) if options.json else describe(files, golden)
+    print(printable(said, keep="\n"))
     return 0
 
 
@@ -163,6 +165,7 @@ def run_diff(options: argparse.Namespace) -> int:
     from drsr.policy.diff import diff_policies
     from drsr.policy.golden import read_golden
     from drsr.policy.location import read_found
+    from drsr.tables import printable
 
     old, new = read_found(options.old), read_found(options.new)
     golden = [read_golden(files, where) for files, where in ((old, options.old), (new, options.new))]
@@ -170,7 +173,7 @@ def run_diff(options: argparse.Namespace) -> int:
         requests = {json.dumps([item.name, item.request], sort_keys=True): item for items in golden for item in items}
         golden = [_decide(files, list(requests.values()), options) for files in (old, new)]
     difference = diff_policies(old, new, *golden)
-    print(json.dumps(difference.to_json()) if options.json else difference.to_text())
+    print(json.dumps(difference.to_json()) if options.json else printable(difference.to_text(), keep="\n"))
     return 0
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from drsr.decide.selection import select
 from drsr.errors import InputError, PolicyCorrupt
 from drsr.files import KeptResults
-from drsr.tables import excerpt, table
+from drsr.tables import excerpt, printable, table
 from drsr.version import __version__
 
 if TYPE_CHECKING:
@@ -125,10 +125,11 @@ class Verification(NamedTuple):
         ]
         wrong = sum(bool(result.problems) for result in self.results)
         lines = [table(("golden request", "verdict", "expected decision", "of the tolerance"), rows)]
-        lines += [f"  {result.name}: {problem}" for result in self.results for problem in result.problems]
+        wrongs = [f"  {result.name}: {problem}" for result in self.results for problem in result.problems]
+        lines += map(printable, wrongs)
         total = f"{len(self.results)} golden requests"
         says = f"all {total} decide as expected" if wrong == 0 else f"{wrong} of {total} do not decide as expected"
-        lines.append(f"policy {self.version}: {says}")
+        lines.append(f"policy {printable(self.version)}: {says}")
         lines.append(f"tolerated: {TOLERANCE}")
         return "\n".join(lines)
 

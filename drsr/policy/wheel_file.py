@@ -78,6 +78,8 @@ def read_wheel(data: bytes, where: str) -> dict[str, bytes]:
             entries = archive.infolist()
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise PolicyCorrupt("is compressed, which no policy's wheel is", where=where, hint=_HINT)
+            if sum(entry.file_size for entry in entries) > len(data):  # entries that share their bytes
+                raise PolicyCorrupt("claims to hold more than its own size", where=where, hint=_HINT)
             contents = {entry.filename: archive.read(entry) for entry in entries}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError) as error:
         raise PolicyCorrupt(f"cannot be read as a wheel: {error}", where=where, hint=_HINT) from None

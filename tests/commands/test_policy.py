@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from drsr.cli import main
+from drsr.offline.publish.package import build_package
 from drsr.policy.location import install_line
 from drsr.policy.policy import Policy
 from drsr.policy.scripted import scripted_policy
-from tests.policy_wheels import CARD, golden_of, package_of, versioned, wheel_of
+from drsr.scorer.ensemble import Ensemble
+from tests.policy_wheels import CARD, LINEAGE, golden_of, package_of, versioned, wheel_of
 
 
 @pytest.fixture
@@ -41,6 +43,26 @@ def test_show(capsys: pytest.CaptureFixture[str], wheel: str) -> None:
     assert [item["name"] for item in shown["golden"]] == ["sample", "short", "broken", "no request"]
     assert "scorer.safetensors" in shown["files"]
     assert printed(capsys, "show", wheel, "--card") == (0, CARD, "")
+
+
+def test_nothing_of_a_policy_moves_the_cursor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A card and the names of golden requests are whatever the policy's maker wrote."""
+    policy = versioned("1.0")
+    golden = [item._replace(name=f"\x1b[2J{item.name}") for item in golden_of(policy)]
+    golden[0] = golden[0]._replace(expected=golden[1].expected)  # so that it differs, and is named
+    card = "\x1b[8m# Deploy it\n"
+    scorer = policy.frozen.scorer
+    assert isinstance(scorer, Ensemble)
+    package = build_package(policy.numbers, scorer, golden, LINEAGE, card)
+    wheel = tmp_path / package.name.file_name
+    wheel.write_bytes(package.data)
+    code, out, _ = printed(capsys, "show", str(wheel), "--card")
+    assert (code, out) == (0, "?[8m# Deploy it\n")
+    code, out, _ = printed(capsys, "verify", str(wheel))
+    assert code == 1
+    assert "\n  ?[2Jsample: " in out
+    for command in (["show", str(wheel)], ["verify", str(wheel)], ["diff", str(wheel), str(wheel)]):
+        assert "\x1b" not in printed(capsys, *command)[1]
 
 
 def test_show_of_a_folder_without_anything_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

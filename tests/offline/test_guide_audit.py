@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from drsr.cli import main
-from drsr.offline.audit.running import CHECKS
+from drsr.offline.audit.running import CHECKS, RETRAIN
 from tests.offline.audit.published import PublishedPipeline
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "audit.md").read_text()
@@ -30,9 +30,13 @@ def test_there_is_something_to_run() -> None:
     assert GUIDE.count("$ drsr ") + GUIDE.count(".sqlite drsr ") == 3
 
 
-def test_the_guide_names_every_check() -> None:
-    for check in CHECKS:
-        assert f"| {check.name} |" in GUIDE
+@pytest.mark.parametrize("heading", ["What each check asks", "What each verdict can and cannot see"])
+def test_the_tables_name_every_check(heading: str) -> None:
+    rows = [line.split(" | ") for line in GUIDE.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()]
+    columns = {len(row) for row in rows if row[0].startswith("| ")}
+    assert columns == {3}
+    named = {row[0].removeprefix("| ") for row in rows}
+    assert {check.name for check in (*CHECKS, RETRAIN)} <= named
 
 
 def test_the_guide_runs_from_top_to_bottom(

@@ -95,6 +95,18 @@ def test_what_another_tool_packed_is_refused() -> None:
         read_wheel(b"not a zip", "here")
 
 
+def test_entries_that_share_their_bytes_are_refused_unread() -> None:
+    """A small archive may list one file a million times."""
+    data = wheel_bytes(NAME, {**FILES, "drsr_policy/a.txt": b"x" * 10_000})
+    end = data.rindex(b"PK\5\6")
+    size, start = (int.from_bytes(data[end + at : end + at + 4], "little") for at in (12, 16))
+    listed, count = data[start : start + size] * 50, 50 * int.from_bytes(data[end + 10 : end + 12], "little")
+    numbers = count.to_bytes(2, "little") * 2 + len(listed).to_bytes(4, "little") + start.to_bytes(4, "little")
+    bomb = data[:start] + listed + data[end : end + 8] + numbers + b"\0\0"
+    with pytest.raises(PolicyCorrupt, match="claims to hold more than its own size"):
+        read_wheel(bomb, "x")
+
+
 def test_a_record_that_says_something_else_is_refused() -> None:
     """Even in an archive that is sound as such."""
     out = io.BytesIO()

@@ -113,7 +113,7 @@ def _whole_states(connection: Connection, labeler_id: int) -> list[Excluded]:
 
 
 def _without_features(connection: Connection, subject: Subject) -> list[Excluded]:
-    """Labelled states that cannot be fitted."""
+    """Labelled states that cannot be fitted or evaluated on."""
     candidates = select(func.count()).where(Candidate.state_id == DecisionState.id).scalar_subquery()
     columns = (DecisionState.state_key, TrajectoryRow.split, StateFeatures.reason, candidates)
     found = connection.execute(labelled_without_features(subject, *columns))
@@ -132,8 +132,8 @@ CHECK: Check[Subject] = Check(
     "exclusions within budget",
     Severity.CRITICAL,
     "How many deletion sets could not be measured, which, why, and are they few enough not to matter?",
-    "Every set and every state of a current run that has no label, and every labelled state of train and validation "
-    "that has no features, is counted by split and reason. What a machine could "
+    "Every set and every state of a current run that has no label, and every labelled state that has no "
+    "features, is counted by split and reason. What a machine could "
     f"not do, for want of memory or of finite numbers, may be {BUDGET:.0%} of a split's sets, or one set, and each is "
     "named. Reasons that follow from the text are judged by the rules of the labels, and every exclusion is tried "
     "again where the texts are here (labels remeasured).",

@@ -14,19 +14,18 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from drsr.offline.audit.at_hand import AtHand, Fit, Noted, Rows, find_at_hand, find_fit, find_left_out
 from drsr.offline.audit.moments import CLOCKS, Anchored, Dated, not_by_then, other_moments, read_anchor
 from drsr.offline.catalog import ledger
-from drsr.offline.catalog.feature_tables import SplitRead, StateFeatures
-from drsr.offline.catalog.journal import NOTHING, Event, Head, event_hash, event_of, events, get_event
+from drsr.offline.catalog.feature_tables import SplitRead
+from drsr.offline.catalog.journal import NOTHING, Event, Head, event_hash, events
 from drsr.offline.catalog.reads import FROM_BEFORE
 from drsr.offline.catalog.scorer_tables import CalibrationRun, TrainingRun
-from drsr.offline.catalog.statements import among
-from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
+from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.publish.lineage import JOURNAL
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
-_FITTED = ("train", "validation")
 _WORDS = {
     "file": "source file",
     "mark": "mark of a frozen run",
@@ -34,30 +33,6 @@ _WORDS = {
     "training": "training run",
 }
 """The words for kinds of rows that are not called by their names."""
-
-
-class Noted(NamedTuple):
-    """The latest that the journal says of a row."""
-
-    value: str
-    event: int
-    kind: str
-
-
-Rows = dict[str, dict[str, Noted]]
-
-
-class AtHand(NamedTuple):
-    """The data there was to fit when a scorer's data were read, according to the journal."""
-
-    event: int
-    """The latest before they were read."""
-    states: frozenset[str]
-    """Measured states of train and validation whose runs took part."""
-    superseded: frozenset[str]
-    """Versions of runs with measured states that something had taken the place of ..."""
-    replaced: tuple[str, ...]
-    """... and of these the ones whose run had no measured state in a newer version: a run is also left out this way."""
 
 
 class Replayed(NamedTuple):
@@ -72,6 +47,8 @@ class Replayed(NamedTuple):
     """The number of rows of each kind when it began."""
     at_hand: AtHand | None
     """None: the scorer was trained before the journal began."""
+    too_late: int
+    """States that came to be at hand between the reading of the scorer's data and the end of its training."""
     problems: list[str]
 
     @property
@@ -80,13 +57,12 @@ class Replayed(NamedTuple):
 
 
 def check_journal(subject: Subject, told: Told) -> list[Verdict]:
-    labeler, run_key = subject.labeler, subject.run.run_key
     with subject.catalog.reading() as connection:
-        found = replay(events(connection), _read_after(connection, run_key), labeler.name)
+        found = replay(events(connection), find_fit(connection, subject))
         if not found.heads:
             hint = "drsr catalog upgrade opens one; what happened before is covered by no audit"
             return failed(CHECK, "the catalog has no journal", hint)
-        left_out = _left_out(connection, subject, found)
+        left_out = find_left_out(connection, subject, found.at_hand, found.rows)
         tables = ledger.whole(connection)
         waiting = _reads_to_be_noted(tables["read"], found)
         problems = [*found.problems, *differences(found.rows, tables), *left_out.problems]
@@ -103,7 +79,10 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
     if left_out.without_features:
         said += f"; {left_out.without_features:,} measured states without features were left out of the fit"
     if left_out.erased:
-        said += f"; {left_out.erased:,} states were erased since"
+        without = ", and the policy was made without them: nobody can say why" if subject.has_policy else ""
+        said += f"; {left_out.erased:,} states that could be fitted were erased since{without}"
+    if found.too_late:
+        said += f"; {found.too_late:,} states were measured while the scorer was trained, and took no part"
     if found.at_hand is not None and found.at_hand.replaced:
         said += (
             f"; {len(found.at_hand.replaced):,} labelled versions of runs took no part, because a newer version that "
@@ -114,17 +93,18 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
     return passed(CHECK, said + _not_covered(subject, found), **evidence)
 
 
-def replay(noted: Iterable[Event], read_after: int | None, labeler: str) -> Replayed:
+def replay(noted: Iterable[Event], fit: Fit | None) -> Replayed:
     """Go through the events once. Where the chain is broken that is a problem, and the rest is replayed all the same.
 
-    `read_after` is the event after which the scorer's data were read.
+    `fit` is the training in question; None where it is older than the journal.
     """
     rows: Rows = {}
     heads: list[str] = []
     moments: dict[int, datetime.datetime] = {}
     opened: dict[str, int] = {}
     problems: list[str] = []
-    at_hand = None
+    at_hand = when_trained = None
+    is_opening, has_reads = True, False
     last = Head(0, NOTHING)
     for event in noted:
         if event.number != last.number + 1 or event.before != last.sha256:
@@ -134,7 +114,14 @@ def replay(noted: Iterable[Event], read_after: int | None, labeler: str) -> Repl
         last = event.head
         heads.append(event.sha256)
         moments[event.number] = event.noted_at
-        kind = "open" if event.facts.get(FROM_BEFORE) else event.kind  # that of reads, which came later than the rest
+        if event.kind == "open" and not is_opening:
+            problems.append(f"event {event.number} says that it opens the journal, which had begun with event 1")
+        is_opening = is_opening and event.kind == "open"
+        from_before = bool(event.facts.get(FROM_BEFORE))
+        if from_before and (has_reads or event.rows.keys() != {"read"}):
+            problems.append(f"event {event.number} says that it tells of what was before, as the first reads alone can")
+        has_reads = has_reads or ("read" in event.rows and not from_before)
+        kind = "open" if from_before else event.kind  # that of reads, which came later than the rest
         for name, change in event.rows.items():
             if kind == "open":
                 opened[name] = opened.get(name, 0) + len(change)
@@ -144,9 +131,16 @@ def replay(noted: Iterable[Event], read_after: int | None, labeler: str) -> Repl
                     known.pop(row, None)
                 else:
                     known[row] = Noted(value, event.number, kind)
-        if event.number == read_after:
-            at_hand = _at_hand(rows, event.number, labeler)
-    return Replayed(rows, heads, moments, opened, at_hand, problems)
+        if fit is not None and event.number == fit.read_after:
+            at_hand = find_at_hand(rows, event.number, fit)
+        if fit is not None and event.number == fit.trained:
+            when_trained = find_at_hand(rows, event.number, fit)
+    if fit is not None and not 0 < fit.read_after < fit.trained:
+        problems.append(
+            f"event {fit.trained} says that the scorer's data were read after event {fit.read_after}, which cannot be"
+        )
+    too_late = 0 if at_hand is None or when_trained is None else len(when_trained.states.keys() - at_hand.states.keys())
+    return Replayed(rows, heads, moments, opened, at_hand, too_late, problems)
 
 
 def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
@@ -174,60 +168,6 @@ def _reads_to_be_noted(reads: ledger.Rows, found: Replayed) -> int:
     for name in waiting:
         del reads[name]
     return len(waiting)
-
-
-def _at_hand(rows: Rows, event: int, labeler: str) -> AtHand:
-    out = {name.partition(".")[0] for name, noted in rows.get("withdrawal", {}).items() if noted.value[:2] == "in"}
-    runs = {name: noted.value.split() for name, noted in rows.get("run", {}).items()}
-    states, superseded, taking_part = set(), set(), set()
-    for name, noted in rows.get("measurement", {}).items():
-        measured_by, _, key = name.rpartition(" ")
-        if measured_by != labeler or not noted.value.startswith("labelled ") or key not in rows.get("state", {}):
-            continue
-        run = rows["state"][key].value.split()[0]
-        split, taken_by, *_ = runs.get(run, ("", ""))
-        if split not in _FITTED or run.partition(".")[0] in out:
-            continue
-        if taken_by == "-":
-            states.add(key)
-            taking_part.add(run.partition(".")[0])
-        else:
-            superseded.add(run)
-    replaced = tuple(sorted(run for run in superseded if run.partition(".")[0] not in taking_part))
-    return AtHand(event, frozenset(states), frozenset(superseded), replaced)
-
-
-def _read_after(connection: Connection, run_key: str) -> int | None:
-    """Return the event after which a scorer's data were read; None where it was trained before the journal began."""
-    noted = event_of(connection, run_key, "train")
-    event = None if noted is None else get_event(connection, noted.number)
-    if event is None or event.kind == "open":
-        return None
-    return int(event.facts["read_after"])
-
-
-class LeftOut(NamedTuple):
-    """States that were there to be fitted and are not behind the policy."""
-
-    problems: tuple[str, ...] = ()
-    without_features: int = 0
-    erased: int = 0
-
-
-def _left_out(connection: Connection, subject: Subject, found: Replayed) -> LeftOut:
-    if found.at_hand is None:
-        return LeftOut()
-    missing = found.at_hand.states - set(subject.state_keys)
-    here = sorted(missing & found.rows.get("state", {}).keys())
-    query = (
-        select(DecisionState.state_key)
-        .join(StateFeatures, StateFeatures.state_id == DecisionState.id)
-        .where(StateFeatures.view_id == subject.run.view_id, StateFeatures.outcome == "stored")
-    )
-    featured = set(connection.execute(query.where(among(connection, DecisionState.state_key, here))).scalars())
-    said = f"was measured and took part when the scorer's data were read (event {found.at_hand.event}), and"
-    problems = (f"state {key} {said} the policy was made without it" for key in here if key in featured)
-    return LeftOut(tuple(problems), len(here) - len(featured), len(missing) - len(here))
 
 
 def _came_back(connection: Connection, found: Replayed) -> Iterator[str]:

@@ -62,7 +62,8 @@ def not_by_then(moments: Mapping[int, datetime.datetime], anchors: Iterable[Anch
 
 
 def read_anchor(data: bytes) -> list[Anchored]:
-    """Read the heads of a file that `drsr journal --anchor` added to. InputError where a line is none."""
+    """Read the heads of a file that `drsr journal --anchor` added to. InputError where a line is none, or there is
+    none: nothing would be compared, and the verdict would read as if it had been."""
     found = []
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         event, _, rest = line.partition(" ")
@@ -74,6 +75,8 @@ def read_anchor(data: bytes) -> list[Anchored]:
         if not event.isascii() or not event.isdigit() or len(sha256) != len(NOTHING):
             raise InputError(f"line {number} is no head of a journal", where="--anchor", hint="drsr journal --anchor")
         found.append(Anchored(Head(int(event), sha256), at))
+    if not found:
+        raise InputError("holds no head of a journal", where="--anchor", hint="drsr journal --anchor FILE adds one")
     return found
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import drsr
+from drsr.backbone.file_hashes import hashed_anew
 from drsr.errors import DrsrError
 from drsr.offline.audit.checks import (
     calibration,
@@ -140,6 +141,7 @@ class Audit(NamedTuple):
             "sample": self.sample,
             "seed": self.seed,
             "finished_at": self.finished_at.isoformat(timespec="seconds"),
+            "first_lines": list(self.first_lines),
             "without_texts": list(self.without_texts),
             "checks": [
                 {
@@ -159,12 +161,14 @@ def run_audit(
     checks: Sequence[Check[Subject]] | None = None,
     progress: Progress = lambda check, done, total: None,
 ) -> Audit:
-    """Run every check that the order asks for, or those that are named. Reads, and writes nothing."""
+    """Run every check that the order asks for, or those that are named. Reads, and writes nothing; what was remembered
+    of large files is not believed."""
     sections = []
     asked = (*CHECKS, RETRAIN) if checks is None and trains_again(subject) else CHECKS
-    for check in asked if checks is None else checks:
-        progress(check, 0, 0)
-        sections.append(run_check(check, subject, partial(progress, check)))
+    with hashed_anew():
+        for check in asked if checks is None else checks:
+            progress(check, 0, 0)
+            sections.append(run_check(check, subject, partial(progress, check)))
     now = datetime.datetime.now(datetime.UTC)
     order = subject.order
     with subject.catalog.reading() as connection:

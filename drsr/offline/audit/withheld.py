@@ -1,7 +1,7 @@
-"""Labelled states that took no part in a fit because they are recorded as states without features.
+"""Labelled states that took no part in a fit or an evaluation because they are recorded as states without features.
 
-Left out of the fit, a bad state makes a better policy. The journal tells nothing of features, because they can be
-computed again; so that is done here.
+Left out, a bad state makes a better policy, or a better evaluation of it. The journal tells nothing of features,
+because they can be computed again; so that is done here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from drsr.offline.featurize.light_reader import LightReader
 from drsr.offline.featurize.records import FeatureExclusion
 from drsr.offline.featurize.stage import featurize_states
 from drsr.offline.freeze.rows import TrajectoryItem, load_states
-from drsr.offline.publish.lineage_rows import FITTED
 from drsr.offline.publish.subject import Subject
 from drsr.request.view import caps_for
 
@@ -45,7 +44,7 @@ def withheld_states(subject: Subject, reader: FrozenLM | LightReader) -> list[st
 
 
 def labelled_without_features(subject: Subject, *columns: Any) -> Select[Any]:
-    """Return a query of the labelled states of train and validation that have no features in the policy's view."""
+    """Return a query of the labelled states of all splits that have no features in the policy's view."""
     mine = (StateFeatures.view_id == subject.view.id, StateFeatures.outcome == "excluded")
     labelled = (StateMeasurement.labeler_id == subject.labeler.id, StateMeasurement.outcome == "labelled")
     return (
@@ -54,6 +53,6 @@ def labelled_without_features(subject: Subject, *columns: Any) -> Select[Any]:
         .join(DecisionState, DecisionState.id == StateFeatures.state_id)
         .join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
         .join(StateMeasurement, StateMeasurement.state_id == DecisionState.id)
-        .where(*mine, *labelled, Trajectory.is_current(), Trajectory.split.in_(FITTED))
+        .where(*mine, *labelled, Trajectory.is_current())
         .order_by(DecisionState.state_key)
     )

@@ -106,11 +106,18 @@ def schema_differences(connection: Connection) -> list[str]:
     differences = [line for found in compare_metadata(context, Table.metadata) for line in _readable(found)]
     ours = set(Table.metadata.tables)
     differences += [f"{name} is a view" for name in inspect(connection).get_view_names() if name in ours]
-    triggers = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
-    if connection.dialect.name == "postgresql":
-        triggers = "SELECT tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal"
-    found = connection.execute(text(triggers))
-    return differences + [f"trigger {name} on {table}" for name, table in found if table.strip('"') in ours]
+    found = connection.execute(text(_ADDED[connection.dialect.name])).tuples()
+    return differences + [f"{kind} {name} on {table}" for kind, name, table in found if table.strip('"') in ours]
+
+
+_ADDED = {
+    "sqlite": "SELECT 'trigger', name, tbl_name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT 'trigger', tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal "
+    "UNION ALL SELECT 'rule', rulename, tablename FROM pg_rules "
+    "UNION ALL SELECT 'row security', 'enabled', relname FROM pg_class WHERE relrowsecurity "
+    "UNION ALL SELECT 'child', inhrelid::regclass::text, inhparent::regclass::text FROM pg_inherits",
+}
+"""By dialect: what makes a table hold, take or show other rows than were written. We make none of these."""
 
 
 def current_revision(connection: Connection) -> str | None:
@@ -164,11 +171,16 @@ def _migrate(
         _check_foreign_keys(connection, catalog.location)
         after = current_revision(connection)
         if after == REVISION:
-            # Here and not in a revision: it reads the tables as this code knows them.
-            open_journal(connection)
-            if before is not None and before < READS_NOTED_SINCE:
-                note_reads(connection, from_before=True)
+            begin_journal(connection, before)
         return RevisionChange(before, after)
+
+
+def begin_journal(connection: Connection, before: str | None) -> None:
+    """Begin the parts of the journal that a catalog at revision `before` did not have. Here and not in a revision: this
+    reads the tables as this code knows them."""
+    open_journal(connection)
+    if before is not None and before < READS_NOTED_SINCE:
+        note_reads(connection, from_before=True)
 
 
 def _row_counts(connection: Connection) -> dict[str, int]:

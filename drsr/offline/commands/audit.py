@@ -120,8 +120,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def text(audit: Audit, report: Path | None) -> str:
-    """Return what was audited, the severity table, and of all that failed the first items and what to do."""
-    from drsr.tables import table
+    """Return what was audited, the severity table, and of all that failed the first items and what to do.
+
+    Names and texts come from whoever is audited: none of them may clear the screen or hide a line.
+    """
+    from drsr.tables import printable, table
 
     about = [f"  {name}: {value}" for name, value in audit.about.items()]
     rows = [
@@ -134,7 +137,7 @@ def text(audit: Audit, report: Path | None) -> str:
         *about,
         f"  states computed again: {'all' if audit.sample is None else audit.sample}, seed {audit.seed}",
         "",
-        table(("severity", "check", "verdict", "found"), rows),
+        *table(("severity", "check", "verdict", "found"), rows).split("\n"),
     ]
     for verdict in audit.failures:
         lines += ["", f"{verdict.check}:"]
@@ -146,4 +149,4 @@ def text(audit: Audit, report: Path | None) -> str:
     lines += ["", f"all {total} checks passed{in_part}" if wrong == 0 else f"{wrong} of {total} checks FAILED"]
     if report is not None:
         lines.append(f"wrote {report}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Select, select
+from sqlalchemy import Connection, Select, select
 
 from drsr.backbone.memory import is_out_of_memory
 from drsr.offline.catalog.engine import Catalog
@@ -105,8 +105,9 @@ def remeasure(
     """Compute the labels of a random sample of states directly, and compare; None is all of them.
 
     The same seed draws the same states from the same catalog. They are drawn from all that the labeler has labelled, or
-    from those that are named by `state_keys`. The sets of `named` are measured whatever is drawn. So is every set, and
-    every state of a current run, that is recorded as one that cannot be measured: where it can, that is a mismatch.
+    from those that are named by `state_keys`. The sets of `named` are measured whatever is drawn. So is every set and
+    every state of a current run, named or not, that is recorded as one that cannot be measured: where it can, that is
+    a mismatch.
     With `kept`, a set that is only named is not computed again if that was done for the same bytes by the same code and
     language model, and agreed. What is drawn always is.
     """
@@ -115,11 +116,15 @@ def remeasure(
         if state_keys is not None:
             query = query.where(among(connection, DecisionState.state_key, state_keys))
         rows = connection.execute(selected(query, part or Selection())).all()
+        unmeasured = _excluded(connection, labeler_id)
+        of_sets = select(LabelExclusion.state_id).where(LabelExclusion.labeler_id == labeler_id)
+        others = _measured(labeler_id, "labelled", StateMeasurement.target_hash).where(Trajectory.is_current())
+        others = others.where(DecisionState.id.in_(of_sets))
+        beside = set(connection.execute(selected(others, part or Selection())).all()) - set(rows)
         excluded_states = _measured(labeler_id, "excluded", StateMeasurement.reason).where(Trajectory.is_current())
         excluded = connection.execute(selected(excluded_states, part or Selection())).all()
     drawn = set(rows if sample is None else random.Random(seed).sample(rows, min(sample, len(rows))))
-    unmeasured = _excluded(catalog, labeler_id)
-    wanted = {row: _wanted(row, drawn, named or {}, unmeasured) for row in rows}
+    wanted = {row: _wanted(row, drawn, named or {}, unmeasured) for row in [*rows, *sorted(beside)]}
     chosen = [(row, masks) for row, masks in wanted.items() if masks is None or masks]
     question = f"harms by {backbone.identity} in {dtype_of(backbone)}, {caps}"
     known = _known(artifacts, kept, question, [(row.blob, row.decision_index) for row, masks in chosen if masks])
@@ -289,13 +294,12 @@ def _measured_after_all(backbone: Backbone, pair: Pair, reason: str) -> float | 
     return None if reason == ExclusionReason.NON_FINITE and not math.isfinite(nll) else nll
 
 
-def _excluded(catalog: Catalog, labeler_id: int) -> dict[int, dict[int, str]]:
+def _excluded(connection: Connection, labeler_id: int) -> dict[int, dict[int, str]]:
     """Reasons by state and mask."""
     query = select(LabelExclusion.state_id, LabelExclusion.mask, LabelExclusion.reason)
     found: dict[int, dict[int, str]] = {}
-    with catalog.reading() as connection:
-        for state_id, mask, reason in connection.execute(query.where(LabelExclusion.labeler_id == labeler_id)):
-            found.setdefault(state_id, {})[mask] = reason
+    for state_id, mask, reason in connection.execute(query.where(LabelExclusion.labeler_id == labeler_id)):
+        found.setdefault(state_id, {})[mask] = reason
     return found
 
 

@@ -6,15 +6,21 @@ same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from drsr.decide.numbers import PolicyNumbers
 from drsr.errors import ReleaseRefused
 from drsr.offline.featurize.light_reader import layout_read_by
 from drsr.offline.freeze.states import rule_hash
+from drsr.offline.publish.lineage import Traced
 from drsr.offline.publish.subject import Subject
 from drsr.offline.verdicts import Check, Section, Severity, Told, Verdict, failed, first_of, passed
 from drsr.request.rendering import RENDERER_VERSION
 from drsr.request.view import Caps
+
+Demands = Mapping[str, tuple[Any, Any]]
+"""What must be equal: as it is found, and as the policy has it."""
 
 
 def in_one(section: Section[Subject]) -> Verdict:
@@ -62,38 +68,50 @@ ADMISSIBLE: Check[Subject] = Check(
 )
 
 
-def agreement(subject: Subject, told: Told) -> list[Verdict]:
-    candidate = subject.candidate
-    assert candidate is not None  # asked by publishing alone, once it knows both
-    assert candidate.numbers is not None
-    assert candidate.backbone is not None
-    numbers, backbone = candidate.numbers, candidate.backbone
-    view, labeler = candidate.traced.view.identity, candidate.traced.labeler.identity
+def disagreements(numbers: PolicyNumbers, traced: Traced, more: Demands) -> tuple[list[str], int]:
+    """Return what a policy says otherwise than the features and labels that it was made from, and how much was
+    compared. `more` are other things that must be equal, each as it is found and as the policy has it."""
+    view, labeler = traced.view.identity, traced.labeler.identity
     rule = rule_hash(Caps(numbers.context_cap, numbers.target_cap))
     demands = {
         "backbone of the features": (view.backbone_identity, numbers.backbone.identity),
         "backbone of the labels": (labeler.backbone_identity, numbers.backbone.identity),
-        "loaded backbone": (backbone.identity, numbers.backbone.identity),
         "dtype of the features": (view.dtype, numbers.backbone.dtype),
         "layout of the features": (view.layout_hash, numbers.layout_hash),
-        "layout of the scorer": (candidate.traced.run.layout_hash, numbers.layout_hash),
-        "layout of the backbone": (layout_read_by(backbone, candidate.traced.view.name).hash, numbers.layout_hash),
-        "renderer of the features": (view.renderer_version, RENDERER_VERSION),
-        "renderer of the labels": (labeler.renderer_version, RENDERER_VERSION),
+        "layout of the scorer": (traced.run.layout_hash, numbers.layout_hash),
+        "renderer of the features": (view.renderer_version, numbers.renderer_version),
+        "renderer of the labels": (labeler.renderer_version, numbers.renderer_version),
         "candidate rule of the features": (view.rule_hash, rule),
         "candidate rule of the labels": (labeler.rule_hash, rule),
-        "tokenizer of the features": (view.tokenizer_identity, backbone.tokenizer.identity),
         "harm tolerance of the labels": (labeler.harm_tolerance, numbers.harm_tolerance),
         "target cap of the labels": (labeler.target_cap, numbers.target_cap),
+        **more,
     }
     if numbers.light is not None:
         demands["tokenizer of the policy"] = (numbers.light.tokenizer_identity, view.tokenizer_identity)
     wrong = [
         f"{what} is {found}, the policy has {wanted}" for what, (found, wanted) in demands.items() if found != wanted
     ]
+    return wrong, len(demands)
+
+
+def agreement(subject: Subject, told: Told) -> list[Verdict]:
+    candidate = subject.candidate
+    assert candidate is not None  # asked by publishing alone, once it knows both
+    assert candidate.numbers is not None
+    assert candidate.backbone is not None
+    numbers, backbone = candidate.numbers, candidate.backbone
+    traced = candidate.traced
+    of_the_backbone = {
+        "loaded backbone": (backbone.identity, numbers.backbone.identity),
+        "layout of the backbone": (layout_read_by(backbone, traced.view.name).hash, numbers.layout_hash),
+        "renderer of this code": (RENDERER_VERSION, numbers.renderer_version),
+        "tokenizer of the features": (traced.view.identity.tokenizer_identity, backbone.tokenizer.identity),
+    }
+    wrong, compared = disagreements(numbers, traced, of_the_backbone)
     if wrong:
         return failed(AGREEMENT, "; ".join(wrong), "label and featurize with the language model of the policy", wrong)
-    return passed(AGREEMENT, f"{len(demands)} identities agree")
+    return passed(AGREEMENT, f"{compared} identities agree")
 
 
 AGREEMENT: Check[Subject] = Check(

@@ -13,6 +13,7 @@ import pytest
 from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.cli import main
+from drsr.offline.audit.journal import CHECK as JOURNAL
 from drsr.offline.audit.running import RETRAIN
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.label.stage import label, label_run
@@ -76,7 +77,7 @@ def test_a_policy_of_one_source_says_so_and_passes_its_audit(tenants: Pipeline, 
     release = publish_again(tenants, tmp_path / "packages")
     files = read_found(str(release.wheel)).others
     assert f"of the source {TENANT}: it is a policy for its runs alone" in files["MODEL_CARD.md"].decode()
-    assert failures(audited(release, [*WITHOUT_MODEL, RETRAIN])) == {}
+    assert failures(audited(release, [*WITHOUT_MODEL, JOURNAL, RETRAIN])) == {}
     newest = released_policy(tenants.catalog, source=TENANT)
     assert newest is not None
     assert newest.calibration.calibration_key == tenants.calibration.calibration_key

@@ -45,10 +45,15 @@ def test_an_untouched_catalog_passes_every_check_and_stays_untouched(
     """Every expectation among them; the latest release is audited from the artifact store, its sample is drawn."""
     before = held(release)
     monkeypatch.setattr("secrets.randbelow", lambda most: most - 7)
+    monkeypatch.setattr("drsr.offline.store.progress.SECONDS_BETWEEN_LINES", 0.0)
     assert run("--json", "--html", str(tmp_path / "audit.html")) == 0
     assert held(release) == before
-    shown = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    shown = json.loads(said.out)
     assert shown["passed"] is True
+    assert shown["first_lines"] == []
+    told = [line.rpartition(", ")[2] for line in said.err.splitlines() if line.startswith("audit: ")]
+    assert list(dict.fromkeys(told)) == [check.name for check in (*CHECKS, RETRAIN)]  # progress, check by check
     assert shown["seed"] == (1 << 32) - 7
     assert [check["name"] for check in shown["checks"]] == [check.name for check in (*CHECKS, RETRAIN)]
     verdicts = [verdict for check in shown["checks"] for verdict in check["verdicts"]]

@@ -13,12 +13,16 @@ from drsr.offline.calibrate.files import read_search_table
 from drsr.offline.calibrate.operating_curve import operating_curve
 from drsr.offline.calibrate.stage import operating_numbers
 from drsr.offline.params import calibrate_params
+from drsr.offline.publish.gates import disagreements
+from drsr.offline.publish.model_card import SECOND_OPINION
 from drsr.offline.publish.subject import Subject
 from drsr.offline.train.records import CALIBRATION_VERSION
 from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_of, passed
 
 AGREEMENT = 1e-6
 """Relative, for numbers that are sums; counts and choices must be equal. On one machine the bits are the same."""
+_NOT_CALIBRATED = ("key", SECOND_OPINION)
+"""What a policy ships beside the record of its calibration."""
 _SHIPPED = ("max_cardinality", "uncertainty_coefficient", "risk_threshold", "removal_cap")
 """What a policy decides by."""
 
@@ -39,8 +43,10 @@ def check_calibration(subject: Subject, told: Told) -> list[Verdict]:
         shipped = subject.policy.numbers
         decides = {name: getattr(shipped, name) for name in _SHIPPED}
         problems += [f"shipped {problem}" for problem in different(decides, numbers)]
-        told_of = {name: value for name, value in shipped.calibration.items() if name in numbers}
-        problems += [f"shipped {problem}" for problem in different(told_of, numbers)]
+        told_of = {name: value for name, value in shipped.calibration.items() if name not in _NOT_CALIBRATED}
+        recorded = {name: getattr(record, name, None) for name in told_of}
+        problems += [f"shipped {problem}" for problem in different(told_of, recorded | numbers)]
+        problems += disagreements(shipped, subject.traced, {})[0]
     evidence = {
         "limits": {"unsafe_rate": params.max_unsafe_rate, "mean_harm": params.max_mean_harm},
         "chosen": {name: numbers[name] for name in (*_SHIPPED, "unsafe_rate", "mean_harm", "mean_removal", "selected")},
@@ -93,7 +99,8 @@ CHECK = Check(
     Severity.CRITICAL,
     "Do the shipped threshold, K and beta follow from the validation split, and from nothing else?",
     "The shipped scorer scores every deletion set of the policy's validation states; every K, beta and observed "
-    "score is tried again; the choice and all that is said about it must be what the policy and the catalog say. A "
+    "score is tried again; the choice and all that is said about it must be what the policy and the catalog say. What "
+    "else the policy ships, such as the harm tolerance, must be that of its labels and features. A "
     "label that was changed, or a state that does not belong to validation, gives another search. A cross-fitted "
     "policy is searched on train and validation, by the scores that training kept; --retrain computes those again.",
     check_calibration,

@@ -36,6 +36,8 @@ def check_chain(subject: Subject, told: Told) -> list[Verdict]:
     counts = f"{links[0].items:,} trajectories, {links[1].items:,} states with labels and features"
     absent = len({state.blob for state in subject.traced.states if not state.has_text})
     end = f"ends in the policy's {links[-1].sha256[:12]}" if subject.has_policy else "nothing is published yet"
+    if subject.has_policy and (maker := subject.policy.numbers.drsr_version) != __version__:
+        end += f"; NOT COMPARED: {CARD_FILE} is said to be written by drsr {maker}, and this is {__version__}"
     verdict = passed(CHECK, f"{len(links)} links computed again: {counts}; {end}", **evidence)
     what = f"that the bytes of {absent:,} of {links[0].items:,} runs have their hash and give their states"
     return without_texts(verdict, what) if absent else verdict

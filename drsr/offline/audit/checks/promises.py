@@ -18,6 +18,7 @@ from sqlalchemy import Connection, func, select
 
 from drsr.errors import InputError
 from drsr.offline.audit.checks.data_rules import SHIPPED
+from drsr.offline.audit.chronology import read_chronology
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.journal import event_of, note
 from drsr.offline.catalog.label_tables import StateMeasurement
@@ -91,6 +92,10 @@ def check_promises(subject: Subject, told: Told) -> list[Verdict]:
         return failed(CHECK, first_of(problems), hint, problems, **evidence, promise=name)
     at = f"made when {promised['labelled_states']:,} states were labelled, "
     at += "which this catalog's journal does not know" if made is None else f"event {made.number} of the journal"
+    if made is not None:
+        with subject.catalog.reading() as connection:
+            earlier = _recipes_before(connection, subject, made.number)
+        at += f", after {earlier:,} other recipes had been calibrated with these labels" if earlier else ""
     return passed(CHECK, f"kept, all of promise {name[:12]} ({at}): {kept_to}; {tries}", **evidence, promise=name)
 
 
@@ -107,6 +112,21 @@ def _other_recipes(connection: Connection, subject: Subject) -> int:
     )
     found = {content_key([*params]) for params in connection.execute(query)}
     return len(found - {content_key([this.params, calibration.params])})
+
+
+def _recipes_before(connection: Connection, subject: Subject, event: int) -> int:
+    """Count other parameters that were calibrated with the same labeler before an event: whoever promises what turned
+    out best promises nothing."""
+    when = read_chronology(connection)
+    columns = (CalibrationRun.calibration_key, CalibrationRun.calibrated_at, TrainingRun.params, CalibrationRun.params)
+    query = select(*columns).join(TrainingRun, TrainingRun.id == CalibrationRun.training_run_id)
+    query = query.where(TrainingRun.labeler_id == subject.run.labeler_id)
+    found = {
+        content_key(more)
+        for key, at, *more in connection.execute(query)
+        if when.place("calibration", key, at)[0] < event
+    }
+    return len(found - {content_key([subject.run.params, subject.calibration.params])})
 
 
 def _read(data: bytes) -> dict[str, Any]:

@@ -83,6 +83,19 @@ def test_limits_that_were_tried_on_other_data(pipeline: Pipeline) -> None:
     assert "and 1 other recipes were calibrated on other data of this view" in judged(pipeline, None).detail
 
 
+def test_a_promise_of_what_turned_out_best(pipeline: Pipeline) -> None:
+    """Kept to the letter, on data that differ by one run from those that another recipe was tried on before."""
+    numbers = quick_params(removal_cap=0.19)
+    with pipeline.catalog.writing() as connection:
+        ((name,),) = ask(pipeline, "SELECT min(external_id) FROM trajectory WHERE split = 'validation'")
+        withdraw(connection, f"runs/{name}", "to try on")
+    promised = promises.promise(pipeline.catalog, numbers)
+    fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, numbers)
+    verdict = judged(pipeline, promised)
+    assert verdict.passed
+    assert " of the journal, after 1 other recipes had been calibrated with these labels)" in verdict.detail
+
+
 def test_something_else_than_a_promise(pipeline: Pipeline) -> None:
     for data in (b"", b"[]", b"{}", b'{"format": "drsr-promise/1", "params": 3, "rules": 4}'):
         verdict = judged(pipeline, data)

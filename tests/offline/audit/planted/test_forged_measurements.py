@@ -11,7 +11,7 @@ from drsr.offline.audit.checks import labels
 from drsr.offline.audit.running import run_audit
 from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.store.kept import Kept
-from tests.offline.audit.published import ask, asked, by_hand
+from tests.offline.audit.published import PublishedPipeline, ask, asked, audited, by_hand, failures
 from tests.offline.small_pipeline import Pipeline
 
 
@@ -38,6 +38,18 @@ def test_a_bad_state_that_was_excluded(pipeline: Pipeline, reason: str) -> None:
     by_hand(pipeline, f"UPDATE state_measurement SET {changes} WHERE state_id = ?", reason, state)
     caught = asked(pipeline, labels.CHECK)["labels remeasured"]
     assert f"excluded as {reason}, and can be measured: its NLL is " in caught
+
+
+def test_a_set_of_test_that_was_excluded(release: PublishedPipeline) -> None:
+    """Nothing was fitted on it: the evaluation would look better."""
+    pipeline = release.pipeline
+    assert failures(audited(release, [labels.CHECK], sample=0)) == {}
+    state, labeler, mask = _worst(pipeline, "test")
+    for table in ("interaction", "label"):
+        by_hand(pipeline, f"DELETE FROM {table} WHERE state_id = ? AND mask = ?", state, mask)
+    by_hand(pipeline, "INSERT INTO label_exclusion VALUES (?, ?, ?, 'out_of_memory', '')", state, labeler, mask)
+    caught = failures(audited(release, [labels.CHECK], sample=0))["labels remeasured"]
+    assert f"deletion set {mask}: excluded as out_of_memory, and can be measured: its NLL is " in caught
 
 
 def test_harms_lowered_where_they_decide(pipeline: Pipeline) -> None:
@@ -69,10 +81,11 @@ def test_harms_lowered_where_they_decide_and_in_what_a_night_kept(pipeline: Pipe
     assert key in asked(pipeline, labels.CHECK)["labels remeasured"]
 
 
-def _worst(pipeline: Pipeline) -> tuple[int, int, int]:
-    """State, labeler and mask of the most harmful set of validation."""
+def _worst(pipeline: Pipeline, split: str = "validation") -> tuple[int, int, int]:
+    """State, labeler and mask of the most harmful set of a split."""
     return ask(
         pipeline,
         "SELECT l.state_id, l.labeler_id, l.mask FROM label l JOIN decision_state s ON s.id = l.state_id "
-        "JOIN trajectory t ON t.id = s.trajectory_id WHERE t.split = 'validation' ORDER BY l.harm DESC",
+        "JOIN trajectory t ON t.id = s.trajectory_id WHERE t.split = ? ORDER BY l.harm DESC",
+        split,
     )[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from drsr.offline.audit.checks import chain, golden
 from drsr.offline.evaluate.second_opinion import NOT_TAKEN
 from drsr.policy.folder import MANIFEST_FILE, manifest_bytes
@@ -53,6 +55,16 @@ def _without_what_came_later(card: bytes) -> bytes:
     paragraphs = "\n".join(rows).split("\n\n")
     kept = (part for part in paragraphs if not part.startswith(("The finite-sample bound", NOT_TAKEN)))
     return "\n\n".join(kept).encode()
+
+
+def test_a_card_that_another_version_is_said_to_have_written(
+    release: PublishedPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This one cannot write it again, so it does not vouch for it."""
+    monkeypatch.setattr(chain, "__version__", "9.9.9")
+    (verdict,) = audited(release, [chain.CHECK]).verdicts
+    assert verdict.passed
+    assert "; NOT COMPARED: MODEL_CARD.md is said to be written by drsr " in verdict.detail
 
 
 def test_golden_requests_left_out(release: PublishedPipeline) -> None:

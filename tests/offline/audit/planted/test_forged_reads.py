@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import sqlite3
+from functools import partial
 
 import pytest
+from alembic import command
 
 from drsr.offline.audit.checks import split_reads
 from drsr.offline.audit.journal import CHECK
 from drsr.offline.audit.running import run_audit
-from drsr.offline.catalog.migrations import downgrade_catalog, open_catalog, upgrade_catalog
+from drsr.offline.catalog import reads
+from drsr.offline.catalog.migrations import alembic_config, downgrade_catalog, open_catalog, upgrade_catalog
 from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.verdicts import Verdict
@@ -110,12 +113,22 @@ def test_labels_of_test_dated_later_than_the_look(looked: Pipeline) -> None:
     assert "was read to evaluate on " in asked(looked, split_reads.CHECK)["split reads"]
 
 
+def test_a_look_at_test_said_to_be_of_before(looked: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at an upgrade, so that its own moment would count and not the order of the events."""
+    monkeypatch.setattr(reads, "note_reads", partial(reads.note_reads, from_before=True))
+    get_training_frame(looked.catalog, looked.artifacts, split="test", purpose="evaluate")
+    assert " says that it tells of what was before, as the first reads alone can" in said(looked)
+
+
 def test_a_look_at_test_moved_by_a_day(looked: Pipeline) -> None:
     by_hand(looked, "UPDATE split_read SET read_at = datetime(read_at, '+1 day') WHERE purpose = 'evaluate'")
     assert f"logged read {look_of(looked)} says that it was made on " in said(looked)
 
 
-def test_a_catalog_whose_journal_had_no_reads(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("by_alembic", [False, True])
+def test_a_catalog_whose_journal_had_no_reads(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, by_alembic: bool
+) -> None:
     """What was logged before is taken over, and said to be of before."""
     columns = "view_id, labeler_id, states, labels, excluded, code_version, read_at"
     by_hand(
@@ -125,16 +138,20 @@ def test_a_catalog_whose_journal_had_no_reads(pipeline: Pipeline) -> None:
     )
     numbers = quick_params(removal_cap=0.19)
     calibration = fit(pipeline.catalog, pipeline.artifacts, pipeline.folder, numbers)
-    reads = len(ask(pipeline, "SELECT id FROM split_read"))
+    logged = len(ask(pipeline, "SELECT id FROM split_read"))
     url = pipeline.settings["DRSR_CATALOG_URL"]
     pipeline.catalog.close()
     downgrade_catalog(url, "0008")
-    upgrade_catalog(url)
+    if by_alembic:
+        monkeypatch.setenv("DRSR_CATALOG_URL", url)
+        command.upgrade(alembic_config(), "head")
+    else:
+        upgrade_catalog(url)
     with open_catalog(url) as catalog:
         upgraded = pipeline._replace(catalog=catalog, calibration=calibration)
         verdict = judged(upgraded)
         assert verdict.passed
-        assert f"NOT COVERED is how this came to be, which is older than the journal: {reads} logged reads" in (
+        assert f"NOT COVERED is how this came to be, which is older than the journal: {logged} logged reads" in (
             verdict.detail
         )
         assert "was read to evaluate on " in asked(upgraded, split_reads.CHECK)["split reads"]

@@ -90,6 +90,11 @@ def test_anchors() -> None:
             read_anchor(line)
 
 
+def test_an_anchor_without_a_head(looked: Pipeline) -> None:
+    """It would hold nothing up, and the verdict would no longer say that nothing was handed over."""
+    assert "holds no head of a journal" in judged(looked, "")["journal"]
+
+
 def judged(pipeline: Pipeline, anchor: str) -> dict[str, str]:
     order = Order(anchor=anchor.encode())
     return failures(run_audit(Subject(pipeline.catalog, pipeline.artifacts, order), [CHECK]))

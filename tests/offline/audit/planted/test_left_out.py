@@ -15,10 +15,15 @@ _OF_A_STATE = ("interaction", "label", "state_measurement", "state_features", "c
 @pytest.fixture
 def bad(pipeline: Pipeline) -> tuple[int, int]:
     """A state of validation, and its run."""
+    return first_state(pipeline, "validation")
+
+
+def first_state(pipeline: Pipeline, split: str) -> tuple[int, int]:
     return ask(
         pipeline,
         "SELECT s.id, t.id FROM decision_state s JOIN trajectory t ON t.id = s.trajectory_id "
-        "WHERE t.split = 'validation' ORDER BY s.id LIMIT 1",
+        "WHERE t.split = ? ORDER BY s.id LIMIT 1",
+        split,
     )[0]
 
 
@@ -35,8 +40,10 @@ def test_a_state(pipeline: Pipeline, bad: tuple[int, int]) -> None:
     assert " gives states at [" in asked(pipeline, states.CHECK)["states frozen again"]
 
 
-def test_the_features_of_a_bad_state(pipeline: Pipeline, bad: tuple[int, int]) -> None:
-    """Recorded as not to be had: the state is labelled, and fitted by nobody."""
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_features_of_a_bad_state(pipeline: Pipeline, split: str) -> None:
+    """Recorded as not to be had: the state is labelled, and nothing is fitted or evaluated on it."""
+    bad = first_state(pipeline, split)
     without = "UPDATE state_features SET outcome = 'excluded', reason = ?, file_id = NULL WHERE state_id = ?"
     by_hand(pipeline, without, "misaligned_span", bad[0])
     assert (
