@@ -31,7 +31,7 @@ from drsr.backbone.catalogue import load_backbone
 from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState, freeze
-from drsr.features.session import Session
+from drsr.features.session import FeatureSession
 from drsr.features.structural import structural_features
 from drsr.features.vectors import FeatureWatch, candidate_features
 from drsr.features.view_layouts import Kind
@@ -133,7 +133,7 @@ def in_a_session(backbone: FrozenLM, tokens: int) -> bool:
     cuts = [number for number, message in enumerate(body) if message["role"] == "assistant"]
     states = [frozen(backbone, body[:cut]) for cut in cuts if cut > 12]
     states = [state for state in states if len(state.rendering) >= tokens]
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     session.features(states[0])
     speedups, worst = [], 0.0
     for before, state in zip(states[:4], states[1:5], strict=True):

@@ -60,7 +60,7 @@ class Measured(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """What a precision does to the harms of some states, in nats per token."""
+    """The effect of a precision on the harms of some states, in nats per token."""
 
     states: int
     sets: int

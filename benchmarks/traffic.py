@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 
 class PerToken(NamedTuple):
-    """What one token costs in a forward."""
+    """The cost of one token in a forward."""
 
     gigaflop: float
     megabytes: float
@@ -178,7 +178,7 @@ def seconds(calls: list[Call], gpu: Gpu) -> float:
 
 
 def per_token(precision: str, *, tokens: int, config: Any | None = None) -> PerToken:
-    """What one token of a forward costs in a precision."""
+    """Return the cost of one token of a forward in a precision."""
     calls = calls_of(model_on_meta(precision, config), tokens)
     return PerToken(
         gigaflop=sum(call.products for call in calls) / tokens / 1e9,

@@ -35,7 +35,7 @@ def add_command(
 
 
 def require_positive(options: argparse.Namespace, *names: str) -> None:
-    """SettingsError for the first of these options that is below 1; one that is not given is fine."""
+    """Raise SettingsError for the first of these options that is below 1. An option may be absent."""
     for name in names:
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -43,7 +43,7 @@ def require_positive(options: argparse.Namespace, *names: str) -> None:
 
 
 def states_or_all(least: int) -> Callable[[str], int | None]:
-    """Return the type of an option that takes a number of states, or `all`, which is None."""
+    """Parse an option that takes a number of states, or `all`, which gives None."""
 
     def parse(text: str) -> int | None:
         if text == "all":

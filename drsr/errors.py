@@ -96,7 +96,7 @@ class SettingsError(InputError):
 
 
 class NothingThere(InputError):
-    """The place to read runs from does not exist, or no file is there."""
+    """The place to read runs from does not exist, or holds no file."""
 
 
 class FrameError(InputError):
@@ -132,7 +132,7 @@ class LayoutMismatch(InputError):
 
 
 class FeatureViewError(InputError):
-    """No such feature view, or one that another language model was read for."""
+    """The feature view does not exist, or was made with another language model."""
 
 
 class NotOnline(FeatureViewError):
@@ -283,7 +283,7 @@ class SummariserFailed(DrsrError):
 
 
 class AgentFailed(DrsrError):
-    """The acting model of an evaluation gave no usable answer; the run stops and can go on later."""
+    """The acting model of an evaluation gave no usable answer; the run stops, and can be continued later."""
 
 
 class MissingExtra(DrsrError):

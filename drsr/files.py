@@ -12,11 +12,11 @@ from typing import Any
 from drsr.errors import InputError
 
 UNFINISHED = ".part"
-"""How the names of unfinished files end."""
+"""The end of the names of unfinished files."""
 
 
 def write_atomically(path: Path, data: bytes, *, sync: bool = False, mode: int = 0o666) -> None:
-    """Write a file so that a reader sees all of it or what was there before; with `sync`, also after a power cut.
+    """Write a file so that a reader sees all of it or its former content; with `sync`, even after a power cut.
 
     What is there may be a link into a cache, such as DVC's: it is replaced, never written into. The unfinished file has
     a name that nobody can guess and is made anew, so a link that somebody put in its place is not followed. `mode` is
@@ -70,7 +70,7 @@ class KeptResults:
                 raise InputError(f"is not a line with {what}", where=f"{path}:{number}") from None
 
     def get(self, key: str) -> Any:
-        """Return the value that is kept under this key, None where none is."""
+        """Return the value kept under this key, or None."""
         return self._values.get(f"{self._about}/{key}")
 
     def keep(self, key: str, value: Any) -> None:

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from drsr.files import write_atomically
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-"""What a browser may load: nothing but what stands in the page."""
+"""The rule for browsers: load nothing but the page itself."""
 
 
 class Markup(str):
-    """HTML of our own making. Whatever is not Markup is text, and is escaped where it is put into a page."""
+    """HTML that is safe in a page. Anything else is text, and is escaped where it is put into one."""
 
 
 class Cell(NamedTuple):
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
 
     content: object
     kind: str
-    """Its class in the style sheet; `number` stands on the right."""
+    """Its class in the style sheet; `number` is aligned right."""
 
 
 def element(tag: str, *content: object, **attributes: str) -> Markup:
@@ -39,7 +39,7 @@ def element(tag: str, *content: object, **attributes: str) -> Markup:
 
 
 def together(*content: object) -> Markup:
-    """All of it, one after the other; text is escaped, None is nothing."""
+    """Join all of it; text is escaped, None is left out."""
     return Markup(
         "".join(part if isinstance(part, Markup) else escape(str(part)) for part in content if part is not None)
     )
@@ -51,7 +51,7 @@ def items(texts: Iterable[object], **attributes: str) -> Markup:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    """A table. Numbers stand on the right, and so does the head of a column that has nothing else."""
+    """A table. Numbers are aligned right, and so is the head of a column with numbers only."""
     cells = [[_cell(value) for value in row] for row in rows]
     numeric = [bool(cells) and all(row[place].kind == "number" for row in cells) for place in range(len(head))]
     top = [
@@ -89,7 +89,7 @@ def style() -> str:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a file; whoever reads it meanwhile sees the old one or the new one."""
+    """Write a file; a reader sees the old one or the new one."""
     write_atomically(path, text.encode())
 
 

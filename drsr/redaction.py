@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 _PATHS = frozenset({"file", "local", "memory"})
-"""Schemes without host and user; what follows is a path as it stands."""
+"""Schemes without host and user, followed by a plain path."""
 _DATABASES = frozenset({"postgresql", "postgres", "mysql", "mariadb", "oracle", "mssql"})
 """Schemes whose paths hold no @, so that the last one ends the password."""
 _HIDDEN = "***"

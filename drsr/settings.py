@@ -43,11 +43,11 @@ class Settings:
     label_memory_mb: str = "8192"
     """What measuring and featurizing may take of the device's memory above the loaded model, in each process."""
     on_failure: str = ""
-    """What is told when a run fails: a webhook's URL, or a command, which is run without a shell."""
+    """Whom to tell when a run fails: a webhook's URL, or a command, which is run without a shell."""
     lineage: str = ""
     """Where every stage sends OpenLineage events: a URL, or the path of a file."""
     prices: str = ""
-    """What tokens cost: the path of a table by model, or four numbers for every model, per million tokens of input,
+    """The prices of tokens: the path of a table by model, or four numbers for every model, per million tokens of input,
     cached input, cache write and output. Empty: the list prices that come with drsr."""
 
     def __post_init__(self) -> None:

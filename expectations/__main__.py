@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m drsr.expectations",
-        description="Judges datasets by their suites of expectations. By default every one that holds anything yet.",
+        description="Judges datasets by their suites of expectations. By default every dataset that holds anything.",
     )
     parser.add_argument("datasets", nargs="*", metavar="DATASET", help=f"one of {', '.join(DATASETS)}")
     parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write the findings as a site that opens offline")

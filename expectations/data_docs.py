@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 INDEX = "index.html"
 FORMAT = "drsr-data-docs/1"
-"""Changes whenever an older page could not be shown beside newer ones."""
+"""Changed whenever older pages cannot be shown along with newer ones."""
 
 Page = dict[str, Any]
-"""What is kept of a dataset's findings, as JSON."""
+"""A dataset's findings as they are kept, in JSON."""
 
 
 def write_docs(

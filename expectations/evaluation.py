@@ -1,4 +1,4 @@
-"""A suite and its frames -> findings: one per rule that the suite must have, whatever became of it.
+"""A suite and its frames -> findings: one per rule that the suite must have, whether it was judged or not.
 
 The library fails open in several ways. A rule counts as kept only if it was evaluated, did not raise, and found a value
 in every row it looked at; the rules evaluated are compared with the list in `required.py`, by name and by type.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drsr.expectations.library import gx, quiet_context
@@ -196,7 +196,3 @@ def value_text(value: Any) -> str:
     """A value of a frame, for people."""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def failed(findings: Iterable[Finding]) -> list[Finding]:
-    return [finding for finding in findings if not finding.passed]

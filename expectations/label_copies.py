@@ -58,7 +58,7 @@ def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], s
 def split_agreement(
     features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable], splits: Sequence[str]
 ) -> Agreement:
-    """The same over all rows together, and over those of each split alone: a copy may be in one split's rows only."""
+    """The same over all rows together and over each split's rows alone: a copy may be in one split only."""
     found = rank_agreement(features, labels, states)
     side = np.asarray(splits, dtype=object)
     for split in dict.fromkeys(splits):

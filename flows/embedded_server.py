@@ -103,7 +103,7 @@ def _wait_for(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 
 def serve(port: int) -> None:
-    """Run the server in this process until standard input closes: it ends with whoever started it, also if killed."""
+    """Run the server in this process until standard input closes: it ends with its parent, even if that is killed."""
     import uvicorn
 
     threading.Thread(target=_end_with_input, daemon=True).start()

@@ -20,7 +20,7 @@ def judge_after(stage: str, docs: str | None) -> int:
     """Judge what a stage changed; returns how many rules hold. ExpectationFailed names the first that does not."""
     with opened() as place:
         rows, failure = judged(place, stage, docs)
-    create_table_artifact(table=rows, key=f"expectations-after-{stage}", description="What is expected of the data.")
+    create_table_artifact(table=rows, key=f"expectations-after-{stage}", description="The rules of the data.")
     if failure is not None:
         raise failure
     return len(rows)

@@ -28,9 +28,9 @@ from drsr.offline.store.exports import KEY, place_of, read_parts
 from drsr.settings import Settings, load_settings
 
 LARGEST_HARM = 1e-4
-"""How far two measurements of one harm may be apart, in nats per token."""
+"""The largest difference between two measurements of a harm, in nats per token."""
 LARGEST_FEATURE = 1e-3
-"""How far two computations of one feature may be apart, as a part of the larger of it and 1."""
+"""The largest difference between two computations of a feature, relative to its value if that exceeds 1."""
 
 
 class Agreement(NamedTuple):

@@ -158,7 +158,7 @@ def nothing_new(refreshed: Refreshed, wishes: Wishes) -> dict[str, Any] | None:
 
 @task(name="count-new-labels", **BETWEEN_STAGES)
 def too_few_labels(refreshed: Refreshed, wanted: int | str) -> str | None:
-    """Say what waits for training; None where enough is there, or nothing was trained yet."""
+    """Say what waits for training; None if there is enough, or nothing was trained yet."""
     with opened() as place:
         new = new_labels(place.catalog, refreshed.view, refreshed.labeler, load_params().train.source)
     return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
@@ -172,14 +172,14 @@ def look_at_the_data(refreshed: Refreshed) -> str | None:
 
 
 def published_from(mark: str | None, refreshed: Refreshed, index: str, calibration: str) -> Mapping[str, Any]:
-    """Publish. Data that changed since they were looked at are the reason that is told where nothing is published."""
+    """Publish. If nothing is published, the reason given first is that the data changed in between."""
     try:
         return publish(index, calibration)
     except ReleaseRefused as refusal:
         if look_at_the_data(refreshed) == mark:
             raise
         raise InputError(
-            "the data changed while the policy was made from them, by a backfill or another run beside this one; "
+            "the data changed while the policy was made from them, by a backfill or another run at the same time; "
             f"nothing was published ({refusal.what})",
             hint="run it again when the other has ended",
         ) from refusal

@@ -85,7 +85,7 @@ class Part(_Parameters):
     source: Name | None = None
     split: Literal["train", "validation", "test"] | None = None
     days: Days | None = None
-    """When they came into the catalog."""
+    """The days on which they came into the catalog."""
 
     def selection(self, shard: Shard | None = None) -> Selection:
         since, until = (None, None) if self.days is None else (self.days.since, self.days.until)
@@ -104,7 +104,7 @@ class FanOut(_Parameters):
     """About this many: a shard is worth minutes, because each loads the language model once."""
     most_shards: Annotated[int, Field(ge=1, le=1_000)] = 64
     attempts: Annotated[int, Field(ge=1, le=20)] = 3
-    """How often a shard is started whose worker was lost."""
+    """The number of times that a shard is started again after its worker was lost."""
     poll_seconds: Annotated[float, Field(gt=0)] = 5.0
     dask_scheduler: Name | None = None
     """Address of a running scheduler, such as tcp://host:8786; by default a cluster is started on this machine."""

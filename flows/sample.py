@@ -1,4 +1,4 @@
-"""The bundled sample: labels and features of the whole sample corpus, in a DVC repository with its remote beside it.
+"""The bundled sample: labels and features of the whole sample corpus, in a DVC repository next to its remote.
 
     python -m drsr.flows.sample          pull it, check it, import it into the catalog that has frozen the sample corpus
     python -m drsr.flows.sample --make   make it from a catalog that has measured the sample corpus (`make sample`)
@@ -83,7 +83,7 @@ def take_sample(
 
 
 def pull(bundle: Bundle) -> None:
-    """Have DVC put the measured files into place from the remote that lies beside them, checked by their hashes."""
+    """Have DVC put the measured files into place from the remote next to them, checked by their hashes."""
     try:
         with_dvc(bundle.root, lambda repo: repo.pull())
     except CatalogError as error:
@@ -150,7 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m drsr.flows.sample", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--make", action="store_true", help="make it from what this catalog has measured")
     parser.add_argument(
-        "--if-it-fits", action="store_true", help="where it does not fit, say why and leave the measuring to drsr label"
+        "--if-it-fits", action="store_true", help="if it does not fit, say why and leave the measuring to drsr label"
     )
     options = parser.parse_args(arguments)
     settings = load_settings()

@@ -50,7 +50,7 @@ IMAGES = {
 
 
 class Failed(Exception):
-    """What is missing, or the command that failed."""
+    """Something is missing, or a command failed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +127,7 @@ def megabytes(image: str) -> float:
 
 
 def buildah(*arguments: str) -> str:
-    """What it prints; what it complains about goes where ours does."""
+    """Return the output of buildah; its complaints go where ours do."""
     command = ["buildah", *STORAGE, *arguments]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.longest_first import longest_first
+from tests.processor_time import ProcessorTime
 from tests.real_browser import Browser, find_browser
 
 QUIET = {
@@ -37,6 +38,10 @@ settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=T
 # Whoever asks for more examples than usual wants to see new ones; a failure prints how to see it again.
 settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("fresh" if "DRSR_FUZZ_EXAMPLES" in os.environ else "fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(ProcessorTime())
 
 
 @pytest.hookimpl(wrapper=True)

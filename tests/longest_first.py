@@ -20,6 +20,8 @@ SECONDS = {
     "tests/offline/label/test_harm.py": 30,
     "tests/flows/test_outages.py": 30,
     "tests/test_floors.py": 25,
+    "tests/offline/test_guide_reproduce_the_paper.py": 25,
+    "tests/proxy/test_page.py": 20,
     "tests/flows/test_reproduction.py": 20,
     "tests/flows/test_backfill.py": 20,
     "tests/offline/test_guide_use_a_policy.py": 15,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+import drsr
+
+PACKAGE = Path(drsr.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "glossary.md"
 MOST = 40
 
@@ -45,3 +51,30 @@ def test_the_code_name_exists(entry: Entry) -> None:
     assert names, f"{entry.word} names no code"
     for name in names:
         pkgutil.resolve_name(name)  # ImportError or AttributeError where it does not exist
+
+
+def classes() -> dict[str, list[str]]:
+    """Return where every public class is defined, except rows of the catalog, which have the names of things."""
+    found = defaultdict(list)
+    for top in (PACKAGE, PACKAGE / "flows", PACKAGE / "expectations"):
+        for path in sorted(top.rglob("*.py")):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and "tables" not in path.stem:
+                    found[node.name].append(str(path.relative_to(PACKAGE)))
+    return found
+
+
+def with_two_meanings(found: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return the classes that have the name of a word, and of which there are several."""
+    words = {entry.word.title().replace(" ", "") for entry in ENTRIES}
+    return {name: places for name, places in found.items() if name in words and len(places) > 1}
+
+
+def test_a_word_names_one_class() -> None:
+    assert with_two_meanings(classes()) == {}
+
+
+def test_a_word_of_two_classes_is_found() -> None:
+    assert with_two_meanings({"Step": ["a.py", "b.py"], "Candidate": ["a.py"], "Other": ["a.py", "b.py"]}) == {
+        "Step": ["a.py", "b.py"]
+    }

@@ -67,7 +67,7 @@ class Rounds(Generic[B, A]):
 
     @property
     def recalled(self) -> Recalled | None:
-        """What was recalled so far; None if nothing was, and nothing else made us send the original request."""
+        """Everything recalled so far; None if nothing was, and nothing else made us send the original request."""
         if not self.unseen and not self.given_up:
             return None
         return Recalled(len(self.unseen), tuple(dict.fromkeys(self._recalled)))
@@ -104,6 +104,13 @@ class Rounds(Generic[B, A]):
     def after_error(self, status: int | None) -> B | None:
         """Return the request to send next if there was no answer; None if the error goes to the program."""
         return None if self.given_up or not (self.unseen or status in REFUSED) else self.give_up()
+
+    def in_place_of(self, error: Exception) -> B:
+        """Return the request to send after an SDK's error; raise the error if it goes to the program."""
+        following = self.after_error(getattr(error, "status_code", None))
+        if following is None:
+            raise error
+        return following
 
     def reckoned(self, answer: A) -> A:
         """Return the program's answer, with the usage of all."""
@@ -148,13 +155,11 @@ def asked(
             try:
                 answer = ask(body)
             except Exception as error:
-                following = rounds.after_error(getattr(error, "status_code", None))
-                if following is None:
-                    raise
-            else:
-                following = rounds.following(answer)
-                if following is None:
-                    return rounds.reckoned(answer)
+                body = rounds.in_place_of(error)
+                continue
+            following = rounds.following(answer)
+            if following is None:
+                return rounds.reckoned(answer)
             body = following
     finally:
         pruner.tell_recalled(decision, rounds.recalled)
@@ -179,13 +184,11 @@ async def asked_async(
             try:
                 answer = await ask(body)
             except Exception as error:
-                following = rounds.after_error(getattr(error, "status_code", None))
-                if following is None:
-                    raise
-            else:
-                following = rounds.following(answer)
-                if following is None:
-                    return rounds.reckoned(answer)
+                body = rounds.in_place_of(error)
+                continue
+            following = rounds.following(answer)
+            if following is None:
+                return rounds.reckoned(answer)
             body = following
     finally:
         pruner.tell_recalled(decision, rounds.recalled)

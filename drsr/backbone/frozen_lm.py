@@ -62,7 +62,7 @@ class FrozenLM:
 
     @classmethod
     def from_folder(cls, folder: Path, *, name: str, device: str = "cpu", dtype: str = "float32") -> FrozenLM:
-        """Load config.json, safetensors and tokenizer.json of a folder. Nothing is fetched, no code of it is run."""
+        """Load config.json, safetensors and tokenizer.json of a folder. Fetch nothing, and run none of its code."""
         window = read_window(folder)
         tokenizer = HfTokenizer.from_folder(folder)
         identity = backbone_identity(folder, tokenizer.identity)
@@ -143,7 +143,7 @@ def _noted(_: Any, arguments: Any) -> None:
 
 
 def _noted_embeddings(_: Any, arguments: Any, named: dict[str, Any]) -> None:
-    """Whose tokens cannot be known: each counts as one that is in no request."""
+    """Texts whose tokens cannot be known: each counts as a token that is in no request."""
     given = named.get("inputs_embeds")
     if given is not None and is_noting():
         note(np.full(given.shape[0] * given.shape[1], -1, dtype=np.int32))

@@ -50,7 +50,7 @@ _QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How Qwen2 cuts a text into words, each digit one of its own."""
+"""The pattern by which Qwen2 cuts a text into words; each digit is a word by itself."""
 _FAMILIES = {"llama": "smollm", "qwen2": "qwen2"}
 """By architecture the pre-tokenizer that is known for it."""
 

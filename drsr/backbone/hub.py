@@ -21,7 +21,7 @@ PREFIX = "hf:"
 _NAME = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
 _WITHOUT_WEIGHTS = [CONFIG_FILE, TOKENIZER_FILE]
 _WEIGHTS = ["model*.safetensors", WEIGHTS_INDEX_FILE]
-"""What is downloaded beside the two above. Never pickles, never code."""
+"""Downloaded along with the two above. Never pickles, never code."""
 
 
 class HubName(NamedTuple):
@@ -85,7 +85,7 @@ def fetch(name: str) -> Path:
 
 
 def fetch_file(repo: str, file: str) -> Path:
-    """Download one file of a repository into the hub's cache. Whoever uses it checks its hash."""
+    """Download one file of a repository into the hub's cache. The caller checks its hash."""
     library = _library()
     try:
         return Path(library.hf_hub_download(repo, file))

@@ -45,15 +45,15 @@ class GgufModel(NamedTuple):
     """In a few words, for the list."""
     licence: str
     origin: str
-    """What kind of place its file comes from, for people, and which file of it."""
+    """Where its file comes from, in words for people, and which file it is."""
     source: str
     gguf_sha256: str
     identity: str | None
     """The backbone identity that the conversion must give; None where nobody has pinned it yet."""
     room: str
-    """What must be free in the cache folder."""
+    """Bytes that must be free in the cache folder."""
     take: Callable[[GgufModel, Path, Path | None, Report], Path]
-    """Gives the verified GGUF file: takes the model, a folder to write to, what the user gave instead, a report."""
+    """Returns the verified GGUF file. Takes the model, a folder to write to, the user's own source, and a report."""
 
     @property
     def hint(self) -> str:
@@ -88,7 +88,7 @@ class GgufModel(NamedTuple):
 def fetch(
     model: GgufModel, *, source: Path | None = None, force: bool = False, report: Report = lambda line: None
 ) -> Path:
-    """Make sure that the model is there and intact, and give its folder. Does nothing if it already is.
+    """Make sure that the model is present and intact, and return its folder. Does nothing if it already is.
 
     `source` is what to take instead of a download. `force` converts again in any case.
     """
@@ -156,7 +156,7 @@ def _is_intact(model: GgufModel) -> bool:
 
 
 def _swap_in(model: GgufModel, finished: Path, *, aside: Path) -> None:
-    """Put the finished folder in place; what was there goes aside."""
+    """Put the finished folder in place; an older one is moved aside."""
     with contextlib.suppress(FileNotFoundError):
         model.folder.rename(aside)
     try:
@@ -173,7 +173,7 @@ def _remove_abandoned(model: GgufModel, parent: Path) -> None:
 
 
 def write_manifest(folder: Path, about: dict[str, Any]) -> None:
-    """Record every file of a folder with its size in bytes and SHA-256, beside what `about` says of the whole."""
+    """Record the size in bytes and SHA-256 of every file in a folder, along with `about`, which describes the whole."""
     files = {
         path.name: {"sha256": file_sha256(path), "size": path.stat().st_size}
         for path in sorted(folder.iterdir())

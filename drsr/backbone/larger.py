@@ -17,7 +17,7 @@ from drsr.backbone.installing import GgufModel, Report
 from drsr.errors import BackboneCorrupt, InputError
 
 _NUMBER = re.compile(r"(?<!\d)(\d+)(?:\.[A-Za-z]\w*)?$")
-"""How the name of a part ends: its number, and perhaps an extension."""
+"""The end of a part's name: its number, and perhaps an extension."""
 _BUFFER = 1 << 22
 
 
@@ -29,7 +29,7 @@ class _Published(NamedTuple):
 
 
 def take(model: GgufModel, working: Path, source: Path | None, report: Report) -> Path:
-    """The verified GGUF file: downloaded, or what the user gave, joined in `working` if it came in parts."""
+    """Return the verified GGUF file: downloaded, or the user's own; parts are joined in `working`."""
     published = _PUBLISHED[model.name]
     if source is None:
         report(f"downloading {published.file} from {published.repository} ({published.size / 1e6:,.0f} MB)")
@@ -52,7 +52,7 @@ def take(model: GgufModel, working: Path, source: Path | None, report: Report) -
             f"the joined parts do not have the SHA-256 {model.gguf_sha256}: one of them is altered, or is of another "
             f"file. By the beginning of their own SHA-256 they are {listed}",
             where=str(source),
-            hint="compare these with the parts where they came from, and bring the one that differs again",
+            hint="compare these with the parts where they came from, and get the one that differs again",
         )
     return joined
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-"""How torch says it, by device."""
+"""Torch's words for it, by device."""
 SMALLEST_CHUNK = 16
 """Tokens per forward below which a smaller forward saves nothing worth its time."""
 ROOM_TO_WORK = 1.2

@@ -26,7 +26,7 @@ _WITHOUT_EFFECT = frozenset(
 
 _ADAPTER_FILE = "adapter_config.json"
 _NAMED_WEIGHTS = "transformers_weights"
-"""A key of config.json by which newer versions of transformers load another file."""
+"""A key of config.json that makes newer versions of transformers load another file."""
 
 _INT8_VERSION = "int8 rows/1"
 """Changes whenever the same weights would be rounded otherwise."""
@@ -59,7 +59,7 @@ def weight_files(folder: Path) -> list[Path]:
         raise BackboneCorrupt(
             f"names weights in another folder: {strange[0]!r}",
             where=str(index),
-            hint="files of weights lie beside their index; get the model again",
+            hint="files of weights belong next to their index; get the model again",
         )
     files = [folder / name for name in names]
     missing = [file.name for file in files if not file.is_file()]
@@ -118,7 +118,7 @@ def backbone_identity(folder: Path, tokenizer_identity: str) -> str:
 
 
 def int8_identity(identity: str) -> str:
-    """The identity of a backbone whose weights are rounded to 8 bits (int8.py), from that of the backbone itself."""
+    """Return the identity of a backbone with weights rounded to 8 bits (int8.py), given that of the backbone itself."""
     return hashlib.sha256(f"drsr {_INT8_VERSION} {identity}".encode()).hexdigest()
 
 

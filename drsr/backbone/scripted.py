@@ -80,7 +80,7 @@ class ScriptedTokenizer:
         return np.concatenate(ids)
 
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
-        """Ids of many contents, each on its own; none of them is a special token's."""
+        """Return the ids of many contents, each encoded by itself and without special tokens."""
         for index, text in enumerate(texts):
             try:
                 text.encode("utf-8")

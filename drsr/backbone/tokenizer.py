@@ -172,7 +172,7 @@ def _reserved_ids(frames: tokenizers.Tokenizer, contents: tokenizers.Tokenizer) 
 
 
 def _unknown_id(model: dict[str, Any]) -> int:
-    """The id that stands for whatever the vocabulary does not have, or -1."""
+    """Return the id of the unknown token, or -1 if the vocabulary has none."""
     if model.get("unk_id") is not None:  # Unigram
         return int(model["unk_id"])
     token = model.get("unk_token")
@@ -180,7 +180,7 @@ def _unknown_id(model: dict[str, Any]) -> int:
 
 
 def _lead_ids(frames: tokenizers.Tokenizer) -> list[int]:
-    """Return what stands before a text when the tokenizer adds its special tokens, as against when it does not."""
+    """Return the ids that the tokenizer puts before a text only when it adds its special tokens."""
     bare = frames.encode("a", add_special_tokens=False).ids
     framed = frames.encode("a", add_special_tokens=True).ids
     starts = [start for start in range(len(framed)) if framed[start : start + len(bare)] == bare]

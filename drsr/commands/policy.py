@@ -45,8 +45,8 @@ def add_commands(commands: Commands) -> None:
         "list",
         run_list,
         help="the policies that are installed, and those that were released",
-        description="Released are the wheels in the folder policies/, here or beside the code. Exit code 1: one of "
-        "them is not as its own hashes say.",
+        description="Lists the wheels in the folder policies/, here or next to the code. Exit code 1: a wheel does not "
+        "match its own hashes.",
     )
     show = add_command(actions, "show", run_show, help="numbers, backbone, calibration and lineage of a policy")
     show.add_argument("policy", nargs="?", metavar="POLICY", help=_WHERE)
@@ -63,7 +63,7 @@ def add_commands(commands: Commands) -> None:
         "--trusted-key",
         type=Path,
         metavar="FILE",
-        help="a public key in PEM form: refuse the wheel unread unless the .sig file beside it was made with its "
+        help="a public key in PEM form: refuse the wheel unread unless the .sig file next to it was made with its "
         "private half (drsr publish --sign)",
     )
     verify.add_argument(
@@ -87,7 +87,7 @@ def add_commands(commands: Commands) -> None:
 
 def _add_backbone_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
-    parser.add_argument("--device", help="where the backbone runs (default: cpu)")
+    parser.add_argument("--device", help="device that the backbone runs on (default: cpu)")
     parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
 
 

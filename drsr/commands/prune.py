@@ -56,7 +56,7 @@ def add_commands(commands: Commands) -> None:
         "--keep-text", action="store_true", help="write the request before and after into the receipt, for drsr restore"
     )
     parser.add_argument("--backbone", metavar="NAME", help="another name for the policy's backbone, such as path:DIR")
-    parser.add_argument("--device", help="where the backbone runs (default: DRSR_DEVICE, drsr.toml, cpu)")
+    parser.add_argument("--device", help="device that the backbone runs on (default: DRSR_DEVICE, drsr.toml, cpu)")
     parser.add_argument("--dtype", help="number format of its weights (default: the policy's)")
 
 

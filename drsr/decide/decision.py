@@ -273,7 +273,7 @@ def _whole(request: Request) -> Rewrite:
 
 
 def _refused(admitted: Sequence[Admitted], sets: Sequence[DeletionSet], minimums: Minimums) -> list[Standing | None]:
-    """Return for each set why it may not be taken, whatever its scores will be: by the session, or as too small."""
+    """Return for each set why it is out of the question before it is scored: refused by the session, or too small."""
     too_small = [found.direct_saving < minimums.saving_tokens for found in sets]
     return [
         one.refused or (Standing.BELOW_MINIMUM if small else None)

@@ -160,7 +160,7 @@ class PolicyNumbers:
         self._check_layout()
 
     def _check_layout(self) -> None:
-        """Columns of one kind of policy in the other are refused, and so are those of another version."""
+        """Refuse columns of the other kind of policy, and those of another version."""
         geometry = self.backbone.geometry
         if self.light is None and geometry is not None and kind_with(self.layout_hash, geometry) is not None:
             return
@@ -201,7 +201,7 @@ class PolicyNumbers:
 
     @classmethod
     def from_json(cls, values: Any) -> PolicyNumbers:
-        """Read what `to_json` gave; PolicyCorrupt names the first key that is wrong."""
+        """Read what `to_json` wrote. Raise PolicyCorrupt, which names the first wrong key."""
         if not isinstance(values, dict) or values.get("format") not in (FORMAT, LIGHT_FORMAT):
             raise PolicyCorrupt(
                 f"is not a policy of format {FORMAT!r} or {LIGHT_FORMAT!r}",

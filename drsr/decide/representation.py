@@ -250,5 +250,5 @@ def _other_backbone(name: str, found: str, expected: str) -> PolicyMismatch:
     return PolicyMismatch(
         f"is the backbone {found}, the policy was made with {expected}",
         where=name,
-        hint="give the policy the backbone that it names; scores of another one mean nothing",
+        hint="give the policy the backbone that it names; with another one, scores mean nothing",
     )

@@ -42,7 +42,7 @@ def head_statistics(
 
 
 def attention_weights(query: torch.Tensor, keys: torch.Tensor, scale: float | None) -> torch.Tensor:
-    """[heads, positions]: softmax over all positions, in float32 whatever the model's dtype."""
+    """[heads, positions]: softmax over all positions, always in float32."""
     import torch
 
     heads, dim = query.shape

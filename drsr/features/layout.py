@@ -45,7 +45,7 @@ class Information(StrEnum):
     """Evaluates the whole system afterwards: the task's reward."""
 
 
-class Group(StrEnum):
+class ColumnGroup(StrEnum):
     STRUCTURAL = "structural"
     ATTENTION = "attention"
     HIDDEN = "hidden"
@@ -82,7 +82,7 @@ class Unit(StrEnum):
 
 class Column(NamedTuple):
     name: str
-    group: Group
+    group: ColumnGroup
     unit: Unit
     information: Information = Information.ONLINE
 
@@ -207,7 +207,7 @@ class Layout:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        structural = (Column(f"structural_{name}", Group.STRUCTURAL, unit) for name, unit in STRUCTURAL)
+        structural = (Column(f"structural_{name}", ColumnGroup.STRUCTURAL, unit) for name, unit in STRUCTURAL)
         return (*structural, *self._attention(), *self._hidden(), *self._projection())
 
     @cached_property
@@ -227,7 +227,7 @@ class Layout:
         }
         return hashlib.sha256(json.dumps(described, separators=(",", ":")).encode("ascii")).hexdigest()
 
-    def group(self, group: Group) -> slice:
+    def group(self, group: ColumnGroup) -> slice:
         """Return the positions of a group's columns."""
         numbers = [number for number, column in enumerate(self.columns) if column.group is group]
         return slice(numbers[0], numbers[-1] + 1)
@@ -236,21 +236,21 @@ class Layout:
         for layer in self.attention_layers:
             for head in range(1, self.geometry.heads + 1):
                 for name, unit in HEAD_STATISTICS:
-                    yield Column(f"attention_l{layer:02d}_h{head:02d}_{name}", Group.ATTENTION, unit)
+                    yield Column(f"attention_l{layer:02d}_h{head:02d}_{name}", ColumnGroup.ATTENTION, unit)
             for name, unit in HEAD_SUMMARIES:
-                yield Column(f"attention_l{layer:02d}_{name}", Group.ATTENTION, unit)
+                yield Column(f"attention_l{layer:02d}_{name}", ColumnGroup.ATTENTION, unit)
 
     def _hidden(self) -> Iterator[Column]:
         for layer in range(1, self.geometry.layers + 1):
             for name, unit in HIDDEN_RELATIONS:
-                yield Column(f"hidden_l{layer:02d}_{name}", Group.HIDDEN, unit)
+                yield Column(f"hidden_l{layer:02d}_{name}", ColumnGroup.HIDDEN, unit)
 
     def _projection(self) -> Iterator[Column]:
         for layer in self.semantic_layers:
             for whose in ("block", "state"):
                 for number in range(1, PROJECTED + 1):
                     name = f"projection_l{layer:02d}_{whose}_{number:02d}"
-                    yield Column(name, Group.PROJECTION, Unit.COORDINATE)
+                    yield Column(name, ColumnGroup.PROJECTION, Unit.COORDINATE)
 
 
 def evenly_spaced(items: Sequence[int], count: int) -> tuple[int, ...]:

@@ -72,7 +72,7 @@ def identifiers(words: Iterable[str]) -> frozenset[str]:
 
 
 def share(part: Iterable[str], whole: frozenset[str]) -> float:
-    """Return how much of `whole` is also in `part`; of nothing, nothing."""
+    """Return the share of `whole` that is also in `part`; 0 if `whole` is empty."""
     return quotient(len(whole.intersection(part)), len(whole))
 
 

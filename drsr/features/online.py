@@ -15,14 +15,14 @@ from drsr.request.view import caps_for
 
 if TYPE_CHECKING:
     from drsr.backbone.frozen_lm import FrozenLM
-    from drsr.features.session import Session, SessionCache
+    from drsr.features.session import FeatureSession, SessionCache
 
 
 def get_online_features(
     request: Request,
     backbone: FrozenLM,
     *,
-    sessions: Session | SessionCache | None = None,
+    sessions: FeatureSession | SessionCache | None = None,
     layout_hash: str | None = None,
     protect: Protect | None = None,
 ) -> CandidateFeatures | Ineligible:

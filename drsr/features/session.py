@@ -50,7 +50,7 @@ TAKEOVER = 0.5
 system prompt of all agents, say) it is probably another run's, and going back would throw that run's state away."""
 
 
-class Session:
+class FeatureSession:
     """The state of one run. Safe to use from several threads, one decision at a time."""
 
     def __init__(
@@ -183,7 +183,7 @@ class SessionCache:
         self._kind = kind
         self._max_bytes = max_bytes
         self._lock = threading.RLock()
-        self._idle: list[Session] = []
+        self._idle: list[FeatureSession] = []
         self._in_use: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -203,7 +203,7 @@ class SessionCache:
             return session.features(state, give_up)
 
     @contextmanager
-    def _taken(self, token_ids: TokenIds) -> Iterator[Session]:
+    def _taken(self, token_ids: TokenIds) -> Iterator[FeatureSession]:
         with self._lock:
             session = self._take_nearest(token_ids)
             self._in_use[id(session)] = session.bytes_for(len(token_ids))
@@ -219,15 +219,15 @@ class SessionCache:
             self._idle.append(session)
             self._evict()
 
-    def _take_nearest(self, token_ids: TokenIds) -> Session:
+    def _take_nearest(self, token_ids: TokenIds) -> FeatureSession:
         common = [common_prefix(session.token_ids, token_ids) for session in self._idle]
         near = [
             number for number, session in enumerate(self._idle) if common[number] >= TAKEOVER * len(session.token_ids)
         ]
         return self._idle.pop(max(near, key=lambda number: common[number])) if near else self._begun()
 
-    def _begun(self) -> Session:
-        return Session(self._backbone, kind=self._kind, memory_mb=self._memory_mb)
+    def _begun(self) -> FeatureSession:
+        return FeatureSession(self._backbone, kind=self._kind, memory_mb=self._memory_mb)
 
     def _evict(self) -> None:
         while self._idle and self.nbytes > self._max_bytes:
@@ -255,7 +255,7 @@ def _chunks(piece: range, size: int) -> Iterator[range]:
 
 
 def _key_value_bytes(backbone: FrozenLM, capacity: int) -> int:
-    """Return the size of the keys and values of that many tokens in all full-attention layers."""
+    """Return the size of the keys and values of this number of tokens in all full-attention layers."""
     settings = backbone.model.config.get_text_config()
     dim = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
     heads = getattr(settings, "num_key_value_heads", None) or settings.num_attention_heads

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from drsr.features.geometry import Geometry, geometry_from
-from drsr.features.layout import FEATURES_VERSION, Column, Group, Layout, Unit, ViewLayout
+from drsr.features.layout import FEATURES_VERSION, Column, ColumnGroup, Layout, Unit, ViewLayout
 
 WINDOW_POSITIONS = 64
 """Positions in the observation window, the pre-action one last; all of them in a shorter view."""
@@ -58,7 +58,7 @@ def layout_of(geometry: Geometry) -> Layout:
 @cache
 def window_layout(attention_layers: Sequence[int]) -> ViewLayout:
     columns = tuple(
-        Column(f"window_l{layer:02d}_{name}", Group.WINDOW, unit)
+        Column(f"window_l{layer:02d}_{name}", ColumnGroup.WINDOW, unit)
         for layer in attention_layers
         for name, unit in WINDOW_STATISTICS
     )
@@ -76,7 +76,7 @@ def wide_layout(geometry: Geometry) -> ViewLayout:
 def semantic_layout(semantic_layers: Sequence[int], size: int) -> ViewLayout:
     """`size` is the number of coordinates of a hidden state."""
     columns = tuple(
-        Column(f"semantic_l{layer:02d}_{whose}_{number:04d}", Group.SEMANTIC, Unit.COORDINATE)
+        Column(f"semantic_l{layer:02d}_{whose}_{number:04d}", ColumnGroup.SEMANTIC, Unit.COORDINATE)
         for layer in semantic_layers
         for whose in ("block", "state", "context")
         for number in range(1, size + 1)

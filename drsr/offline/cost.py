@@ -15,7 +15,7 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from drsr.offline.catalog.label_tables import StateMeasurement
-from drsr.offline.catalog.tables import DecisionState, Run, Trajectory
+from drsr.offline.catalog.tables import DecisionState, Execution, Trajectory
 from drsr.offline.label.target_nll import Method, Pair, TargetNll
 from drsr.offline.plan import LabelPlan, Stretch, tokens_of
 from drsr.request.contracts import TokenIds
@@ -58,7 +58,7 @@ class Price(NamedTuple):
     rates: tuple[Rate, ...]
     """Of one worker, measured now, by context length."""
     method: Method
-    """How the tokens will be computed: without sharing, all of them one by one."""
+    """The way in which tokens will be computed: without sharing, every one of them."""
     why: str
     """Why so, in words."""
     past_runs: int
@@ -162,7 +162,7 @@ def seconds_for(rates: Sequence[Rate], stretches: Iterable[Stretch]) -> float:
 
 
 def longest_of(stretches: Iterable[Stretch]) -> int:
-    """Return the length of the longest stretch, 0 if there is none."""
+    """Return the length of the longest stretch; 0 without any."""
     return max((stretch.length for stretch in stretches), default=0)
 
 
@@ -173,12 +173,12 @@ def past_runs(
 
     Those with this number of workers if there are any, else those with the number nearest to it.
     """
-    query = select(Run.started_at, Run.finished_at, Run.counts).where(
-        Run.stage == "label", Run.subject == labeler, Run.finished_at.is_not(None)
+    query = select(Execution.started_at, Execution.finished_at, Execution.counts).where(
+        Execution.stage == "label", Execution.subject == labeler, Execution.finished_at.is_not(None)
     )
     alike = [
         row
-        for row in connection.execute(query.order_by(Run.id.desc()).limit(10 * PAST_RUNS))
+        for row in connection.execute(query.order_by(Execution.id.desc()).limit(10 * PAST_RUNS))
         if (row.counts.get("device"), row.counts.get("method")) == (device, method.value)
         and row.counts["seconds"] >= PAST_SECONDS
         and row.counts["tokens_processed"]

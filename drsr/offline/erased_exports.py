@@ -36,7 +36,7 @@ class Keys(NamedTuple):
     states: frozenset[str]
 
     def found_in(self, data: bytes) -> bool:
-        """Return whether a part has a row of them. Whatever is not a Parquet file has none."""
+        """Return whether a part has a row of theirs. Only a Parquet file can."""
         return any(len(_rows(table, column, self)) > 0 for table, column in _keyed(data))
 
 

@@ -56,7 +56,7 @@ class LinearParams:
 
 @dataclass(frozen=True, slots=True)
 class TrainParams:
-    """Block `train`; each number is explained where it stands."""
+    """Block `train`; each number is explained below it."""
 
     seeds: tuple[int, ...]
     max_epochs: int
@@ -170,13 +170,13 @@ class Params:
     calibrate: CalibrateParams
 
 
-def params_file(directory: Path | None = None) -> Path:
+def params_file() -> Path:
     """The file that `DRSR_PARAMS` names, else `params.yaml` of the working directory, else the one of this code."""
-    if directory is None and (named := os.environ.get("DRSR_PARAMS")):
+    if named := os.environ.get("DRSR_PARAMS"):
         return Path(named)
     package = Path(__file__).resolve().parent
     shipped = (package, package.parents[1])  # installed, or in the source tree
-    for folder in (directory or Path.cwd(), *shipped):
+    for folder in (Path.cwd(), *shipped):
         if (folder / PARAMS_FILE).is_file():
             return folder / PARAMS_FILE
     raise SettingsError(f"{PARAMS_FILE} is missing from this installation", hint="install drsr again")

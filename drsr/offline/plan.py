@@ -217,7 +217,7 @@ def _count(artifacts: ArtifactStore, blob: str, tokenizer: Tokenizer, caps: Caps
 
 
 def _computed_once(sequences: Sequence[TokenIds]) -> tuple[Stretch, ...]:
-    """Return the nodes of the sequences' radix tree, each by where it stands."""
+    """Return the nodes of the sequences' radix tree, each by its position."""
     nodes = build_tree(dict(enumerate(sequences))).walk()
     return tuple(Stretch(node.start + node.stop, len(node.tokens)) for node in nodes)
 

@@ -51,7 +51,7 @@ def stage_of(error: BaseException) -> str | None:
 
 
 def _noted(stage: str, call: Callable[[], Value]) -> Value:
-    """Call, and note on whatever is raised in which stage that was."""
+    """Call, and note the stage on any exception."""
     try:
         return call()
     except Exception as error:

@@ -14,9 +14,9 @@ from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateF
 from drsr.offline.catalog.runs import KILLED
 from drsr.offline.catalog.tables import (
     DecisionState,
+    Execution,
     FrozenTrajectory,
     QuarantinedItem,
-    Run,
     Source,
     SourceFile,
     Trajectory,
@@ -121,7 +121,7 @@ class Status(NamedTuple):
 
 
 def read_status(catalog: Catalog, rule: FreezingRule | None) -> Status:
-    """Count everything. A handful of queries, whatever the catalog's size. Without a rule, freezing is not counted."""
+    """Count everything, in a handful of queries. Without a rule, freezing is not counted."""
     with catalog.reading() as connection:
         return Status(
             sources=_sources(connection, rule),
@@ -257,8 +257,8 @@ def _without_states(connection: Connection, rule: FreezingRule) -> dict[str, int
 
 
 def _runs(connection: Connection) -> list[dict[str, Any]]:
-    columns = (Run.stage, Run.subject, Run.started_at, Run.finished_at, Run.counts)
-    query = select(*columns).order_by(Run.started_at.desc(), Run.id.desc()).limit(LAST_RUNS)
+    columns = (Execution.stage, Execution.subject, Execution.started_at, Execution.finished_at, Execution.counts)
+    query = select(*columns).order_by(Execution.started_at.desc(), Execution.id.desc()).limit(LAST_RUNS)
     return [
         {
             "stage": stage,

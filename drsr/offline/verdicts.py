@@ -58,7 +58,7 @@ class Verdict(NamedTuple):
 
 
 Told = Callable[[int, int], None]
-"""Told how many items of how many are done."""
+"""Called with the number of finished items and of all."""
 
 
 class Check(NamedTuple, Generic[Asked]):
@@ -69,7 +69,7 @@ class Check(NamedTuple, Generic[Asked]):
     asks: str
     """The question, for somebody who has not read the code."""
     how: str
-    """How it is answered, so that somebody else could do it otherwise and compare."""
+    """How it is answered, in enough detail to do it differently and compare."""
     run: Callable[[Asked, Told], Sequence[Verdict]]
 
 
@@ -80,11 +80,11 @@ class Section(NamedTuple, Generic[Asked]):
     verdicts: tuple[Verdict, ...]
     seconds: float
     trace: str = ""
-    """Where it broke off, for whoever looks for the fault; may quote anything, and is in no report."""
+    """Where it broke off, for debugging; may quote anything, and is never part of a report."""
 
 
 def run_check(check: Check[Asked], subject: Asked, told: Told = lambda done, total: None) -> Section[Asked]:
-    """Run one check. One that breaks off has failed; only a package that is not installed is an error."""
+    """Run one check. A check that breaks off has failed; only a missing package is an error."""
     started = time.monotonic()
     trace = ""
     try:

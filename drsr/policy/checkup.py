@@ -229,7 +229,7 @@ def _prices(policy: Policy) -> Finding:
     table = policy.prices
     if table.any_model is not None:
         return Finding("prices", f"of every model, from {table.source}")
-    return Finding("prices", f"of {len(table.models)} models, taken {table.taken}; others are told in tokens")
+    return Finding("prices", f"of {len(table.models)} models, taken {table.taken}; others: savings in tokens alone")
 
 
 def _advice(policy: Policy, device: str, timings: Sequence[Timing]) -> list[str]:

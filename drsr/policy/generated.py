@@ -18,7 +18,7 @@ from drsr.policy.wheel_file import check_version
 
 CODE_FILE = "__init__.py"
 CARD_FILE = "MODEL_CARD.md"
-HINT = "get the policy again from whoever published it, and find out who changed this one"
+HINT = "get the policy again from its publisher, and find out who changed this one"
 
 _INIT = '''\
 """A frozen pruning policy for language-model agents; MODEL_CARD.md beside this file says what it is.

@@ -1,4 +1,4 @@
-"""Golden requests: they travel with a policy, with the decisions and scores that it gave when it was published.
+"""Golden requests: they travel with a policy, along with its decisions and scores when it was published.
 
     verification = verify(policy, read_golden(files, where))
     print(verification.to_text())

@@ -248,7 +248,7 @@ class Policy:
         return PruningSession(self, self.prices if prices is None else prices, expected_calls)
 
     def prepare(self, *, choose_threads: bool = False) -> None:
-        """Load the backbone now instead of with the first eligible request, and raise whatever is wrong with it.
+        """Load the backbone now instead of with the first eligible request, and raise an error if that fails.
 
         `choose_threads` measures which number of threads reads fastest here, and sets torch to it for the whole
         process.
@@ -286,7 +286,7 @@ class Policy:
     def decided(
         self, body: Any, format: Format, run: Callable[[Request], _Run], *, model: str | None = None
     ) -> Decision:
-        """Read a request and decide by `run`; whatever goes wrong becomes a reason. For sessions."""
+        """Read a request and decide by `run`; any failure becomes a reason. For sessions."""
         if format not in ("auto", "openai", "anthropic"):
             raise ValueError(f"unknown format {format!r}: auto, openai or anthropic")
         start = time.perf_counter()

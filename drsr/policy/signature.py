@@ -96,7 +96,7 @@ def refuse_unsigned(wheel: bytes, place: Path, key: Ed25519PublicKey) -> None:
     from cryptography.exceptions import InvalidSignature
 
     beside = signature_of(place)
-    hint = "get the wheel and its signature again from whoever published it; do not install this one"
+    hint = "get the wheel and its signature again from the publisher; do not install this one"
     try:
         found = _small_file(beside, "the signature", hint)
     except InputError as error:

@@ -91,9 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="keep removed Blocks removed, so that prompt caches stay useful (default: yes)",
     )
-    add(
-        "--recall", action="store_true", help="offer a tool that gives back what was removed (not where answers stream)"
-    )
+    add("--recall", action="store_true", help="offer a tool that returns removed text (not for streamed answers)")
     add("--warm", action="store_true", help="read answers as they come, so that the next decision has less to read")
     add(
         "--prices",
@@ -103,7 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--expected-calls", type=int, metavar="N", help="usual calls per conversation, if known")
     add("--max-sessions", type=int, metavar="N", help="conversations remembered, for --sessions (2000)")
     add("--backbone", help="another name for the policy's language model, such as path:/models/x")
-    add("--device", help="where the language model runs (default: DRSR_DEVICE, drsr.toml, cpu)")
+    add("--device", help="device that the language model runs on (default: DRSR_DEVICE, drsr.toml, cpu)")
     add("--dtype", help="number format of its weights (default: the policy's)")
 
 

@@ -29,7 +29,7 @@ class Tokenizer(Protocol):
 
     @property
     def lead(self) -> TokenIds:
-        """Return the ids that begin every context (a beginning-of-sequence token); often there are none."""
+        """Return the ids that begin every context (a beginning-of-sequence token); often none."""
 
     def encode_frame(self, text: str) -> TokenIds:
         """Ids of a frame; special tokens are recognised."""

@@ -109,7 +109,7 @@ class Removal(NamedTuple):
 
 
 def read_history(request: Request, protect: Protect | None = None) -> History:
-    """Take a request apart. `protect` pins whatever Blocks the consumer wants kept."""
+    """Take a request apart. `protect` pins the Blocks that the consumer wants kept."""
     prefix_length = _prefix_length(request.messages)
     pairing = pair_calls(request)
     steps: list[Step] = []

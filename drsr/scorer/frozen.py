@@ -1,4 +1,4 @@
-"""A trained scorer that a policy can be frozen with: members that each predict, computed together, whatever they are.
+"""A trained scorer that a policy can be frozen with: members of any kind, each of which predicts, computed together.
 
 Ensemble       `ensemble.py`: the paper's networks
 TreeScorer     `trees.py`: boosted trees on descriptions of sets

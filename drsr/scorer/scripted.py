@@ -19,7 +19,7 @@ class ScriptedScorer:
     """The double of a scorer. Implements `drsr.request.contracts.SetScorer`."""
 
     def __init__(self, layout_hash: str, seed: int = 0, *, steps: int = 0) -> None:
-        """`steps` above 0 rounds scores to that many values, so that ties occur."""
+        """`steps` above 0 rounds scores to this number of values, so that ties occur."""
         self.layout_hash = layout_hash
         self.seed = seed
         self.steps = steps

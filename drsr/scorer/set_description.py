@@ -21,7 +21,7 @@ ABOUT = ("deleted", "candidates", "log_saving", "share_of_savings")
 
 
 def width(columns: int) -> int:
-    """Return the length of a description of that many columns."""
+    """Return the length of a description of this number of columns."""
     return len(SUMMARIES) * columns + len(ABOUT)
 
 

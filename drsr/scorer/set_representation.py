@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = Any
-"""A numpy array or a torch tensor: whatever belongs to the `xp` that was passed."""
+"""A numpy array or a torch tensor, to match the `xp` that was passed."""
 
 EMBEDDING = 64
 """Coordinates of a candidate's embedding."""
@@ -41,7 +41,7 @@ ALL_PARTS = Parts()
 
 
 def cardinalities(candidates: int) -> NDArray[np.int64]:
-    """Return |A| of every non-empty subset of that many candidates, by row."""
+    """Return |A| of every non-empty subset of this number of candidates, by row."""
     return np.array([mask.bit_count() for mask in range(1, 1 << candidates)], dtype=np.int64)
 
 

@@ -1,1 +1,1 @@
-"""Expectations of our own, one idea per file. Each says which rows break it, so that a verdict can name them."""
+"""The project's own expectations, one idea per file. Each says which rows break it, so that a verdict can name them."""

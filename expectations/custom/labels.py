@@ -92,7 +92,7 @@ class ExpectOutcomeWithAKnownReason(OffendingRows):
 
 
 class ExpectReasonToFitTheOutput(OffendingRows):
-    """An output that is too long exceeds the labeler's cap; one that is empty has no tokens."""
+    """An output recorded as too long exceeds the labeler's cap; an empty output has no tokens."""
 
     reason: str
     target_tokens: str

@@ -12,7 +12,7 @@ from drsr.offline.evaluate.eval40 import evaluation_task
 
 
 class ExpectNoEvaluationTaskInSupervision(OffendingRows):
-    """No run of an Eval40 task, by the name of task or run, is in a split that anything is fitted on."""
+    """No split that anything is fitted on holds a run of an Eval40 task, by the name of task or run."""
 
     names: list[str]
     split: str

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from drsr.features.geometry import Geometry
-from drsr.features.layout import Group, Layout, ViewLayout
+from drsr.features.layout import ColumnGroup, Layout, ViewLayout
 from drsr.features.light import light_layout
 from drsr.features.view_layouts import layout_of, semantic_layout, wide_layout, window_layout
 
@@ -21,7 +21,7 @@ def layout_for(names: Sequence[str]) -> Layout | ViewLayout | None:
 
     Attention columns exist for at most eight of the full-attention layers, and the layout depends on these alone.
     """
-    if any(name.startswith(f"{Group.TEXT}_") for name in names):
+    if any(name.startswith(f"{ColumnGroup.TEXT}_") for name in names):
         return light_layout()
     heads = [(int(found[1]), int(found[2])) for name in names if (found := _ATTENTION.match(name))]
     layers = [int(found[1]) for name in names if (found := _HIDDEN.match(name))]

@@ -126,7 +126,7 @@ def _view_frames(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredVie
 
 
 def _states(connection: Connection, view: RegisteredView) -> pd.DataFrame:
-    """Those of current trajectories whose features are stored."""
+    """Return the states of current trajectories whose features are stored."""
     query = (
         select(
             *TRAJECTORY,
@@ -149,7 +149,7 @@ def _states(connection: Connection, view: RegisteredView) -> pd.DataFrame:
 
 
 def _outcomes(connection: Connection, view: RegisteredView) -> pd.DataFrame:
-    """Return what came of every state of a current trajectory that the view has looked at."""
+    """Return the outcome for every state of a current trajectory that the view has looked at."""
     query = (
         select(
             *TRAJECTORY,

@@ -133,7 +133,7 @@ def _frozen_savings(connection: Connection) -> pd.Series:
 
 
 def _named(connection: Connection, strays: pd.DataFrame) -> pd.DataFrame:
-    """Sets without a measurement of their state, with what people know the state by. There are none as a rule."""
+    """Sets without a measurement of their state, with the state's readable name. Normally there are none."""
     query = select(*TRAJECTORY, DecisionState.decision_index.label("decision"), DecisionState.id.label("state_id"))
     query = query.join(Trajectory, Trajectory.id == DecisionState.trajectory_id)
     query = query.join(Source, Source.id == Trajectory.source_id)

@@ -64,7 +64,7 @@ def _releases(connection: Connection) -> pd.DataFrame:
 
 
 def _numbers(connection: Connection, artifacts: ArtifactStore, release: ReleaseRecord) -> list[dict[str, Any]]:
-    """Read the wheel itself, beside the catalog's record. As text: tau is null where the policy abstains."""
+    """Read the wheel itself, next to the catalog's record. As text, since tau is null if the policy abstains."""
     chosen = (getattr(CalibrationRun, name) for name in _OF_CALIBRATION)
     query = (
         select(*chosen, TrainingRun.layout_hash, TrainingRun.seeds, Labeler.harm_tolerance, Labeler.backbone_identity)

@@ -50,7 +50,7 @@ def splits_frames(
 
 
 def _shares(connection: Connection) -> pd.DataFrame:
-    """Groups that a corpus places, such as those of its test corpus, say nothing about how the hash shares out."""
+    """Leave out groups that a corpus places, such as those of its test corpus: the hash did not choose their split."""
     placed = all_task_names().placed_groups
     groups = connection.execute(select(SplitGroup.group_key, SplitGroup.split)).tuples()
     return shares_frame(Counter(split for group, split in groups if group not in placed))

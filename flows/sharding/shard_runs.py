@@ -24,12 +24,12 @@ from prefect.states import Cancelling, Crashed
 from drsr.errors import CatalogUnreachable, DrsrError
 from drsr.flows.faults import is_passing, patiently
 from drsr.flows.parameters import FanOut
-from drsr.flows.sharding.shards import Sight, Step, next_step
+from drsr.flows.sharding.shards import Move, Sight, next_move
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.store.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives
 
 CLAIM = "shard"
-"""What the claims of flow runs on themselves are filed under."""
+"""The stage name under which flow runs claim themselves."""
 PATIENCE_SECONDS = 120.0
 """After so long without a worker for any shard, the log says so."""
 
@@ -63,7 +63,7 @@ class _Watched:
     parameters: Mapping[str, Any]
     run: FlowRun
     attempt: int = 1
-    step: Step = Step.WAIT
+    step: Move = Move.WAIT
     why: str = ""
     taken: bool = field(default=False)
 
@@ -138,7 +138,7 @@ def run_shards(
         except BaseException:  # the stage ran out of time, or somebody cancelled it
             _call_off(client, watched)
             raise
-    failed = [shard for shard in watched if shard.step is Step.FAILED]
+    failed = [shard for shard in watched if shard.step is Move.FAILED]
     if failed:
         raise ShardFailed(
             failed[0].why,
@@ -154,13 +154,13 @@ def _watch(
     """Until nothing has to be waited for any more."""
     logger = get_run_logger()
     lost, began, warned = 0, time.monotonic(), False
-    while any(shard.step is Step.WAIT for shard in watched):
+    while any(shard.step is Move.WAIT for shard in watched):
         time.sleep(choice.poll_seconds)
         for shard in watched:
-            if shard.step is not Step.WAIT:
+            if shard.step is not Move.WAIT:
                 continue
             shard.step = _look(client, claims, shard)
-            if shard.step is Step.RESTART:
+            if shard.step is Move.RESTART:
                 lost += 1
                 logger.warning("%s: its worker is lost (attempt %d)", shard.name, shard.attempt)
                 _give_up(client, claims, shard.run)
@@ -174,28 +174,28 @@ def _watch(
 def _call_off(client: SyncPrefectClient, watched: Sequence[_Watched]) -> None:
     """Shards nobody waits for any more would hold the workers of the next night. What they recorded stays."""
     for shard in watched:
-        if shard.step is Step.WAIT:
+        if shard.step is Move.WAIT:
             try:
                 client.set_flow_run_state(shard.run.id, Cancelling(message="its stage was ended"))
             except Exception as error:  # whatever ended the stage is what has to be told
                 get_run_logger().warning("%s could not be cancelled: %s", shard.name, type(error).__name__)
 
 
-def _look(client: SyncPrefectClient, claims: _ClaimsSeen, shard: _Watched) -> Step:
+def _look(client: SyncPrefectClient, claims: _ClaimsSeen, shard: _Watched) -> Move:
     try:
         shard.run = client.read_flow_run(shard.run.id)
     except Exception as error:
         if not is_passing(error):
             raise
-        return Step.WAIT  # the server is being started again; the shard goes on, and so does its stage's limit
+        return Move.WAIT  # the server is being started again; the shard goes on, and so does its stage's limit
     state = shard.run.state
     if state is None:
-        return Step.WAIT
+        return Move.WAIT
     shard.taken = shard.taken or state.type.value != "SCHEDULED"
     seconds = (datetime.datetime.now(datetime.UTC) - state.timestamp).total_seconds()
     lives = claims.holder_lives(shard.run.id)
-    step = next_step(Sight(state.type.value, seconds, lives, claims.answering))
-    if step is Step.FAILED:
+    step = next_move(Sight(state.type.value, seconds, lives, claims.answering))
+    if step is Move.FAILED:
         shard.why = state.message or f"the flow run is {state.name}"
     return step
 
@@ -209,11 +209,11 @@ def _give_up(client: SyncPrefectClient, claims: _ClaimsSeen, run: FlowRun) -> No
 
 def _restart(deployment: str, shard: _Watched, attempts: int) -> None:
     if shard.attempt >= attempts:
-        shard.step, shard.why = Step.FAILED, f"its worker was lost {shard.attempt} times"
+        shard.step, shard.why = Move.FAILED, f"its worker was lost {shard.attempt} times"
         return
     shard.attempt += 1
     shard.run = _start(deployment, shard.name, shard.parameters, shard.attempt)
-    shard.step = Step.WAIT
+    shard.step = Move.WAIT
 
 
 def _start(deployment: str, name: str, parameters: Mapping[str, Any], attempt: int) -> FlowRun:

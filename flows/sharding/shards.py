@@ -9,14 +9,14 @@ from typing import NamedTuple
 from drsr.offline.freeze.selection import Shard
 
 STARTING_SECONDS = 420.0
-"""A flow run that says it runs, but has not shown itself in the catalog for so long, is taken for lost.
+"""A flow run that claims to be running, but has shown no sign of life in the catalog for this long, is lost.
 
 Longer than the longest pause of one that waits for the catalog (`DELAYS` in flows/faults.py)."""
 SUBMITTED_SECONDS = 600.0
 """A worker that took a flow run and has not begun it after so long is taken for lost."""
 
 
-class Step(StrEnum):
+class Move(StrEnum):
     WAIT = "wait"
     DONE = "done"
     RESTART = "restart"
@@ -43,21 +43,21 @@ def shards_for(states: int, states_per_shard: int, most: int) -> list[Shard]:
     return [Shard(number, count) for number in range(count)]
 
 
-def next_step(sight: Sight) -> Step:
+def next_move(sight: Sight) -> Move:
     """Return what to do about a shard.
 
     A worker that is killed alone takes its flow run along: CRASHED. A machine that is lost leaves it RUNNING for ever;
     then the claim that the flow run renewed every few seconds tells.
     """
     if sight.state == "COMPLETED":
-        return Step.DONE
+        return Move.DONE
     if sight.state == "CRASHED":
-        return Step.RESTART
+        return Move.RESTART
     if sight.state in ("FAILED", "CANCELLED", "CANCELLING"):
-        return Step.FAILED
+        return Move.FAILED
     if sight.state == "RUNNING":
         silent = sight.holder_lives is None and min(sight.seconds, sight.answering) > STARTING_SECONDS
-        return Step.RESTART if silent or sight.holder_lives is False else Step.WAIT
+        return Move.RESTART if silent or sight.holder_lives is False else Move.WAIT
     if sight.state == "PENDING" and sight.seconds > SUBMITTED_SECONDS:
-        return Step.RESTART
-    return Step.WAIT
+        return Move.RESTART
+    return Move.WAIT

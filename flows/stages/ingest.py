@@ -24,7 +24,7 @@ MOST_NAMED = 20
 
 @task(name="ingest-location", task_run_name="ingest {location.uri}", **RETRIES)
 def ingest_location(location: Location, may_be_missing: bool = False) -> dict[str, Any] | None:
-    """Read one location. None where nothing is there, if it may be missing."""
+    """Read one location. None if it is missing and may be."""
     began = datetime.datetime.now(datetime.UTC)
     with opened(create=True) as place:
         try:
@@ -62,9 +62,7 @@ def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[
     found = [summary for summary in done if summary is not None]
     if not found:
         first, last = places[0].uri, places[-1].uri
-        raise NothingThere(
-            "nothing is there, at none of the places", where=f"{first} to {last}", hint="check the spelling"
-        )
+        raise NothingThere("none of the places holds anything", where=f"{first} to {last}", hint="check the spelling")
     return added_up(found)
 
 

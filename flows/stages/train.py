@@ -1,4 +1,4 @@
-"""The flow `train`: fit the scorer on the present labels and features, unless the same gave one before."""
+"""The flow `train`: fit the scorer on the present labels and features, unless that was already done."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from drsr.backbone.memory import SMALLEST_CHUNK, is_out_of_memory, spread_over, 
 from drsr.decide.candidates import DecisionState
 from drsr.decide.representation import FrozenRepresentation
 from drsr.errors import NotEnoughMemory
-from drsr.features.session import Session
+from drsr.features.session import FeatureSession
 from drsr.features.vectors import candidate_features
 from drsr.settings import MIXED
 from tests.features.states import run_messages, state_of
@@ -254,10 +254,10 @@ def test_a_session_takes_no_more_room_to_grow_than_its_budget_has(monkeypatch: p
     backbone = tiny_backbone("llama")
     state = state_of({"messages": run_messages(40)}, backbone.tokenizer)
     length = len(state.view.token_ids(state.rendering.token_ids))
-    generous = Session(backbone)
+    generous = FeatureSession(backbone)
     generous.features(state)
     tight(monkeypatch, backbone, length + 10, 30, 10)
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     session.features(state)
     here, there = (found._continuation for found in (session, generous))
     assert here is not None
@@ -274,7 +274,7 @@ def test_what_a_budget_cannot_hold_is_refused_before_anything_is_read(monkeypatc
     tight(monkeypatch, backbone, length - 1, 8, 10)
     readings: list[Callable[[DecisionState], object]] = [
         partial(candidate_features, backbone),
-        Session(backbone).features,
+        FeatureSession(backbone).features,
     ]
     for reading in readings:
         with pytest.raises(NotEnoughMemory, match=rf"reading {length} tokens takes \d+ MB .* are allowed") as refusal:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drsr.features.geometry import Geometry
-from drsr.features.layout import STRUCTURAL, Group, Information, Layout, evenly_spaced
+from drsr.features.layout import STRUCTURAL, ColumnGroup, Information, Layout, evenly_spaced
 
 PAPER = Geometry(layers=32, heads=16, full_attention=tuple(range(4, 33, 4)))
 SMOLLM2 = Geometry(layers=30, heads=9, full_attention=tuple(range(1, 31)))
@@ -22,10 +22,10 @@ def test_the_papers_geometry_has_1154_columns() -> None:
     layout = Layout(PAPER)
     counts = Counter(column.group for column in layout.columns)
     assert counts == {
-        Group.STRUCTURAL: 58,
-        Group.ATTENTION: 8 * (16 * 3 + 5),
-        Group.HIDDEN: 32 * 5,
-        Group.PROJECTION: 512,
+        ColumnGroup.STRUCTURAL: 58,
+        ColumnGroup.ATTENTION: 8 * (16 * 3 + 5),
+        ColumnGroup.HIDDEN: 32 * 5,
+        ColumnGroup.PROJECTION: 512,
     }
     assert len(layout.columns) == 1154
     assert layout.attention_layers == (4, 8, 12, 16, 20, 24, 28, 32)
@@ -58,8 +58,8 @@ def test_the_order_of_the_columns() -> None:
         "attention_l04_h02_mass",
     )
     assert names[58 + 48] == "attention_l04_mean_mass"
-    assert names[layout.group(Group.HIDDEN)][:2] == ("hidden_l01_mean_cosine", "hidden_l01_distance")
-    assert names[layout.group(Group.PROJECTION)][63:65] == ("projection_l08_block_64", "projection_l08_state_01")
+    assert names[layout.group(ColumnGroup.HIDDEN)][:2] == ("hidden_l01_mean_cosine", "hidden_l01_distance")
+    assert names[layout.group(ColumnGroup.PROJECTION)][63:65] == ("projection_l08_block_64", "projection_l08_state_01")
     assert names[-1] == "projection_l32_state_64"
 
 

@@ -17,7 +17,7 @@ from drsr.backbone import embedded, load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState
 from drsr.errors import NonFiniteFeature
-from drsr.features.session import MAX_COPIES, Session, SessionCache
+from drsr.features.session import MAX_COPIES, FeatureSession, SessionCache
 from drsr.features.vectors import candidate_features
 from drsr.request.rendering import common_prefix
 from tests.features.states import run_messages, state_of
@@ -61,7 +61,7 @@ def decisions(backbone: FrozenLM, messages: list[dict[str, Any]], first: int = 5
         yield state_of(messages[:index], backbone.tokenizer)
 
 
-def difference(session: Session | SessionCache, backbone: FrozenLM, state: DecisionState) -> float:
+def difference(session: FeatureSession | SessionCache, backbone: FrozenLM, state: DecisionState) -> float:
     """From the full pass, to which hashes and shape must be equal."""
     ours, full = session.features(state), candidate_features(backbone, state)
     assert ours[1:] == full[1:]
@@ -71,7 +71,7 @@ def difference(session: Session | SessionCache, backbone: FrozenLM, state: Decis
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_growing_run_is_equal_to_full_passes(architecture: Architecture, tokens: Tokens) -> None:
     backbone = tiny_backbone(architecture)
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     length = 0
     for state in decisions(backbone, run_messages(8)):
         ours = session.features(state)
@@ -87,7 +87,7 @@ def test_growing_and_edited_on_the_embedded_model(tokens: Tokens) -> None:
     embedded.fetch()
     backbone = load_backbone("smollm2-135m")
     assert isinstance(backbone, FrozenLM)
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     messages = run_messages(7, words=3)
     edited = copy.deepcopy(messages)
     edited[10]["content"] = "something else was said"
@@ -106,7 +106,7 @@ def test_growing_and_edited_on_the_embedded_model(tokens: Tokens) -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_an_edited_history_is_run_again_from_the_divergence(architecture: Architecture, tokens: Tokens) -> None:
     backbone = tiny_backbone(architecture)
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     messages = run_messages(8)
     *_, state = decisions(backbone, messages)
     session.features(state)
@@ -125,7 +125,7 @@ def test_an_edited_history_is_run_again_from_the_divergence(architecture: Archit
 def test_a_block_that_was_seen_in_part_is_seen_again_from_its_first_token(message: int) -> None:
     """What was said, or what a tool answered, got longer: the tokens differ only behind the Block's beginning."""
     backbone = tiny_backbone("llama")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     messages = run_messages(7)
     session.features(state_of(messages, backbone.tokenizer))
     messages[message]["content"] += " and more of it, " * 6
@@ -137,7 +137,7 @@ def test_a_block_that_was_seen_in_part_is_seen_again_from_its_first_token(messag
 def test_an_edit_that_changes_no_length() -> None:
     """Every span stays where it was, and what was kept of those behind the edit is outdated all the same."""
     backbone = tiny_backbone("llama")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     messages = run_messages(7)
     messages[3]["content"] = "QZXQZXQZX"
     before = state_of(messages, backbone.tokenizer)
@@ -154,7 +154,7 @@ def test_an_edit_that_changes_no_length() -> None:
 def test_the_same_tokens_cut_into_other_blocks() -> None:
     """What was a demonstration becomes history: no token changes, but there are Blocks that were never summed."""
     backbone = tiny_backbone("llama")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     plain = run_messages(7)
     marked = [*plain[:2], *({**message, "is_demo": True} for message in plain[2:4]), *plain[4:]]
     before, state = state_of(marked, backbone.tokenizer), state_of(plain, backbone.tokenizer)
@@ -166,7 +166,7 @@ def test_the_same_tokens_cut_into_other_blocks() -> None:
 
 def test_the_same_request_again_costs_the_last_piece(tokens: Tokens) -> None:
     backbone = tiny_backbone("llama")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     *_, state = decisions(backbone, run_messages(8))
     first = session.features(state)
     tokens.since_last()
@@ -177,7 +177,7 @@ def test_the_same_request_again_costs_the_last_piece(tokens: Tokens) -> None:
 @pytest.mark.parametrize("architecture", ["llama", "qwen3_5"])
 def test_deleted_messages_shorter_requests_and_other_tasks(architecture: Architecture) -> None:
     backbone = tiny_backbone(architecture)
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     messages = run_messages(7)
     bodies = [
         messages,
@@ -193,7 +193,7 @@ def test_deleted_messages_shorter_requests_and_other_tasks(architecture: Archite
 def test_a_moving_view(tokens: Tokens) -> None:
     """Where the view is a suffix, positions change and everything is run again; the numbers stay right."""
     backbone = tiny_backbone("llama")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     messages = run_messages(10)
     cap = len(state_of(messages[:16], backbone.tokenizer).rendering)
     for stop in (16, 18, 20):
@@ -205,7 +205,7 @@ def test_a_moving_view(tokens: Tokens) -> None:
 def test_a_run_that_outgrows_its_room(monkeypatch: pytest.MonkeyPatch, tokens: Tokens) -> None:
     monkeypatch.setattr(drsr.features.session, "SMALLEST_CAPACITY", 64)
     backbone = tiny_backbone("llama")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     full = 0
     for state in decisions(backbone, run_messages(14)):
         tokens.since_last()
@@ -217,7 +217,7 @@ def test_a_run_that_outgrows_its_room(monkeypatch: pytest.MonkeyPatch, tokens: T
 
 def test_copies_of_recurrent_state_are_bounded() -> None:
     backbone = tiny_backbone("qwen3_5")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     sizes = []
     for state in decisions(backbone, run_messages(9)):
         session.features(state)
@@ -234,7 +234,7 @@ def test_an_error_leaves_nothing_half_done() -> None:
     backbone = fresh_backbone("llama")
     weight = backbone.model.get_decoder().layers[2].mlp.down_proj.weight.data
     good = weight[0, 0].item()
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     states = list(decisions(backbone, run_messages(7)))
     session.features(states[0])
     weight[0, 0] = float("nan")
@@ -248,7 +248,7 @@ def test_an_error_leaves_nothing_half_done() -> None:
 
 def test_one_session_from_many_threads() -> None:
     backbone = tiny_backbone("llama")
-    session = Session(backbone)
+    session = FeatureSession(backbone)
     states = list(decisions(backbone, run_messages(8))) * 3
     full = [candidate_features(backbone, state).matrix for state in states]
     with ThreadPoolExecutor(4) as pool:

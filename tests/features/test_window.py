@@ -12,7 +12,7 @@ from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.errors import MisalignedSpan
 from drsr.features.geometry import geometry_of
-from drsr.features.session import Session
+from drsr.features.session import FeatureSession
 from drsr.features.vectors import FeatureWatch, candidate_features
 from drsr.features.view_layouts import Kind, layout_from, layout_of
 from drsr.features.window import WindowQueries, window_weights
@@ -110,7 +110,7 @@ def test_a_session_gives_the_same(architecture: Architecture) -> None:
     backbone = tiny_backbone(architecture)
     messages = [*run_messages(8), {"role": "user", "content": "And?"}]
     for kind in (Kind.WIDE, Kind.SEMANTIC):
-        session = Session(backbone, kind=kind)
+        session = FeatureSession(backbone, kind=kind)
         for end in (14, 18, 19, 19):
             state = state_of(messages[:end], backbone.tokenizer)
             expected = candidate_features(backbone, state, kind=kind).matrix

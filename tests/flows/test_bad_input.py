@@ -67,7 +67,7 @@ def test_a_stage_that_is_started_out_of_order(site: Path) -> None:
     ingest(RUNS)
     said = {stage: refused(stage, flow) for stage, flow in LATER.items()}
     assert all(isinstance(error, DrsrError) for error in said.values())
-    assert "8 trajectories wait, and none of them is frozen yet" in said["label"].what
+    assert "8 trajectories wait, and none is frozen yet" in said["label"].what
     assert said["featurize"].what == said["label"].what
     assert {
         stage: str(error.hint).removeprefix("there is none yet: ").split(",")[0] for stage, error in said.items()

@@ -14,7 +14,6 @@ from drsr.offline.catalog import migrations
 from drsr.offline.catalog.engine import connect
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, SplitRead, StateFeatures
 from drsr.offline.catalog.label_tables import Label
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import (
     REVISION,
     VERSION_TABLE,
@@ -31,6 +30,7 @@ from drsr.offline.ingest.withdrawals import take_back, taken_back_runs, withdraw
 from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.catalog.read_runs import part, record_parts, run
 from tests.offline.frames import rows
+from tests.offline.logical_content import content_hash_of_catalog
 from tests.offline.stored_examples import Rows, store_examples
 
 INITIAL = "0001"

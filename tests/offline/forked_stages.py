@@ -30,7 +30,6 @@ import torch
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.featurize import upkeep as feature_upkeep
 from drsr.offline.featurize.stage import featurize_run, materialize
@@ -43,6 +42,7 @@ from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.view import Caps, caps_for
+from tests.offline.logical_content import content_hash_of_catalog
 from tests.tiny_backbones import tiny_backbone
 
 Order = dict[str, Any]

@@ -26,13 +26,13 @@ from sqlalchemy import select
 
 from drsr.backbone.catalogue import load_backbone
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.release_tables import PolicyRelease
 from drsr.offline.publish import candidate as release_candidate
 from drsr.offline.publish.golden_requests import golden_requests
 from drsr.offline.publish.stage import PublishOrder, find_calibration, publish
 from drsr.offline.store.artifacts import ArtifactStore
+from tests.offline.logical_content import content_hash_of_catalog
 
 
 class Steps:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drsr.features.layout import Column, Group, Unit
+from drsr.features.layout import Column, ColumnGroup, Unit
 from drsr.features.vectors import CandidateFeatures
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Label, StateMeasurement
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 
 def columns(count: int) -> list[Column]:
-    return [Column(f"feature_{number:04d}", Group.STRUCTURAL, Unit.COUNT) for number in range(count)]
+    return [Column(f"feature_{number:04d}", ColumnGroup.STRUCTURAL, Unit.COUNT) for number in range(count)]
 
 
 def identity(**changes: str) -> ViewIdentity:

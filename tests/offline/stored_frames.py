@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from drsr.features.layout import Column, Group, Unit
+from drsr.features.layout import Column, ColumnGroup, Unit
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.featurize.views import register_view
 from drsr.offline.ingest.splits import Split
@@ -35,7 +35,7 @@ def fill(
     **options: Any,
 ) -> None:
     """Store examples of every split; `change` may spoil them first."""
-    columns = [Column(f"feature_{number:04d}", Group(group), Unit.COUNT) for number, group in enumerate(GROUPS)]
+    columns = [Column(f"feature_{number:04d}", ColumnGroup(group), Unit.COUNT) for number, group in enumerate(GROUPS)]
     with catalog.writing() as connection:
         register_view(connection, "default", identity(), columns)
     for split, trajectories in sizes.items():

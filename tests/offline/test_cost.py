@@ -183,12 +183,14 @@ def test_the_next_run_takes_as_much_longer_as_the_last(ingested: Catalog, artifa
 def _as_if_it_took(catalog: Catalog, seconds: float) -> None:
     from sqlalchemy import select, update
 
-    from drsr.offline.catalog.tables import Run
+    from drsr.offline.catalog.tables import Execution
 
     with catalog.writing() as connection:
-        run = connection.execute(select(Run).where(Run.stage == "label")).one()
+        run = connection.execute(select(Execution).where(Execution.stage == "label")).one()
         assert run.finished_at - run.started_at < datetime.timedelta(seconds=30)
-        connection.execute(update(Run).where(Run.id == run.id).values(counts=run.counts | {"seconds": seconds}))
+        connection.execute(
+            update(Execution).where(Execution.id == run.id).values(counts=run.counts | {"seconds": seconds})
+        )
 
 
 def test_a_plan_of_nothing_costs_nothing() -> None:

@@ -14,7 +14,6 @@ from drsr.offline.audit.release import gated_order
 from drsr.offline.audit.report import page
 from drsr.offline.audit.running import CHECKS, Audit, run_audit
 from drsr.offline.bench.replay.recorded_runs import runs_of
-from drsr.offline.catalog.logical_content import logical_rows
 from drsr.offline.commands.audit import text
 from drsr.offline.featurize.stage import featurize_run, materialize
 from drsr.offline.freeze.stage import freeze, freezing_rule
@@ -27,6 +26,7 @@ from drsr.offline.publish.subject import Order, Subject
 from drsr.policy.description import LINEAGE_FILE
 from drsr.policy.location import read_found
 from drsr.request.view import caps_for
+from tests.offline.logical_content import logical_rows
 from tests.offline.small_pipeline import RUNS, Pipeline, fit, quick_params
 from tests.offline.without_texts import exported, import_again, imported_from, read_runs
 

@@ -1,4 +1,4 @@
-"""Characters and words as GPT-2's tokenizer and its descendants see them, behind a split at every digit.
+"""Characters and words as GPT-2's tokenizer and its descendants see them, after a split at every digit.
 
 Letters are those of Unicode 16, digits those of Unicode 17: what the package `tokenizers` 0.23 knows. They are frozen
 here, because Python's own tables move with its version, and labels were measured with these. A test compares every
@@ -20,7 +20,7 @@ _OTHERS = r"\x00-\x08\x0e-\x1f!-/:-@\[-`{-\x7f"
 _WORD = re.compile(
     rf"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+|[0-9]| ?[{_OTHERS}]+|[{_SPACES}]+(?![{_OTHERS}A-Za-z])|[{_SPACES}]+"
 )
-"""In ASCII. A run of white space leaves its last character to the word behind it, and all of it to a digit."""
+"""In ASCII. A run of white space leaves its last character to the word after it, and all of it to a digit."""
 
 
 def words(text: str) -> Iterable[str]:

@@ -22,7 +22,7 @@ _PLACES = (1 << _PLACE_BITS) - 1
 
 
 class Merges(NamedTuple):
-    """The tokens that pairs of tokens become. Of a word's pairs, the one with the lowest rank is next."""
+    """Pairs of tokens and what they merge into. In a word, the pair with the lowest rank is merged next."""
 
     ranks: dict[tuple[int, int], int]
     tokens: list[int]

@@ -73,7 +73,7 @@ class MixedLinear(torch.nn.Module):
         self._latest = latest
 
     def _apply(self, fn: Any, recurse: bool = True) -> MixedLinear:
-        """Move to a device, and keep the 16 bits whatever the rest of the model is converted to."""
+        """Move to a device, and keep the 16 bits even if the rest of the model is converted."""
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
             found: torch.Tensor = fn(tensor)
@@ -106,7 +106,7 @@ def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def powers_below(largest: torch.Tensor) -> torch.Tensor:
-    """Return the powers of two by which to divide what has these largest values.
+    """Return the powers of two by which to divide values with these maxima.
 
     Taken from their bits: `exp2` of a GPU need not be exact.
     """
@@ -115,5 +115,5 @@ def powers_below(largest: torch.Tensor) -> torch.Tensor:
 
 
 def exponent_of(weight: torch.Tensor) -> int:
-    """Return by which power of two a matrix is divided."""
+    """Return the power of two that a matrix is divided by."""
     return math.frexp(float(powers_below(weight.abs().amax().float())))[1] - 1

@@ -14,7 +14,7 @@ import json
 from functools import cache
 from typing import NamedTuple
 
-from drsr.features.layout import FEATURES_VERSION, STRUCTURAL, Column, Group, Unit, ViewLayout
+from drsr.features.layout import FEATURES_VERSION, STRUCTURAL, Column, ColumnGroup, Unit, ViewLayout
 
 LIGHT_VIEW = "light"
 """The name of the feature view, and of the reader of a policy that was trained on it."""
@@ -108,8 +108,8 @@ TEXT: tuple[TextColumn, ...] = (
 @cache
 def light_layout() -> ViewLayout:
     """Return the one layout of this version: it depends on no language model."""
-    structural = (Column(f"structural_{name}", Group.STRUCTURAL, unit) for name, unit in STRUCTURAL)
-    columns = (*structural, *(Column(f"text_{column.name}", Group.TEXT, column.unit) for column in TEXT))
+    structural = (Column(f"structural_{name}", ColumnGroup.STRUCTURAL, unit) for name, unit in STRUCTURAL)
+    columns = (*structural, *(Column(f"text_{column.name}", ColumnGroup.TEXT, column.unit) for column in TEXT))
     described = {
         "version": LIGHT_VERSION,
         "features_version": FEATURES_VERSION,

@@ -23,7 +23,7 @@ class Held:
 
     @cached_property
     def last_said(self) -> Numbers:
-        """Return, for each item, the agent's last part that contains it; -1 if there is none."""
+        """Return, for each item, the agent's last part that contains it; -1 without one."""
         return self.occurrences.last_among(self._index.agent)
 
     @cached_property

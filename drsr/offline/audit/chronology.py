@@ -1,4 +1,4 @@
-"""What came first: reads, labels, trainings and calibrations by their places in the journal.
+"""The order of events: reads, labels, trainings and calibrations by their places in the journal.
 
 A moment in a row can be forged to the minute and nobody would know; the order of the journal's events cannot. What is
 older than the journal comes before all of its events, in the order of its moments.

@@ -32,7 +32,7 @@ _WORDS = {
     "read": "logged read",
     "training": "training run",
 }
-"""What a kind of row is called where it is not called by its name."""
+"""The words for kinds of rows that are not called by their names."""
 
 
 class Replayed(NamedTuple):
@@ -44,7 +44,7 @@ class Replayed(NamedTuple):
     moments: dict[int, datetime.datetime]
     """When each was noted, by its number; not in the chain."""
     opened: Mapping[str, int]
-    """How many rows of each kind there were when it began."""
+    """The number of rows of each kind when it began."""
     at_hand: AtHand | None
     """None: the scorer was trained before the journal began."""
     too_late: int

@@ -218,7 +218,7 @@ def _files(compared: Sequence[Mapping[str, str]]) -> Markup:
 
 
 def _hash(found: str, what: str, other: str) -> Cell:
-    """A hash, and below it another one that it should be and is not."""
+    """A hash, and below it the hash that it should have been."""
     differs = together(Markup("<br>"), element("span", f"{what}: {other}", class_="failed"))
     return Cell(together(found, differs if found != other else None), "hash")
 

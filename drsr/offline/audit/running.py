@@ -1,4 +1,4 @@
-"""An audit from start to end: every check, whatever the ones before found."""
+"""An audit from start to end: every check runs, even after others have failed."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class CertifiedCalibration(NamedTuple):
     calibration: Calibration
     """The certified policy that calibration prefers. Its table lists all that were tried."""
     tried: list[TriedPolicy]
-    """The same, row by row, also those after a failed test."""
+    """The same, row by row, including those after a failed test."""
     bound: str
     confidence: float
 
@@ -132,7 +132,7 @@ def group_counts(frame: ExampleFrame, chosen: Ints) -> GroupCounts:
 
 
 def threshold_grid(path: SelectionPath, coverages: tuple[float, ...]) -> Floats:
-    """Return the thresholds at which these shares of a split's states prune; fewer if no threshold prunes that many."""
+    """Return the thresholds at which these shares of a split's states prune; fewer if none prunes so large a share."""
     first = path.threshold[path.previous < 0]
     reached = np.sort(first)
     needed = np.ceil(np.asarray(coverages) * path.states - 1e-9).astype(np.int64)

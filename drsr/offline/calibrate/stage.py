@@ -47,7 +47,7 @@ class Calibrated(NamedTuple):
     run: TrainingRecord
     """The scorer that was calibrated."""
     is_new: bool
-    """False: the same inputs gave this before, and nothing was done."""
+    """False if it was already calibrated from the same inputs, so that nothing was done."""
 
 
 def calibrate(

@@ -24,7 +24,7 @@ from drsr.redaction import take_apart
 from drsr.settings import redacted
 
 LOCK_SECONDS = 60
-"""How long a writer waits for another one."""
+"""Seconds that a writer waits for another."""
 CONNECT_SECONDS = 10
 _WRITING = "drsr_writing"
 _ADVISORY_LOCK = 0x64727372  # "drsr"
@@ -97,7 +97,7 @@ class Catalog:
 
 
 def connect(catalog_url: str, *, create: bool, foreign_keys: bool = True) -> Catalog:
-    """Connect to a database at whatever revision. With `create`, an SQLite file that is not there is made."""
+    """Connect to a database at any revision. With `create`, a missing SQLite file is made."""
     url = parse_url(catalog_url)
     path = sqlite_path(url)
     if path is not None:
@@ -144,7 +144,7 @@ def _refuse_torn_password(url: URL, catalog_url: str) -> None:
         return
     if "?" in parts.userinfo or unquote(parts.userinfo) != f"{url.username or ''}{password}":
         raise SettingsError(
-            "it cannot be told where the password of the catalog's URL ends: it holds an @ or a ?",
+            "it is unclear where the password in the catalog's URL ends: it holds an @ or a ?",
             where=redacted(catalog_url),
             hint="percent-encode them in the password and in parameters: @ as %40, / as %2F, ? as %3F",
         )

@@ -17,7 +17,7 @@ class _Failure(NamedTuple):
     what: str
     hint: str
     passing: bool = False
-    """Whether the same may well succeed in a moment."""
+    """Whether trying again in a moment may well succeed."""
 
 
 _LOCKED = _Failure(

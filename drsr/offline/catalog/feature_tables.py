@@ -16,7 +16,7 @@ PURPOSES = ("train", "calibrate", "evaluate", "describe")
 
 
 class FeatureView(Table):
-    """One row per version of a named feature view: which columns, computed how. Never changed once it is there."""
+    """One row per version of a named feature view: its columns, and how they are computed. Never changed."""
 
     __tablename__ = "feature_view"
     __table_args__ = (
@@ -87,7 +87,7 @@ class StateFeatures(Table):
     """Why it was excluded: a short fixed word."""
     detail: Mapped[str | None]
     prefix_hash: Mapped[str] = mapped_column(Hash)
-    """SHA-256 over the exact tokens that the features were computed from: nothing behind them can have mattered."""
+    """SHA-256 over the exact tokens that the features were computed from: nothing after them can have mattered."""
     request_tokens: Mapped[int]
     """Tok(C): tokens of the full request."""
     protocol_breaking: Mapped[int]

@@ -33,7 +33,7 @@ KINDS = (
     *("withdraw", "take-back", "erase", "promise", "train", "calibrate", "publish", "read"),
 )
 NOTHING = "0" * 64
-"""Stands for the event before the first."""
+"""Takes the place of the event before the first."""
 MOST_ROWS = 5_000
 """Rows in one event: a large catalog is opened with several."""
 
@@ -56,11 +56,11 @@ class JournalEvent(Table):
     """SHA-256 of the event before."""
     sha256: Mapped[str] = mapped_column(Hash)
     noted_at: Mapped[datetime.datetime]
-    """When, by the clock of whoever wrote it. Not in the chain."""
+    """The moment, by the writer's clock. Not in the chain."""
 
 
 class Head(NamedTuple):
-    """An event that stands for itself and all before it."""
+    """An event whose hash covers itself and all before it."""
 
     number: int
     sha256: str
@@ -99,7 +99,7 @@ _HEAD = select(JournalEvent.id, JournalEvent.sha256).order_by(JournalEvent.id.de
 
 
 def note(connection: Connection, kind: str, rows: Mapping[str, Change], **facts: Any) -> None:
-    """Add an event, inside the write transaction of what it tells. Where nothing has changed there is none."""
+    """Add an event in the write transaction that it describes, unless nothing has changed."""
     parts = [*_parts({name: change for name, change in rows.items() if change})]
     last = head(connection)
     if last is None and kind != "open":
@@ -108,7 +108,7 @@ def note(connection: Connection, kind: str, rows: Mapping[str, Change], **facts:
 
 
 def open_journal(connection: Connection) -> None:
-    """Begin the journal of a catalog that has none, with what the catalog holds. One that has begun is left alone."""
+    """Begin a catalog's journal with what the catalog holds, unless it has begun."""
     if head(connection) is not None:
         return
     rows = ledger.whole(connection)
@@ -130,7 +130,7 @@ def events(connection: Connection) -> Iterator[Event]:
 
 
 def get_event(connection: Connection, number: int) -> Event:
-    """Return the event of this number, which is there."""
+    """Return the event of this number, which must exist."""
     return Event(*connection.execute(_events().where(JournalEvent.id == number)).one())
 
 

@@ -38,7 +38,7 @@ class Labeler(Table):
     """In half precision the one way in which it computes, as each of its measurements says too. None in float32, where
     all ways agree."""
     noise_floor: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), info=PHYSICAL)
-    """How much of a harm is rounding, as it was measured before the first label. None: not measured."""
+    """The part of a harm that is rounding, measured before the first label. None: not measured."""
 
 
 class StateMeasurement(Table):
@@ -141,8 +141,8 @@ class Claim(Table):
 
     stage: Mapped[str] = mapped_column(String(9), primary_key=True)
     item: Mapped[str] = mapped_column(primary_key=True)
-    """What is worked on, in the stage's own words."""
+    """The item that is worked on, in the stage's own words."""
     worker: Mapped[str]
     """Host with its space of process ids, process and its start: a dead one on the same host is recognised at once."""
     heartbeat_at: Mapped[datetime.datetime]
-    """When the worker last said that it lives."""
+    """The last sign of life of the worker."""

@@ -35,7 +35,7 @@ Ids = Sequence[int] | None
 
 
 def run_name(source: str, external_id: str) -> str:
-    """Return the name of a run of whatever version."""
+    """Return the name of a run, the same for all its versions."""
     return content_key([source, external_id])
 
 

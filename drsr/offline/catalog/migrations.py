@@ -35,7 +35,7 @@ VERSION_TABLE = "drsr_revision"
 
 
 class RevisionChange(NamedTuple):
-    """The result of an upgrade or downgrade. None is a database without our tables."""
+    """The result of an upgrade or downgrade. None means a database without our tables."""
 
     before: str | None
     after: str | None
@@ -47,7 +47,7 @@ class CatalogCheck(NamedTuple):
     revision: str | None
     expected: str
     differences: list[str]
-    """What the tables have that the models do not say, and the other way round."""
+    """The differences between the tables and the models, in either direction."""
 
     @property
     def passed(self) -> bool:
@@ -184,7 +184,7 @@ def begin_journal(connection: Connection, before: str | None) -> None:
 
 
 def _row_counts(connection: Connection) -> dict[str, int]:
-    """Rows of each of our tables that is there."""
+    """Count the rows of each of our tables that exists."""
     there = set(inspect(connection).get_table_names())
     names = {table.name: "" for table in Table.metadata.sorted_tables if table.name in there}
     names |= {"journal_event": " WHERE kind <> 'open'"} if "journal_event" in there else {}  # which every catalog has

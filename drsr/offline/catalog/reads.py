@@ -18,7 +18,7 @@ from drsr.offline.catalog.journal import JournalEvent, get_event, note
 from drsr.offline.catalog.statements import insert_all
 
 FROM_BEFORE = "from_before"
-"""The fact of an event that tells of reads which are older than their part of the journal."""
+"""The fact that marks an event about reads older than their part of the journal."""
 
 
 def record_reads(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:

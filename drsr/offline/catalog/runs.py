@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.catalog.workers import is_gone, this_worker
 
 WORKER, KILLED = "worker", "killed"
@@ -28,16 +28,18 @@ def start_run(connection: Connection, stage: str, subject: str | None, code_vers
         "started_at": _now(),
         "counts": {WORKER: this_worker()},
     }
-    return connection.execute(insert(Run).values(row).returning(Run.id)).scalar_one()
+    return connection.execute(insert(Execution).values(row).returning(Execution.id)).scalar_one()
 
 
 def finish_run(connection: Connection, run_id: int, counts: dict[str, Any]) -> None:
     """Note that a run has come to its end, and what it did."""
-    connection.execute(update(Run).where(Run.id == run_id).values(finished_at=_now(), counts=counts))
+    connection.execute(update(Execution).where(Execution.id == run_id).values(finished_at=_now(), counts=counts))
 
 
 def _mark_killed(connection: Connection) -> None:
-    """Mark the runs whose process has ended on this host. Nobody can tell that of another host's."""
-    for run_id, counts in connection.execute(select(Run.id, Run.counts).where(Run.finished_at.is_(None))).tuples():
+    """Mark the runs whose process on this host has ended. Of another host's processes nothing is known."""
+    for run_id, counts in connection.execute(
+        select(Execution.id, Execution.counts).where(Execution.finished_at.is_(None))
+    ).tuples():
         if counts and WORKER in counts and is_gone(counts[WORKER]):
-            connection.execute(update(Run).where(Run.id == run_id).values(counts={KILLED: True}))
+            connection.execute(update(Execution).where(Execution.id == run_id).values(counts={KILLED: True}))

@@ -120,9 +120,9 @@ class SourceFile(Table):
     """Readers and fingerprint of the latest read: a file with the same stamp is not read again. Null: not read
     to its end, or not to be trusted."""
     trajectories: Mapped[int]
-    """How many trajectories it holds."""
+    """The number of trajectories in it."""
     quarantined: Mapped[int]
-    """How many things in it could not be read, or were not taken."""
+    """The number of things in it that could not be read, or were refused."""
     read_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
 
 
@@ -139,7 +139,7 @@ class SplitGroup(Table):
 
 
 class Withdrawal(Table):
-    """One row per time that a run was taken out of everything, whatever versions of it come. Kept when taken back."""
+    """One row per time that a run, with all its versions, was taken out of everything. Kept when it is taken back."""
 
     __tablename__ = "withdrawal"
     __table_args__ = (
@@ -371,8 +371,8 @@ class Candidate(Table):
     text_hash: Mapped[str] = mapped_column(Hash)
 
 
-class Run(Table):
-    """One row per started run of a stage. One that never finished has no `finished_at`."""
+class Execution(Table):
+    """One row per started run of a stage. `finished_at` is null if it never finished."""
 
     __tablename__ = "run"
     __table_args__ = (Index(None, "started_at"), one_of("stage", NAMES), {"info": JOURNAL})

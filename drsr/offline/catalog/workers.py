@@ -27,7 +27,7 @@ def _this_host() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return when a process started, in the kernel's own unit; `gone` when there is none, `unknown` without /proc."""
+    """Return the start of a process, in the kernel's own unit; `gone` if it has ended, `unknown` without /proc."""
     if not Path("/proc/self/stat").exists():
         return "unknown"
     try:

@@ -34,7 +34,7 @@ def add_commands(commands: Commands) -> None:
         "fetch",
         run_fetch,
         help="download the files of a corpus, each verified by its hash",
-        description="Files that are there already are kept, so an interrupted fetch goes on where it stopped. A file "
+        description="Files that are already present are kept, so an interrupted fetch goes on where it stopped. A file "
         "that is missing or altered is named and refused, and the others are fetched; the exit code is then 1.",
     )
     fetch.add_argument("--mirror", type=Path, metavar="FOLDER", help="take the files from this folder, not the network")

@@ -32,7 +32,7 @@ def add_commands(commands: Commands) -> None:
         run_metrics,
         json="print the numbers as JSON",
         help="print the numbers of the dashboard as Prometheus text",
-        description="For a scrape by node_exporter's textfile collector, from a cron job or behind the night. Example: "
+        description="For a scrape by node_exporter's textfile collector, from a cron job or after the night. Example: "
         "drsr metrics --output /var/lib/node_exporter/drsr.prom",
     )
     metrics.add_argument("--output", type=Path, metavar="FILE", help="write there, whole or not at all")

@@ -47,8 +47,8 @@ def add_commands(commands: Commands) -> None:
         "import",
         run_import,
         help="take labels and features over from an export",
-        description="Only if language model, renderer, rule and feature layout are the same. What is there already "
-        "stays. An export that also holds runs and states needs no runs here: they are then known by their hashes, "
+        description="Only if language model, renderer, rule and feature layout are the same. Existing entries "
+        "stay. An export that also holds runs and states needs no runs here: they are then known by their hashes, "
         "and what needs a text waits until they are ingested. Example: drsr import corpora/measured",
     )
     for parser in (export, taking):

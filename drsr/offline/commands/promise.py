@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline.store.place import opened
 
     if options.to.exists():
-        raise InputError("is there already, and a promise is not replaced", where=str(options.to), hint="--to FILE")
+        raise InputError("already exists, and a promise is never replaced", where=str(options.to), hint="--to FILE")
     with opened() as (_, catalog, _):
         made = promise(catalog, load_params())
     write_atomically(options.to, made)
@@ -46,5 +46,5 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"promise": str(options.to), "sha256": sha256}))
     else:
-        print(f"wrote {options.to}\nSHA-256 {sha256}\nkeep it where whoever fits cannot change it")
+        print(f"wrote {options.to}\nSHA-256 {sha256}\nkeep it where those who train cannot change it")
     return 0

@@ -112,7 +112,7 @@ def require_enough(wanted: str | None) -> None:
 
 
 def _waits(wanted: str) -> str | None:
-    """Say what waits for training; None where enough is there, or nothing was trained yet."""
+    """Say what waits for training; None if there is enough, or nothing was trained yet."""
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.views import DEFAULT_VIEW
     from drsr.offline.params import load_params

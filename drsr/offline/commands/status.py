@@ -72,7 +72,7 @@ def _gone(catalog: Catalog, *, as_json: bool) -> int:
         print(table(("run", "split", "was read from"), found))
         print("they still take part: drsr withdraw RUN leaves one out, drsr erase RUN deletes it")
     else:
-        print("the files of all runs that were read here are there")
+        print("the files of all runs that were read here still exist")
     return 1 if found else 0
 
 

@@ -166,7 +166,7 @@ def _described(
 
 
 def _sample(place: Place, view: RegisteredView, parts: Mapping[str, _Part]) -> NDArray[np.float32]:
-    """Return rows of the training set, at most that many: memory does not grow with the catalog."""
+    """Return a limited number of rows of the training set, so that memory does not grow with the catalog."""
     taken: list[NDArray[np.float32]] = []
     total = sum(len(part.training) for part in parts.values())
     for part, keys, matrix in _files(place, view, {blob: part for blob, part in parts.items() if part.training}):
@@ -184,7 +184,7 @@ def _files(
 
 
 def _view(connection: Connection) -> RegisteredView | None:
-    """Return the view of the newest scorer; before the first, the default one, or any that is there."""
+    """Return the view of the newest scorer; before the first, the default view, or else any."""
     trained = (
         select(FeatureView.name)
         .join(TrainingRun, TrainingRun.view_id == FeatureView.id)

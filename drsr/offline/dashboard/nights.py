@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.stages import NAMES
 
 PAUSE = datetime.timedelta(hours=1)
-"""Whatever starts so long after everything before it has ended belongs to another night."""
+"""Runs that start this long after all earlier ones have ended belong to another night."""
 
 
 class StageRun(NamedTuple):
@@ -99,8 +99,8 @@ class Night(NamedTuple):
 
 def read_nights(connection: Connection) -> list[Night]:
     """Return all nights of a catalog, oldest first."""
-    columns = (Run.stage, Run.started_at, Run.finished_at, Run.counts)
-    rows = connection.execute(select(*columns).order_by(Run.started_at, Run.id))
+    columns = (Execution.stage, Execution.started_at, Execution.finished_at, Execution.counts)
+    rows = connection.execute(select(*columns).order_by(Execution.started_at, Execution.id))
     return grouped(StageRun(stage, start, end, counts or {}) for stage, start, end, counts in rows)
 
 

@@ -70,7 +70,7 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> Outcome | None:
-        """Return the kind that removes most among those within the limit on unseen tasks; None if there is none."""
+        """Return the kind that removes most among those within the limit on unseen tasks, or None."""
         kinds = [row for row in self.outcomes if row.name != CHOSEN]
         within = [row for row in kinds if row.unsafe_rate is not None and row.unsafe_rate <= self.limit]
         return max(within, key=lambda row: row.mean_removal, default=None)

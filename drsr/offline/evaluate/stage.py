@@ -16,7 +16,7 @@ import drsr
 from drsr.errors import FrameError, SettingsError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.evaluate.ablation_study import Missing, Study, StudyInputs, study
 from drsr.offline.evaluate.study_json import study_json
 from drsr.offline.ingest.splits import Split
@@ -161,7 +161,11 @@ def evaluate_ablations(
 
 def latest_evaluation(catalog: Catalog, artifacts: ArtifactStore) -> bytes | None:
     """Return the latest finished evaluation as JSON, or None."""
-    query = select(Run.counts).where(Run.stage == "evaluate", Run.finished_at.is_not(None)).order_by(Run.id.desc())
+    query = (
+        select(Execution.counts)
+        .where(Execution.stage == "evaluate", Execution.finished_at.is_not(None))
+        .order_by(Execution.id.desc())
+    )
     with catalog.reading() as connection:
         for counts in connection.execute(query).scalars():
             if counts and _KEPT in counts:

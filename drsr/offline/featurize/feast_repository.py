@@ -77,7 +77,7 @@ _KEYS = [
 
 
 class Written(NamedTuple):
-    """What a repository holds of a view."""
+    """The part of a view that a repository holds."""
 
     view: str
     states: int

@@ -58,7 +58,7 @@ from drsr.request.contracts import Backbone, Tokenizer
 from drsr.request.view import Caps
 
 if TYPE_CHECKING:
-    from drsr.features.session import Session
+    from drsr.features.session import FeatureSession
 
 _GEOMETRY = "geometry of a language model, by its config.json"
 
@@ -79,7 +79,7 @@ class FeaturizeSummary(WorkSummary):
         return self.featurized
 
     def count(self, states: Sequence[FeaturizedState]) -> None:
-        """Add what came of some states."""
+        """Add the outcome of some states."""
         for state in states:
             if isinstance(state.result, FeatureExclusion):
                 self.excluded[state.result.reason] += 1
@@ -186,7 +186,7 @@ def materialize(
     *,
     progress: Callable[[FeaturizeSummary], None] = lambda summary: None,
 ) -> FeaturizeSummary:
-    """Compute what is missing, together with whatever other workers are at it. Rerunning changes nothing."""
+    """Compute what is missing, sharing the work with other workers. Rerunning changes nothing."""
     freezing = run.identity.freezing
     with catalog.writing() as connection:
         view = register_view(connection, run.view, run.identity, run.columns)
@@ -222,10 +222,10 @@ def featurize_states(
     """Return the features of some states of one trajectory, in order of their decisions."""
     if isinstance(backbone, LightReader):
         return [_featurized(row, light_features(row.frozen.state)) for row in rows]
-    from drsr.features.session import Session  # needs torch, which counting what is missing does not
+    from drsr.features.session import FeatureSession  # needs torch, which counting what is missing does not
 
     lengths = [len(row.frozen.state.view.token_ids(row.frozen.state.rendering.token_ids)) for row in rows]
-    session = Session(backbone, capacity=max(lengths, default=0), kind=kind, memory_mb=memory_mb)
+    session = FeatureSession(backbone, capacity=max(lengths, default=0), kind=kind, memory_mb=memory_mb)
     return [_featurize(session, row) for row in rows]
 
 
@@ -236,7 +236,7 @@ def without_features(catalog: Catalog, view: RegisteredView, rows: Sequence[Stat
     return [row for row in rows if row.id not in there]
 
 
-def _featurize(session: Session, row: StateRow) -> FeaturizedState:
+def _featurize(session: FeatureSession, row: StateRow) -> FeaturizedState:
     state = row.frozen.state
     try:
         result = session.features(state)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, select
 
 from drsr.errors import FeatureViewError, LayoutMismatch, NotOnline
-from drsr.features.layout import Column, Group, Information, Layout, Unit, ViewLayout
+from drsr.features.layout import Column, ColumnGroup, Information, Layout, Unit, ViewLayout
 from drsr.features.light import LIGHT_VIEW
 from drsr.features.view_layouts import Kind, kind_of
 from drsr.offline.catalog.feature_tables import FeatureView
@@ -68,7 +68,7 @@ class RegisteredView(NamedTuple):
 
 def are_light(columns: Sequence[Column]) -> bool:
     """Return whether these are the columns of the view `light`: only that view has text columns."""
-    return any(column.group is Group.TEXT for column in columns)
+    return any(column.group is ColumnGroup.TEXT for column in columns)
 
 
 def view_identity(
@@ -137,12 +137,12 @@ def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:
             hint=f"the view {LIGHT_VIEW!r}, and no other, holds features without a language model",
         )
     groups = {column.group for column in columns}
-    further = groups & {Group.WINDOW, Group.SEMANTIC}
+    further = groups & {ColumnGroup.WINDOW, ColumnGroup.SEMANTIC}
     held = {
         Kind.FULL: not further,
-        Kind.WINDOW: groups == {Group.WINDOW},
-        Kind.WIDE: Group.WINDOW in groups and len(groups) > 1,
-        Kind.SEMANTIC: groups == {Group.SEMANTIC},
+        Kind.WINDOW: groups == {ColumnGroup.WINDOW},
+        Kind.WIDE: ColumnGroup.WINDOW in groups and len(groups) > 1,
+        Kind.SEMANTIC: groups == {ColumnGroup.SEMANTIC},
     }
     if not held[kind_of(name)]:
         raise FeatureViewError(
@@ -153,7 +153,7 @@ def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:
 
 
 def find_view(connection: Connection, name: str, version: int | None = None) -> RegisteredView | None:
-    """Return a version of a view, by default its latest; None if there is none."""
+    """Return a version of a view, by default its latest; None if it does not exist."""
     fields = [getattr(FeatureView, field) for field in ViewIdentity._fields]
     query = select(FeatureView.id, FeatureView.version, FeatureView.columns, *fields).where(FeatureView.name == name)
     if version is not None:
@@ -204,4 +204,4 @@ def _is_the_same(view: RegisteredView, identity: ViewIdentity) -> bool:
 
 def _column(written: Sequence[str]) -> Column:
     name, group, unit, information = written
-    return Column(name, Group(group), Unit(unit), Information(information))
+    return Column(name, ColumnGroup(group), Unit(unit), Information(information))

@@ -103,9 +103,7 @@ def require_frozen(connection: Connection, freezing: FreezingRule, part: Selecti
         part,
     )
     if waiting and waiting == connection.execute(everything).scalar_one():
-        raise InputError(
-            f"{waiting:,} trajectories wait, and none of them is frozen yet", hint="drsr freeze, then again"
-        )
+        raise InputError(f"{waiting:,} trajectories wait, and none is frozen yet", hint="drsr freeze, then again")
 
 
 def selected(query: Select[Any], part: Selection) -> Select[Any]:

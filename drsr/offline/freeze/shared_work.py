@@ -30,7 +30,7 @@ from drsr.request.view import Caps
 Following = Callable[[Connection, int], TrajectoryItem | None]
 """Returns the first trajectory after a position that has states to work on, for `Claims.items`."""
 Record = Callable[[Connection], None]
-"""Writes down what came of a trajectory, inside the write transaction that also gives its claim back."""
+"""Records the outcome of a trajectory, in the write transaction that also gives its claim back."""
 
 
 @dataclass(slots=True)

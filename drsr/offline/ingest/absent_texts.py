@@ -29,7 +29,7 @@ class AbsentTexts(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Say how many they are; empty where there are none."""
+        """Say how many they are; empty if there are none."""
         return f"{self.runs:,} of {self.of:,} runs are here without their texts" if self.runs else ""
 
     @property

@@ -128,7 +128,7 @@ def _open_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, location: str
 
 
 class _Packed:
-    """The packed bytes of a member, as they stand in the archive."""
+    """Return the packed bytes of a member, exactly as in the archive."""
 
     def __init__(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
         self._file = cast(BinaryIO, archive.fp)

@@ -23,7 +23,7 @@ class LostArtifacts:
 
     def __init__(self, catalog: Catalog, artifacts: ArtifactStore) -> None:
         self.files: set[tuple[str, str]] = set()
-        """(source, location) of the files that hold something lost: they are read whatever their stamp says."""
+        """(source, location) of the files that hold something lost: they are read even if unchanged."""
         self._catalog = catalog
         self._artifacts = artifacts
         self._hashes: set[str] = set()
@@ -55,7 +55,7 @@ class LostArtifacts:
                     self.files.add((source, location))
 
     def offer(self, artifact: Artifact) -> None:
-        """Keep it if it is one of those that are lost."""
+        """Keep it if it is among the lost ones."""
         if artifact.sha256 not in self._hashes:
             return
         self._hashes.discard(artifact.sha256)

@@ -47,7 +47,7 @@ class ReadFile:
     """The first of these: detail by (location, reason)."""
 
     def quarantine(self, item: Quarantined) -> None:
-        """Note it, unless the same was noted before; one that stands for several is counted in any case."""
+        """Note it unless the same was noted before; an item that represents several is always counted."""
         location, reason = storable(item.location), storable(item.reason)
         is_noted = (location, reason) in self.quarantined
         if is_noted and item.count == 1:
@@ -77,7 +77,7 @@ class Recorded(NamedTuple):
 def known_stamps(
     connection: Connection, locations: Sequence[str], *, with_runs: bool = False
 ) -> dict[tuple[str, str], str]:
-    """The stamps of those files that were read to their end and can be trusted, by (source, location): one query.
+    """The stamps of files that were read to their end and can be trusted, by (source, location), in one query.
 
     `with_runs` leaves out those in which no run was found.
     """
@@ -92,7 +92,7 @@ def known_stamps(
 
 
 def known_blobs(connection: Connection, hashes: Sequence[str]) -> dict[str, str]:
-    """Artifact keys of those contents that are stored already, by hash."""
+    """Artifact keys of the contents that are already stored, by hash."""
     columns = (Trajectory.content_hash, Trajectory.blob)
     return dict(rows_named(connection, columns, Trajectory.content_hash, hashes))
 
@@ -160,7 +160,7 @@ def _splits(connection: Connection, trajectories: Iterable[ReadTrajectory]) -> d
 
 
 class _Files:
-    """The rows of a batch's files: looked up first, written once it is known what came of them."""
+    """The rows of a batch's files: looked up first, written once their outcome is known."""
 
     def __init__(self, connection: Connection, parts: Sequence[Part], source_ids: Mapping[str, int]) -> None:
         self._connection = connection

@@ -196,7 +196,7 @@ def ingest(
 
 @contextmanager
 def _older_objects_kept() -> Iterator[None]:
-    """Within the block the garbage collector leaves alone whatever there was before it.
+    """Keep the garbage collector from searching older objects within the block.
 
     A large document makes the collector go through everything that is not freed yet, and the packages that are loaded
     by now, some 90,000 objects, take longer than the document.
@@ -275,7 +275,7 @@ def _changed(
 
 
 class _Intake(NamedTuple):
-    """A file that is read, and who is told of its runs."""
+    """A file that is read, and the recorder of its runs."""
 
     read: ReadFile
     recorder: Recorder
@@ -316,7 +316,7 @@ def _has_settled(file: SourceFile) -> bool:
 
 
 def _take(admitted: Admitted, intake: _Intake) -> None:
-    """Hand a trajectory to the recorder. No two of one file have the same external id."""
+    """Hand a trajectory to the recorder. External ids are unique within a file."""
     read, recorder, trajectory = intake.read, intake.recorder, admitted.trajectory
     external_id = storable(trajectory.external_id)
     if f"{read.source}/{external_id}" in intake.erased:

@@ -1,4 +1,4 @@
-"""A recorded agent run as a plain value, the same whatever framework wrote it.
+"""A recorded agent run as a plain value, the same for every framework.
 
 Identity and storage live elsewhere: `sources/` reads it, `catalog/` gives it a row, `artifacts.py` keeps its bytes.
 """
@@ -25,7 +25,7 @@ class Trajectory:
     external_id: str
     """What the source calls this run; unique within one source."""
     protocol: Literal["openai", "anthropic"]
-    """Which wire form `request` has."""
+    """The wire form of `request`."""
     request: Json
     """`messages`, and where recorded `tools` and (Anthropic) `system`: a body that `drsr.request.request` reads."""
     reader: str
@@ -35,7 +35,7 @@ class Trajectory:
     domain: str | None = None
     """What kind of work it is, where the format knows it: `airline`, `code`."""
     reward: float | None = None
-    """What the run scored, where recorded. For evaluation only, never a feature."""
+    """The score of the run, if recorded. For evaluation only, never a feature."""
     only_session: bool = field(default=False, compare=False)
     """Whether `task` is merely what the runs of one session share, and names no task. Said when read, not stored."""
 
@@ -115,4 +115,4 @@ class Quarantined(NamedTuple):
     detail: str
     """One sentence: what was found, and what to do."""
     count: int = 1  # type: ignore[assignment]  # hides the method of tuples, which nobody needs here
-    """How many such things this stands for, where they are not listed one by one."""
+    """The number of such things that this entry represents, if they are not listed one by one."""

@@ -12,7 +12,7 @@ _LONGEST = 160
 
 
 class Understood(NamedTuple):
-    """A run in five lines. A text is shortened; empty where there is none."""
+    """A run in five lines. Texts are shortened; a missing one is empty."""
 
     format: str
     run: str

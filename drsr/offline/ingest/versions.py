@@ -183,7 +183,7 @@ class Runs:
             self._amend(version, read)
 
     def _amend(self, version: _Version, read: ReadTrajectory) -> None:
-        """Note what a later recording says beside the same words. The bytes stay as they were read."""
+        """Note what a later recording of the same words adds. The bytes stay as they were read."""
         facts = {name: read.facts[name] for name in ("task", "domain") if read.facts.get(name) is not None}
         if facts:
             self._connection.execute(update(Trajectory).where(Trajectory.id == version.id).values(facts))

@@ -45,7 +45,7 @@ class WithdrawnRun(NamedTuple):
 
 
 def withdraw(connection: Connection, name: str, reason: str, *, again: bool = False) -> WithdrawnRun:
-    """Take a run out, in the caller's write transaction. InputError for one that is not there, or out already.
+    """Take a run out, in the caller's write transaction. Raise InputError if it is absent, or already out.
 
     `again`: one that is out already gets this reason.
     """
@@ -96,7 +96,7 @@ def _note(connection: Connection, kind: str, external_id: str, before: ledger.Ro
 
 
 def erased_names(connection: Connection) -> frozenset[str]:
-    """The names of the runs that were erased: whatever holds them, they are not taken in again."""
+    """The names of erased runs: they are never taken in again."""
     return frozenset(run.name for run in withdrawn_runs(connection) if run.reason.startswith(ERASED))
 
 

@@ -47,7 +47,7 @@ class Configured(NamedTuple):
         return layout_without_weights(self.settings.backbone, view).columns
 
     def find_labeler(self, connection: Connection, name: str) -> int | None:
-        """The labeler's row number, None where it has measured nothing; one that measures otherwise is refused."""
+        """Its row number; None before it has measured anything. Refuse a labeler that measures differently."""
         return find_labeler(connection, name, self.labeler)
 
 

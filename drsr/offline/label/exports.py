@@ -178,7 +178,7 @@ def state_ids(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
 
 
 def recorded_labeler(connection: Connection, name: str) -> tuple[int, LabelerIdentity]:
-    """The row number of a labeler, and how it measures; InputError where there is none of this name."""
+    """Return the row number of a labeler, and how it measures. Raise InputError if its name is unknown."""
     found = recorded_identity(connection, name)
     if found is None:
         raise InputError(f"labeler {name!r} has measured nothing yet", hint="drsr label")

@@ -26,7 +26,7 @@ from drsr.offline.label.records import pending_states
 def labelling_order(
     freezing: FreezingRule, labeler_id: int, part: Selection, claimed_as: str, without: Collection[int]
 ) -> Following:
-    """Give the first trajectory behind a place that still waits, for `Claims.items`. `without` may grow.
+    """Return the first waiting trajectory after a place, for `Claims.items`. `without` may grow.
 
     The order is made at the start of every pass, so that a pass sees what came in during the one before.
     """

@@ -64,7 +64,7 @@ class MeasuredState(NamedTuple):
 
 
 def find_labeler(connection: Connection, name: str, identity: LabelerIdentity) -> int | None:
-    """The id of the labeler of this name, None where there is none yet.
+    """Return the id of the labeler of this name, or None.
 
     One that measures otherwise than `identity` is refused: labels of two language models must not be mixed.
     """
@@ -101,7 +101,7 @@ def labeler_named(connection: Connection, name: str) -> int | None:
 
 
 def recorded_identity(connection: Connection, name: str) -> tuple[int, LabelerIdentity] | None:
-    """The id of the labeler of this name and how it measures; None where there is none."""
+    """Return the id of the labeler of this name and how it measures, or None."""
     columns = [getattr(Labeler, field) for field in LabelerIdentity._fields]
     row = connection.execute(select(Labeler.id, *columns).where(Labeler.name == name)).one_or_none()
     return None if row is None else (row[0], LabelerIdentity(*row[1:]))
@@ -141,7 +141,7 @@ class Measurement(NamedTuple):
 
 
 def record_measurements(connection: Connection, labeler_id: int, measured: Sequence[MeasuredState]) -> None:
-    """Write down what came of some states, inside the caller's write transaction. Repeating it changes nothing."""
+    """Record the outcome of some states, in the caller's write transaction. Repeating it changes nothing."""
     write_measurements(connection, labeler_id, [_measurement(item) for item in measured])
     ids = [one.state_id for one in measured]
     note(connection, "label", {"measurement": ledger.measurements(connection, labeler_id, ids)})

@@ -214,7 +214,7 @@ class _Comparing:
         return agrees
 
     def try_excluded(self, state_key: str, decision: int, blob: str, reason: str) -> None:
-        """Try a state that is recorded as one that cannot be measured."""
+        """Try again a state that is recorded as impossible to measure."""
         state = self._state(state_key, decision, blob)
         if state is not None:
             pair = Pair(contexts_of(state.state).intact, render_output(state.next_output, self.backbone.tokenizer))
@@ -237,7 +237,7 @@ class _Comparing:
             self.mismatches.append(f"{where}: excluded as {reason}, and can be measured: its NLL is {nll:.6f}")
 
     def _state(self, state_key: str, decision: int, blob: str) -> FrozenState | None:
-        """Freeze the state's run again and return the state; where it is none any more, that is a mismatch."""
+        """Freeze the state's run again and return the state; if it is no longer a state, that is a mismatch."""
         run = RecordedRun.from_json(self.artifacts.get(blob))
         frozen = freeze_trajectory(run, self.backbone.tokenizer, self.caps)
         found = next((state for state in frozen.states if state.decision == decision), None)

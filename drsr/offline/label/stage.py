@@ -134,7 +134,7 @@ def label(
     *,
     progress: Callable[[LabelSummary], None] = lambda summary: None,
 ) -> LabelSummary:
-    """Measure what is missing, together with whatever other workers are at it. Rerunning changes nothing.
+    """Measure what is missing, sharing the work with other workers. Rerunning changes nothing.
 
     In half precision the run comes from `settled`, or is settled here.
     """

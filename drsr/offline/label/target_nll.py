@@ -169,7 +169,7 @@ class TargetNll:
         return [_difference(shared[index], _direct_outcome(self.backbone, pairs[index])) for index in chosen]
 
     def score(self, pairs: Sequence[Pair], watches: Mapping[int, Watch] | None = None) -> Scores:
-        """The NLL of every pair, or why there is none.
+        """Return the NLL of every pair, or why it has none.
 
         `watches` are shown the contexts of the pairs they are given for (by position in `pairs`) as these run through
         the model. That needs shared prefixes: look at the `method` of what comes back.
@@ -233,7 +233,7 @@ def _direct_outcome(backbone: Backbone, pair: Pair) -> Outcome:
 
 
 def unmeasurable(pair: Pair, window: int) -> Exclusion | None:
-    """Return why a pair cannot be scored whatever the machine, or None."""
+    """Return why a pair cannot be scored on any machine, or None."""
     caps = caps_for(window)
     if len(pair.target) == 0:
         return Exclusion(ExclusionReason.EMPTY_TARGET, "the next output has no tokens")

@@ -61,7 +61,7 @@ class CollectingWatch:
             self._watch = None
 
     def collected(self, kind: Kind = Kind.FULL) -> FeaturizedState | None:
-        """Return what came of the state in one of the views; None where the walk did not show all of it."""
+        """Return the outcome for the state in one of the views; None if the walk did not show all of it."""
         result = self._result or self._features(kind)
         if result is None:
             return None

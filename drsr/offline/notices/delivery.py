@@ -25,7 +25,7 @@ _LOCATION = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]*://[^\s'\"<>]+")
 
 
 class NotDelivered(DrsrError):
-    """A notice that did not arrive. Names no more of a URL than its host: the rest may be a secret."""
+    """A notice that did not arrive. Names only the host of a URL: the rest may be a secret."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

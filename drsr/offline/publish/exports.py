@@ -91,7 +91,7 @@ def export_evaluation(catalog: Catalog, artifacts: ArtifactStore, folder: Path) 
 
 
 def export_release(catalog: Catalog, artifacts: ArtifactStore, folder: Path) -> Summary:
-    """Export the policy that is released now, as its wheel; if there is none, a folder that says so."""
+    """Export the released policy as its wheel; without one, a folder that says so."""
     with catalog.reading() as connection:
         released = latest_releases(connection, 1)
     if not released:
@@ -104,7 +104,7 @@ def export_release(catalog: Catalog, artifacts: ArtifactStore, folder: Path) -> 
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make these the folder's files. What is there already is not written again; what does not belong goes last."""
+    """Make these the folder's files. Files that exist are not written again; others are removed last."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         write_if_changed(folder / name, data)

@@ -55,7 +55,7 @@ def latest_releases(connection: Connection, limit: int) -> list[ReleaseRecord]:
 
 
 def record_release(connection: Connection, row: Mapping[str, Any]) -> ReleaseRecord:
-    """Record a release in the caller's write transaction; a version that is there already is an error."""
+    """Record a release in the caller's write transaction. Each version can be recorded once."""
     insert_all(connection, PolicyRelease, [row])
     found = find_release(connection, row["version"])
     assert found is not None  # it was inserted just now

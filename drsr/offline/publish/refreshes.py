@@ -24,7 +24,7 @@ from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.scorer_tables import TrainingRun
 from drsr.offline.catalog.statements import among
-from drsr.offline.catalog.tables import DecisionState, Run, Source, Trajectory
+from drsr.offline.catalog.tables import DecisionState, Execution, Source, Trajectory
 from drsr.offline.featurize.views import find_view
 from drsr.offline.freeze.records import count_unfrozen
 from drsr.offline.freeze.selection import Selection
@@ -176,11 +176,11 @@ def stamp(catalog: Catalog, params: Params, refreshed: Refreshed) -> str | None:
 
 def last_refresh(catalog: Catalog, refreshed: Refreshed) -> Refresh | None:
     """Return the newest refresh of these that came to its end."""
-    query = select(Run.counts).where(
-        Run.stage == "publish", Run.subject == refreshed.subject, Run.finished_at.is_not(None)
+    query = select(Execution.counts).where(
+        Execution.stage == "publish", Execution.subject == refreshed.subject, Execution.finished_at.is_not(None)
     )
     with catalog.reading() as connection:
-        counts = connection.execute(query.order_by(Run.id.desc()).limit(1)).scalar()
+        counts = connection.execute(query.order_by(Execution.id.desc()).limit(1)).scalar()
     return None if counts is None else Refresh(counts["stamp"], counts["outcome"])
 
 

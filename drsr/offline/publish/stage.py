@@ -37,7 +37,7 @@ from drsr.offline.publish.lineage import Traced, trace
 from drsr.offline.publish.lineage_rows import view_of
 from drsr.offline.publish.records import ReleaseRecord, find_release, record_release, releases_of
 from drsr.offline.publish.simple_index import WheelFile, add_wheels, is_there, place_of
-from drsr.offline.publish.subject import Candidate, Order, Subject
+from drsr.offline.publish.subject import Order, PolicyCandidate, Subject
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.claims import POLL_SECONDS, Claims
 from drsr.offline.store.kept import Kept
@@ -116,7 +116,7 @@ def find_calibration(
 
 
 def _kind(connection: Connection, calibration: CalibrationRecord) -> tuple[bool, str | None]:
-    """Return whether a calibration is of a light scorer, and of which source alone."""
+    """Return whether a calibration is of a light scorer, and its source if it was made from one alone."""
     run = get_training_run(connection, calibration.training_run_id)
     return view_of(connection, run.view_id).is_light, run.source
 
@@ -147,7 +147,7 @@ def _publish(
     traced = trace(catalog, artifacts, calibration, kept=order.kept)
     labelled_by = traced.labeler.identity.backbone
     opinion = None if order.second_opinion is None else read_opinion(order.second_opinion, labelled_by)
-    subject = Subject(catalog, artifacts, order.audit, Candidate(traced, order.may_abstain_always), order.kept)
+    subject = Subject(catalog, artifacts, order.audit, PolicyCandidate(traced, order.may_abstain_always), order.kept)
     gates = [in_one(run_check(check, subject)) for check in order.checks]
     refuse_failed(gates)
     scorer = load_trained(artifacts, traced.run)
@@ -157,7 +157,7 @@ def _publish(
         load_light_reader(name) if traced.view.is_light else load_backbone(name, device=order.device, dtype=view.dtype)
     )
     numbers = policy_numbers(traced, scorer, backbone, opinion)
-    candidate = Candidate(traced, order.may_abstain_always, numbers, backbone)
+    candidate = PolicyCandidate(traced, order.may_abstain_always, numbers, backbone)
     gates.append(in_one(run_check(AGREEMENT, Subject(catalog, artifacts, order.audit, candidate))))
     refuse_failed(gates)
     decided = decide_golden(numbers, scorer, backbone)

@@ -85,7 +85,7 @@ class ShippedLineage(NamedTuple):
     """Key of the list of its states."""
 
 
-class Candidate(NamedTuple):
+class PolicyCandidate(NamedTuple):
     """A policy that is to be published if it passes, as far as it has come."""
 
     traced: Traced
@@ -106,7 +106,7 @@ class Subject:
         catalog: Catalog,
         artifacts: ArtifactStore,
         order: Order,
-        candidate: Candidate | None = None,
+        candidate: PolicyCandidate | None = None,
         kept: Kept | None = None,
     ) -> None:
         self.catalog, self.artifacts, self.order = catalog, artifacts, order

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ import orjson
 from drsr.errors import InputError
 from drsr.files import write_atomically
 from drsr.offline.ingest.trajectories import Trajectory
-from drsr.offline.sandbox.agent import next_message
 from drsr.offline.sandbox.code import config_move, crash, failing_test, rename, version_conflict
 from drsr.offline.sandbox.family import Family
 from drsr.offline.sandbox.office import duplicate_customer, expenses, meeting, open_balance, reorder
@@ -88,20 +87,6 @@ def record_corpus(seed: int = SEED, count: int = COUNT) -> Iterator[Trajectory]:
     """Record the corpus, one trajectory after the other."""
     for number, task in enumerate(corpus_tasks(seed, count)):
         yield record(task, number)
-
-
-def agent(messages: Sequence[Json]) -> Json:
-    """The scripted agent for any sandbox request: the system prompt tells which family it belongs to."""
-    return next_message(messages, family_of(messages).plan)
-
-
-def family_of(messages: Sequence[Json]) -> Family:
-    """The family that a request belongs to."""
-    system = messages[0].get("content") if messages else None
-    for family in FAMILIES:
-        if family.system == system:
-            return family
-    raise InputError("not a request of the sandbox", hint="the first message must be a sandbox family's system prompt")
 
 
 def to_line(trajectory: Trajectory) -> bytes:

@@ -51,7 +51,7 @@ class Task:
         return next_message(messages, self.family.plan)
 
 
-class Run(NamedTuple):
+class PlayedRun(NamedTuple):
     """One agent's run on one task."""
 
     request: Json
@@ -60,7 +60,7 @@ class Run(NamedTuple):
     """1.0 if the check found the task done, else 0.0."""
 
 
-def run_task(task: Task, agent: Agent | None = None) -> Run:
+def run_task(task: Task, agent: Agent | None = None) -> PlayedRun:
     """Let an agent work on a task in a fresh folder until it answers without a call, or for MAX_MESSAGES messages."""
     agent = agent or task.agent
     family = task.family
@@ -85,7 +85,7 @@ def run_task(task: Task, agent: Agent | None = None) -> Run:
                 break
         answer = str(messages[-1].get("content") or "") if messages[-1]["role"] == "assistant" else ""
         reward = float(family.check(Outcome(scenario, workspace.root, answer)))
-    return Run({"messages": messages, "tools": tool_schemas(family.tools)}, reward)
+    return PlayedRun({"messages": messages, "tools": tool_schemas(family.tools)}, reward)
 
 
 def record(task: Task, number: int) -> Trajectory:

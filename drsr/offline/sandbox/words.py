@@ -67,10 +67,6 @@ CONSENT = ("Yes.", "Yes, please.", "Go ahead.", "Fine.", "Please do.")
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 
 
-def person(dice: Random) -> str:
-    return f"{dice.choice(FIRST_NAMES)} {dice.choice(SURNAMES)}"
-
-
 def people(dice: Random, count: int) -> list[str]:
     """Persons with different first names and surnames."""
     return [

@@ -84,7 +84,7 @@ def holders(connection: Connection, stage: str) -> list[Holder]:
 
 @contextmanager
 def alone(catalog: Catalog, stage: str, item: str) -> Iterator[None]:
-    """Have an item within the block. Whoever else wants it waits for as long as this worker lives."""
+    """Hold an item within the block. Other workers wait for it as long as this one lives."""
     with Claims(catalog, stage) as claims:
         while True:
             with catalog.writing() as connection:

@@ -39,5 +39,5 @@ def with_dvc(repository: Path, do: Callable[[Any], T]) -> T:
             raise CatalogUnreachable(str(error).split("\n")[0], where=str(repository), hint=hint) from None
         except DvcException as error:
             raise CatalogError(
-                f"DVC refuses: {error}", where=str(repository), hint="mend what is said here and run again"
+                f"DVC refuses: {error}", where=str(repository), hint="fix what this message says and run again"
             ) from error

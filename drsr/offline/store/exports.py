@@ -122,7 +122,7 @@ def exported_keys(folder: Path, about: About, key: str) -> set[str]:
 
 
 def read_parts(folder: Path) -> Iterator[Part]:
-    """Yield every part, its bytes checked against its name. Raise an error if there is none."""
+    """Yield every part, its bytes checked against its name. Raise an error if it has no parts."""
     paths = _paths(folder)
     if not paths:
         raise InputError("there is no export here", where=str(folder), hint="drsr export FOLDER makes one")

@@ -47,7 +47,7 @@ class Kept:
     """The kept values of one version of the code."""
 
     def __init__(self, path: Path, code: str | None = None) -> None:
-        """`path` is created when something is kept; `code` is that of this process."""
+        """`path` is created when something is kept; `code` identifies the code of this process."""
         self._path = path
         self._code = code_hash() if code is None else code
 
@@ -73,7 +73,7 @@ class Kept:
             connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)", rows)
 
     def forget(self, hashes: Sequence[str]) -> None:
-        """Forget what was kept of bytes with these hashes, by whatever code."""
+        """Forget what any version of the code kept of bytes with these hashes."""
         if not self._path.exists():
             return
         with self._opened() as connection, connection:
@@ -88,7 +88,7 @@ class Kept:
             yield connection
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"what was kept of earlier nights cannot be used: {error}",
+                f"results kept from earlier nights cannot be used: {error}",
                 where=str(self._path),
                 hint="delete the file; everything in it is computed again",
             ) from None

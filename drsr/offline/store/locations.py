@@ -265,7 +265,7 @@ def _remote(filesystem: Any, path: str, uri: str, hidden: Hidden) -> Iterator[So
 
 
 def _info(filesystem: Any, path: str) -> dict[str, Any] | None:
-    """Return what a filesystem knows of a path, or None if nothing is there.
+    """Return what a filesystem knows about a path, or None if it does not exist.
 
     The HTTP filesystem raises FileNotFoundError whatever went wrong; only the cause identifies a refused connection.
     """
@@ -284,7 +284,7 @@ def _info(filesystem: Any, path: str) -> dict[str, Any] | None:
         raise SourceUnreachable(
             what,
             where=redact(path),
-            hint="try again later, or ask whoever runs the server",
+            hint="try again later, or ask those who run the server",
             passing=status == 429 or status >= 500,
         ) from None
 

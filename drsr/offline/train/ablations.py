@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.errors import FrameError, SettingsError
-from drsr.features.layout import Column, Group
+from drsr.features.layout import Column, ColumnGroup
 from drsr.offline.train.examples import FrameKind
 from drsr.scorer.set_representation import ALL_PARTS, Parts
 
@@ -89,7 +89,7 @@ def trained_as(ablation: Ablation) -> Ablation:
 
 def column_group(column: Column) -> str:
     """Return the group of a feature column, with a part after a dot if it matters to a mismatched state."""
-    is_block = column.group is Group.PROJECTION and "_block_" in column.name
+    is_block = column.group is ColumnGroup.PROJECTION and "_block_" in column.name
     return BLOCK_PROJECTION if is_block else str(column.group)
 
 

@@ -46,7 +46,7 @@ def save_checkpoint(path: Path, fingerprint: str, checkpoint: Checkpoint) -> Non
 
 
 def load_checkpoint(path: Path, fingerprint: str) -> Checkpoint | None:
-    """The run stored there, None if there is none; an InputError if it is another run's or unreadable."""
+    """Return the stored run, or None. Raise InputError if it belongs to another run or is unreadable."""
     from safetensors import torch as safetensors_torch
 
     try:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.decide.distribution import DistributionNumbers, TrainingDistribution
-from drsr.features.layout import Column, Group
+from drsr.features.layout import Column, ColumnGroup
 from drsr.offline.train.examples import ExampleFrame
 
 SHRINKAGE = 0.1
@@ -55,7 +55,7 @@ def fit_distribution(
 
 def _compared(columns: Sequence[Column]) -> int:
     """Return how many columns come first that need no language model."""
-    from_text = [column.group in (Group.STRUCTURAL, Group.TEXT) for column in columns]
+    from_text = [column.group in (ColumnGroup.STRUCTURAL, ColumnGroup.TEXT) for column in columns]
     return from_text.index(False) if False in from_text else len(from_text)
 
 

@@ -121,7 +121,7 @@ def latest_training_runs(connection: Connection, limit: int) -> list[TrainingRec
 
 
 def record_training_run(connection: Connection, row: Mapping[str, Any]) -> TrainingRecord:
-    """Record it in the caller's write transaction, unless it is there; returns what is there."""
+    """Record it in the caller's write transaction unless it exists; return the existing or new record."""
     insert_new(connection, TrainingRun, [row])
     found = find_training_run(connection, row["run_key"])
     assert found is not None  # it was inserted by this transaction or before it
@@ -140,7 +140,7 @@ def get_calibration(connection: Connection, row_id: int) -> CalibrationRecord:
 
 
 def latest_calibrations(connection: Connection, limit: int, mode: str | None = None) -> list[CalibrationRecord]:
-    """Return all of them, newest first, or those of one mode."""
+    """Return all of them or those of one mode, newest first."""
     query = _calibrated().order_by(CalibrationRun.calibrated_at.desc(), CalibrationRun.id.desc()).limit(limit)
     if mode is not None:
         query = query.where(CalibrationRun.mode == mode)
@@ -148,7 +148,7 @@ def latest_calibrations(connection: Connection, limit: int, mode: str | None = N
 
 
 def record_calibration(connection: Connection, row: Mapping[str, Any]) -> CalibrationRecord:
-    """Record it in the caller's write transaction, unless it is there; returns what is there."""
+    """Record it in the caller's write transaction unless it exists; return the existing or new record."""
     insert_new(connection, CalibrationRun, [row])
     found = find_calibration(connection, row["calibration_key"])
     assert found is not None  # it was inserted by this transaction or before it

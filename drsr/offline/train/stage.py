@@ -77,7 +77,7 @@ class TrainingInputs:
 class Trained(NamedTuple):
     record: TrainingRecord
     is_new: bool
-    """False: the same inputs gave this scorer before, and nothing was done."""
+    """False if this scorer was already trained from the same inputs, so that nothing was done."""
 
 
 def read_inputs(

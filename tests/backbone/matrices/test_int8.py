@@ -19,7 +19,7 @@ from drsr.backbone.matrices.int8 import Int8Linear, in_whole_numbers
 from drsr.backbone.model_folder import int8_identity
 from drsr.errors import BackboneError, SettingsError, UnknownBackbone
 from drsr.features import session as session_module
-from drsr.features.session import Session
+from drsr.features.session import FeatureSession
 from drsr.features.vectors import FeatureWatch, candidate_features
 from drsr.offline.label.target_nll import TargetNll
 from drsr.policy.policy import Policy
@@ -88,7 +88,7 @@ def test_features_in_a_session_are_those_of_a_full_pass(tiny_folder: Folder, mon
     """Also where the history was edited, and where a later request adds only a few tokens."""
     monkeypatch.setattr(continuation, "_QUERY_CHUNK", {"cpu": 64})
     backbone = int8_backbone(tiny_folder)
-    session, messages = Session(backbone, capacity=2_000), run_messages(9)
+    session, messages = FeatureSession(backbone, capacity=2_000), run_messages(9)
     edited = copy.deepcopy(messages)
     edited[7]["content"] += " and more"
     requests = [messages[:end] for end in (12, 14, 15, 18)] + [edited, messages]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from drsr.features.geometry import Geometry
-from drsr.features.layout import STRUCTURAL, Group, Information, Layout
+from drsr.features.layout import STRUCTURAL, ColumnGroup, Information, Layout
 from drsr.features.light import TEXT, light_layout
 
 
@@ -14,7 +14,7 @@ def test_structural_columns_come_first_then_those_of_the_text() -> None:
     layout = light_layout()
     assert layout.names[: len(STRUCTURAL)] == tuple(f"structural_{name}" for name, _ in STRUCTURAL)
     assert layout.names[len(STRUCTURAL) :] == tuple(f"text_{column.name}" for column in TEXT)
-    assert Counter(column.group for column in layout.columns) == {Group.STRUCTURAL: 58, Group.TEXT: 60}
+    assert Counter(column.group for column in layout.columns) == {ColumnGroup.STRUCTURAL: 58, ColumnGroup.TEXT: 60}
 
 
 def test_every_column_is_named_once_explained_and_known_before_the_decision() -> None:

@@ -20,7 +20,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.scorer_tables import CalibrationRun
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.params import Params
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.records import get_training_run, latest_calibrations
@@ -75,7 +75,7 @@ def test_the_same_inputs_are_not_calibrated_twice(
     again = calibrate(catalog, artifacts, read_inputs(catalog, artifacts, "default", "default", "calibrate"), PARAMS)
     assert (first.is_new, again.is_new) == (True, False)
     assert first.record == again.record
-    assert [row["stage"] for row in rows(catalog, Run)] == ["train", "calibrate"]
+    assert [row["stage"] for row in rows(catalog, Execution)] == ["train", "calibrate"]
     assert {(row["split"], row["purpose"]) for row in rows(catalog, SplitRead)} == {
         ("train", "calibrate"),
         ("validation", "calibrate"),
@@ -153,7 +153,7 @@ def test_a_scorer_of_other_labels_is_not_calibrated(
     with pytest.raises(ScorerNotTrained, match="present labels, features and parameters"):
         calibrate(catalog, artifacts, newer, PARAMS)
     assert rows(catalog, CalibrationRun) == []
-    assert [row["stage"] for row in rows(catalog, Run)] == ["train"]
+    assert [row["stage"] for row in rows(catalog, Execution)] == ["train"]
 
 
 CROSS_FITTED = quick_params(scorer="linear", folds=3)

@@ -22,7 +22,7 @@ from drsr.offline.catalog.statements import (
     storable,
     storable_text,
 )
-from drsr.offline.catalog.tables import Run, Source, SourceFile
+from drsr.offline.catalog.tables import Execution, Source, SourceFile
 
 AWKWARD = ["a", "", "größe 😀", "it's", 'quo"ted', "100%s", "%(name)s", "back\\slash", ":bind", "?", "[1, 2]", "null"]
 
@@ -91,8 +91,10 @@ def test_moments_and_json_come_back_as_they_were(catalog: Catalog) -> None:
         {**shared, "started_at": moment, "finished_at": moment, "counts": None},
     ]
     with catalog.writing() as connection:
-        insert_all(connection, Run, rows)
-        stored = connection.execute(select(Run.started_at, Run.finished_at, Run.counts).order_by(Run.id)).all()
+        insert_all(connection, Execution, rows)
+        stored = connection.execute(
+            select(Execution.started_at, Execution.finished_at, Execution.counts).order_by(Execution.id)
+        ).all()
     assert list(map(tuple, stored)) == [(moment, None, {"a": [1, 2.5, None, "x"]}), (moment, moment, None)]
     assert stored[0].started_at.tzinfo == datetime.UTC
 

@@ -14,9 +14,9 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import (
     Candidate,
     DecisionState,
+    Execution,
     FrozenTrajectory,
     QuarantinedItem,
-    Run,
     Source,
     SourceFile,
     SplitGroup,
@@ -103,7 +103,7 @@ ROWS: dict[type[Table], dict[str, Any]] = {
         "token_spans": [[3, 9], [12, 36]],
         "text_hash": HASH,
     },
-    Run: {
+    Execution: {
         "id": 1,
         "stage": "ingest",
         "subject": None,
@@ -140,7 +140,7 @@ BROKEN: list[tuple[type[Table], dict[str, Any]]] = [
     (Candidate, {"direct_saving": 0}),
     (Candidate, {"step_index": -1}),
     (Candidate, {"component_index": -1}),
-    (Run, {"stage": "guess"}),
+    (Execution, {"stage": "guess"}),
 ]
 
 

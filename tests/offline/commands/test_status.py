@@ -104,7 +104,7 @@ def test_near_duplicates_across_splits_are_a_failed_check(filled: Drsr, tmp_path
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_runs_whose_file_is_gone_are_named(filled: Drsr, tmp_path: Path) -> None:
     here = filled("status", "--gone")
-    assert (here.code, here.out) == (0, "the files of all runs that were read here are there\n")
+    assert (here.code, here.out) == (0, "the files of all runs that were read here still exist\n")
     (tmp_path / "runs" / "a.json").unlink()
     gone = filled("status", "--gone")
     assert gone.code == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.statements import insert_all
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.dashboard.nights import StageRun
 
 FIRST = datetime.datetime(2026, 11, 1, 2, 15, tzinfo=datetime.UTC)
@@ -47,4 +47,4 @@ def record(catalog: Catalog, runs: list[StageRun]) -> None:
         for r in runs
     ]
     with catalog.writing() as connection:
-        insert_all(connection, Run, rows)
+        insert_all(connection, Execution, rows)

@@ -28,7 +28,7 @@ from drsr.offline.freeze.selection import Selection
 from drsr.offline.label.worker import WorkOrder, work
 from drsr.offline.publish.lineage import trace
 from drsr.offline.publish.stage import find_calibration
-from drsr.offline.publish.subject import Candidate, Order, Subject
+from drsr.offline.publish.subject import Order, PolicyCandidate, Subject
 from drsr.offline.publish.succession import judge_succession, not_worse, released_policy
 from drsr.policy.golden import read_golden, verify_files
 from drsr.policy.loading import load_policy
@@ -156,7 +156,7 @@ def test_a_light_policy_succeeds_light_policies_only(pipeline: Pipeline, tmp_pat
     publish_quickly(pipeline, gated_order(tmp_path / "index", version="1.0"))
     assert released_policy(light.catalog, light=True) is None
     traced = trace(light.catalog, light.artifacts, light.calibration)
-    (verdict,) = not_worse(Subject(light.catalog, light.artifacts, Order(), Candidate(traced)), lambda *_: None)
+    (verdict,) = not_worse(Subject(light.catalog, light.artifacts, Order(), PolicyCandidate(traced)), lambda *_: None)
     assert verdict.detail == "nothing was released before"
     publish_quickly(light, gated_order(tmp_path / "index", version="1.1"))
     released = released_policy(light.catalog, light=True)

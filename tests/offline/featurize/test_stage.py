@@ -24,7 +24,6 @@ from drsr.features.vectors import CandidateFeatures, candidate_features
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, FeatureView, StateFeatures
 from drsr.offline.catalog.label_tables import Claim
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.featurize.records import FeatureExclusion
 from drsr.offline.featurize.stage import FeaturizeSummary, count_pending, featurize_run, featurize_states, materialize
@@ -42,6 +41,7 @@ from drsr.request.request import read_request
 from drsr.request.view import caps_for
 from tests.features.states import run_messages, state_of
 from tests.offline.chat_files import chat, write_json
+from tests.offline.logical_content import content_hash_of_catalog
 from tests.tiny_backbones import ARCHITECTURES, fresh_backbone, tiny_backbone
 from tests.tiny_models import WINDOW, Architecture
 

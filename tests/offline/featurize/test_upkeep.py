@@ -14,7 +14,6 @@ from sqlalchemy import func, select
 from drsr.errors import ArtifactCorrupt
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.featurize import upkeep as feature_upkeep
 from drsr.offline.featurize.files import SMALL
 from drsr.offline.featurize.stored import FeatureReader, stored_states
@@ -23,6 +22,7 @@ from drsr.offline.featurize.views import RegisteredView
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.train.frames import get_training_frame
 from tests.offline import frames
+from tests.offline.logical_content import content_hash_of_catalog
 from tests.offline.stored_examples import Rows, store_examples
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 
 from drsr.errors import FeatureViewError, LayoutMismatch, NotOnline
 from drsr.features.geometry import Geometry
-from drsr.features.layout import Column, Group, Information, Layout, Unit
+from drsr.features.layout import Column, ColumnGroup, Information, Layout, Unit
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureView
 from drsr.offline.featurize.views import find_view, get_view, present_view, register_view, require_layout
@@ -17,7 +17,7 @@ from tests.offline.stored_examples import columns, identity
 @pytest.mark.parametrize("information", [Information.LABEL_ONLY, Information.AUDIT_ONLY])
 def test_what_is_not_online_is_refused_and_nothing_is_registered(catalog: Catalog, information: Information) -> None:
     """Harm and reward, laid between honest columns."""
-    secret = Column("harm_of_the_set", Group.STRUCTURAL, Unit.RATIO, information)
+    secret = Column("harm_of_the_set", ColumnGroup.STRUCTURAL, Unit.RATIO, information)
     with pytest.raises(NotOnline, match=f"harm_of_the_set is {information.value}"), catalog.writing() as connection:
         register_view(connection, "default", identity(), [*columns(3), secret, *columns(1)])
     with catalog.reading() as connection:

@@ -12,7 +12,6 @@ from sqlalchemy import func, select
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.statements import insert_all
 from drsr.offline.catalog.tables import DecisionState, SplitGroup, Trajectory
@@ -25,6 +24,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.exports import add_part, read_parts
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
+from tests.offline.logical_content import content_hash_of_catalog
 
 BACKBONE = ScriptedBackbone()
 CAPS = Caps(10_000, 1_000)

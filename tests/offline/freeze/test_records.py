@@ -10,11 +10,11 @@ from sqlalchemy.exc import IntegrityError
 
 from drsr.errors import InputError
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import Candidate, DecisionState, Trajectory
 from drsr.offline.freeze.records import FreezingRule, StateRecord, record_frozen, require_source, state_key, unfrozen
 from drsr.offline.status import read_status
 from tests.offline.catalog.read_runs import part, record_parts, run
+from tests.offline.logical_content import content_hash_of_catalog
 
 RULE = FreezingRule("recent2/1", "b" * 64, "chatml/1", "c" * 64)
 

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from drsr.backbone.scripted import ScriptedTokenizer
 from drsr.errors import AlignmentError, ArtifactCorrupt
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog, content_key
+from drsr.offline.catalog.logical_content import content_key
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Candidate, DecisionState, FrozenTrajectory, Trajectory
 from drsr.offline.freeze import stage
@@ -29,6 +29,7 @@ from drsr.offline.store.remote_files import AT_ONCE
 from drsr.request.contracts import TokenIds
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
+from tests.offline.logical_content import content_hash_of_catalog
 
 TOKENIZER = ScriptedTokenizer()
 CAPS = Caps(10_000, 1_000)

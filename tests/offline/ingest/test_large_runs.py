@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.ingest import stage
@@ -29,6 +28,7 @@ from drsr.offline.store.source_files import Limits
 from tests.offline.chat_files import chat, write_corpus
 from tests.offline.ingest.formats.files import Items, as_json, as_lines, memory_file, read_bytes
 from tests.offline.ingest.formats.miniatures import MINIATURES
+from tests.offline.logical_content import content_hash_of_catalog
 
 TEXT = st.text(max_size=6)
 VALUE = st.recursive(

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from drsr.offline.catalog import runs
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
-from drsr.offline.catalog.tables import QuarantinedItem, Run, SourceFile
+from drsr.offline.catalog.tables import Execution, QuarantinedItem, SourceFile
 from drsr.offline.catalog.workers import this_worker
 from drsr.offline.ingest import records
 from drsr.offline.ingest.records import MOST_QUARANTINED, ReadFile, known_blobs, known_stamps
@@ -94,7 +94,7 @@ def test_a_run_is_noted_when_it_starts_and_when_it_ends(catalog: Catalog) -> Non
         finished = start_run(connection, "freeze", None, "1.0")
         finish_run(connection, finished, {"states": 3})
     with catalog.reading() as connection:
-        rows = {row.id: row for row in connection.execute(select(Run.__table__))}
+        rows = {row.id: row for row in connection.execute(select(Execution.__table__))}
     assert rows[at_work].finished_at is None
     assert rows[at_work].counts == {"worker": this_worker()}
     assert rows[finished].finished_at >= rows[finished].started_at
@@ -109,6 +109,10 @@ def test_a_run_whose_process_ended_is_marked_by_the_next(catalog: Catalog, monke
         far = start_run(connection, "label", None, "1.0")
     with catalog.writing() as connection:
         start_run(connection, "label", None, "1.0")
-        counts = dict(connection.execute(select(Run.id, Run.counts).where(Run.finished_at.is_(None))).tuples().all())
+        counts = dict(
+            connection.execute(select(Execution.id, Execution.counts).where(Execution.finished_at.is_(None)))
+            .tuples()
+            .all()
+        )
     assert counts[killed] == {"killed": True}
     assert counts[far] == {"worker": "elsewhere/7/1"}, "nobody can tell from here"

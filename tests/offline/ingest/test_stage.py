@@ -20,8 +20,15 @@ from sqlalchemy import select
 
 from drsr.errors import CatalogUnreachable, DrsrError, InputError, NothingThere
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
-from drsr.offline.catalog.tables import QuarantinedItem, Run, Source, SourceFile, Table, Trajectory, TrajectoryReward
+from drsr.offline.catalog.tables import (
+    Execution,
+    QuarantinedItem,
+    Source,
+    SourceFile,
+    Table,
+    Trajectory,
+    TrajectoryReward,
+)
 from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import recorder as recording
 from drsr.offline.ingest import records, stage
@@ -34,6 +41,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.locations import SourceFile as FoundFile
 from drsr.offline.store.locations import open_location
 from tests.offline.chat_files import LONG_AGO, chat, session, write_corpus, write_json, write_lines, write_text
+from tests.offline.logical_content import content_hash_of_catalog
 
 SHARED = Path(__file__).parents[3] / "shared" / "trajectories"
 
@@ -356,7 +364,7 @@ def test_a_run_is_noted_with_what_it_did(catalog: Catalog, artifacts: ArtifactSt
     write_json(tmp_path / "runs" / "a.json", chat(1))
     summary = ingest(catalog, artifacts, str(tmp_path / "runs"))
     with catalog.reading() as connection:
-        row = connection.execute(select(Run.__table__)).one()
+        row = connection.execute(select(Execution.__table__)).one()
     assert (row.stage, row.subject) == ("ingest", str(tmp_path / "runs"))
     assert row.counts == summary.to_json()
     assert isinstance(summary, IngestSummary)

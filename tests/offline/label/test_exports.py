@@ -12,7 +12,6 @@ from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Labeler
-from drsr.offline.catalog.logical_content import logical_rows
 from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.freeze.stage import freeze
 from drsr.offline.ingest.stage import ingest
@@ -26,6 +25,7 @@ from drsr.offline.store.exports import Imported, part_without, said_beside
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
 from tests.offline.databases import fresh_database
+from tests.offline.logical_content import logical_rows
 
 BACKBONE = ScriptedBackbone()
 CAPS = Caps(10_000, 1_000)

@@ -14,7 +14,6 @@ from drsr.backbone.scripted import ScriptedBackbone
 from drsr.errors import ArtifactCorrupt, SettingsError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim, Interaction, Label, LabelExclusion, StateMeasurement
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
 from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.freeze import shared_work
@@ -34,6 +33,7 @@ from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.rendering import render_output
 from drsr.request.view import Caps
 from tests.offline.chat_files import chat, write_json
+from tests.offline.logical_content import content_hash_of_catalog
 
 BACKBONE = ScriptedBackbone()
 CAPS = Caps(10_000, 1_000)

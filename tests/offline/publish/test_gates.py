@@ -21,7 +21,7 @@ from drsr.offline.publish.candidate import build, decide_golden, policy_numbers
 from drsr.offline.publish.gates import admissible, agreement, in_one, refuse_failed
 from drsr.offline.publish.golden_requests import golden_requests, sample_requests
 from drsr.offline.publish.lineage import Traced, trace
-from drsr.offline.publish.subject import Candidate, Order, Subject
+from drsr.offline.publish.subject import Order, PolicyCandidate, Subject
 from drsr.offline.train.records import find_calibration
 from drsr.offline.train.stage import load_trained
 from drsr.offline.verdicts import Check, Section, Severity, Told, Verdict
@@ -34,17 +34,17 @@ def traced(pipeline: Pipeline) -> Traced:
     return trace(pipeline.catalog, pipeline.artifacts, pipeline.calibration)
 
 
-def asked(ask: Callable[[Subject, Told], list[Verdict]], pipeline: Pipeline, candidate: Candidate) -> Verdict:
+def asked(ask: Callable[[Subject, Told], list[Verdict]], pipeline: Pipeline, candidate: PolicyCandidate) -> Verdict:
     """The answer about a candidate."""
     (verdict,) = ask(Subject(pipeline.catalog, pipeline.artifacts, Order(), candidate), lambda done, total: None)
     return verdict
 
 
 def test_admissible(pipeline: Pipeline, traced: Traced) -> None:
-    assert asked(admissible, pipeline, Candidate(traced)).passed
+    assert asked(admissible, pipeline, PolicyCandidate(traced)).passed
     nothing = traced._replace(calibration=traced.calibration._replace(abstains_always=True))
-    assert not asked(admissible, pipeline, Candidate(nothing)).passed
-    assert asked(admissible, pipeline, Candidate(nothing, may_abstain_always=True)).passed
+    assert not asked(admissible, pipeline, PolicyCandidate(nothing)).passed
+    assert asked(admissible, pipeline, PolicyCandidate(nothing, may_abstain_always=True)).passed
 
 
 @pytest.mark.parametrize(
@@ -56,26 +56,26 @@ def test_an_operating_point_that_was_changed_by_hand(pipeline: Pipeline, column:
     with pipeline.catalog.reading() as connection:
         record = find_calibration(connection, pipeline.calibration.calibration_key)
     assert record is not None
-    changed = Candidate(trace(pipeline.catalog, pipeline.artifacts, record))
+    changed = PolicyCandidate(trace(pipeline.catalog, pipeline.artifacts, record))
     verdict = asked(check_calibration, pipeline, changed)
     assert not verdict.passed
     assert any(column in item for item in verdict.items)
 
 
 def test_an_operating_point_of_other_code(pipeline: Pipeline, traced: Traced) -> None:
-    assert asked(check_calibration, pipeline, Candidate(traced)).passed
+    assert asked(check_calibration, pipeline, PolicyCandidate(traced)).passed
     older = traced._replace(calibration=traced.calibration._replace(version="calibration/0"))
-    assert "made by calibration/0" in asked(check_calibration, pipeline, Candidate(older)).detail
+    assert "made by calibration/0" in asked(check_calibration, pipeline, PolicyCandidate(older)).detail
 
 
 def test_a_read_of_the_test_split(pipeline: Pipeline, traced: Traced) -> None:
     """The database refuses to record one; a check that rests on it alone would not notice a database without."""
-    assert asked(check_split_reads, pipeline, Candidate(traced)).passed
+    assert asked(check_split_reads, pipeline, PolicyCandidate(traced)).passed
     with pipeline.catalog.engine.connect() as connection:
         connection.execute(text("PRAGMA ignore_check_constraints = ON"))
         connection.execute(update(SplitRead).where(SplitRead.split == "validation").values(split="test"))
         connection.commit()
-    verdict = asked(check_split_reads, pipeline, Candidate(traced))
+    verdict = asked(check_split_reads, pipeline, PolicyCandidate(traced))
     assert not verdict.passed
     assert "the test split was read to train" in verdict.detail
 
@@ -83,7 +83,7 @@ def test_a_read_of_the_test_split(pipeline: Pipeline, traced: Traced) -> None:
 def test_a_log_without_reads_shows_nothing(pipeline: Pipeline, traced: Traced) -> None:
     with pipeline.catalog.writing() as connection:
         connection.execute(delete(SplitRead))
-    assert not asked(check_split_reads, pipeline, Candidate(traced)).passed
+    assert not asked(check_split_reads, pipeline, PolicyCandidate(traced)).passed
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def backbone(pipeline: Pipeline) -> Backbone:
 
 def test_agreement(pipeline: Pipeline, traced: Traced, backbone: Backbone) -> None:
     numbers = policy_numbers(traced, load_trained(pipeline.artifacts, traced.run), backbone)
-    sound = Candidate(traced, numbers=numbers, backbone=backbone)
+    sound = PolicyCandidate(traced, numbers=numbers, backbone=backbone)
     assert asked(agreement, pipeline, sound).passed
     view, labeler = traced.view, traced.labeler
     wrong = {
@@ -130,7 +130,9 @@ def test_golden_requests_that_decide_otherwise(pipeline: Pipeline, traced: Trace
     scorer = load_trained(pipeline.artifacts, traced.run)
     numbers = policy_numbers(traced, scorer, backbone)
     decided = decide_golden(numbers, scorer, backbone)
-    sound = Candidate(traced, numbers=numbers, backbone=backbone, built=build(traced, scorer, numbers, decided, "1"))
+    sound = PolicyCandidate(
+        traced, numbers=numbers, backbone=backbone, built=build(traced, scorer, numbers, decided, "1")
+    )
     assert asked(check_golden, pipeline, sound).passed
     turned = decided[0]._replace(expected=decided[0].expected._replace(removed=("9.9",)))
     built = build(traced, scorer, numbers, [turned, *decided[1:]], "1")
@@ -150,7 +152,9 @@ def test_a_policy_that_prunes_no_usual_request_is_asked_about_the_sample_corpus(
     assert [item.expected.pruned for item in decided] == [False, True, True]
     assert all(item.name.startswith("sample sandbox-") for item in decided[1:])
     assert decide_golden(numbers, scorer, backbone) == decided
-    pruning = Candidate(traced, numbers=numbers, backbone=backbone, built=build(traced, scorer, numbers, decided, "1"))
+    pruning = PolicyCandidate(
+        traced, numbers=numbers, backbone=backbone, built=build(traced, scorer, numbers, decided, "1")
+    )
     gate = asked(check_golden, pipeline, pruning)
     assert gate.passed
     assert gate.detail.startswith("3 decide as expected, 2 are pruned")

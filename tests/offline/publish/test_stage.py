@@ -17,7 +17,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead
 from drsr.offline.catalog.release_tables import PolicyRelease
 from drsr.offline.catalog.scorer_tables import CalibrationRun
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.evaluate.second_opinion import SecondOpinion
 from drsr.offline.publish.golden_requests import golden_requests
 from drsr.offline.publish.lineage import read_lineage, trace
@@ -53,7 +53,7 @@ def rows(catalog: Catalog, table: Any = PolicyRelease) -> list[Any]:
 
 
 def publish_runs(catalog: Catalog) -> int:
-    return sum(row["stage"] == "publish" for row in rows(catalog, Run))
+    return sum(row["stage"] == "publish" for row in rows(catalog, Execution))
 
 
 def test_a_published_policy_is_what_was_calibrated(pipeline: Pipeline) -> None:

@@ -13,7 +13,7 @@ from drsr.decide.selection import ProposedSets, SelectionRule, select
 from drsr.offline.audit.release import gated_order
 from drsr.offline.calibrate.stage import frozen_rule
 from drsr.offline.publish.lineage import trace
-from drsr.offline.publish.subject import Candidate, Order, Subject
+from drsr.offline.publish.subject import Order, PolicyCandidate, Subject
 from drsr.offline.publish.succession import NOT_WORSE, Performance, compare, judge_succession, not_worse, performance
 from drsr.offline.train.examples import ExampleFrame
 from drsr.offline.train.records import get_training_run
@@ -101,7 +101,9 @@ def slowly(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coeffici
 
 def test_before_the_first_release_there_is_nobody_to_be_worse_than(pipeline: Pipeline) -> None:
     traced = trace(pipeline.catalog, pipeline.artifacts, pipeline.calibration)
-    (verdict,) = not_worse(Subject(pipeline.catalog, pipeline.artifacts, Order(), Candidate(traced)), lambda *_: None)
+    (verdict,) = not_worse(
+        Subject(pipeline.catalog, pipeline.artifacts, Order(), PolicyCandidate(traced)), lambda *_: None
+    )
     assert (verdict.passed, verdict.detail) == (True, "nothing was released before")
 
 

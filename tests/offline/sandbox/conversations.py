@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from drsr.offline import samples
-from drsr.offline.sandbox.corpus import agent, read_lines
+from drsr.offline.sandbox.agent import next_message
+from drsr.offline.sandbox.corpus import FAMILIES, read_lines
 from drsr.request.history import Block, History, delete, read_history
 from drsr.request.request import read_request
 
@@ -27,6 +28,12 @@ def calls(message: Json) -> list[Json]:
         {"name": made["function"]["name"], "arguments": json.loads(made["function"]["arguments"])}
         for made in message.get("tool_calls") or []
     ]
+
+
+def agent(messages: list[Json]) -> Json:
+    """The next message of the scripted agent that a request belongs to: the one with its system prompt."""
+    (family,) = [family for family in FAMILIES if family.system == messages[0]["content"]]
+    return next_message(messages, family.plan)
 
 
 def steps(messages: list[Json]) -> int:

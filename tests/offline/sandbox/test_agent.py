@@ -8,12 +8,12 @@ from random import Random
 import pytest
 
 from drsr.offline.sandbox.agent import Call, Fact, Mind, Move, next_message, said
-from drsr.offline.sandbox.corpus import agent, corpus_tasks
+from drsr.offline.sandbox.corpus import corpus_tasks
 from drsr.offline.sandbox.recorder import Agent, Task, run_task
 from drsr.offline.sandbox.voice import FETCHING_AGAIN, GIVING_UP
 from drsr.request.history import BlockKind, delete, read_history
 from drsr.request.request import read_request
-from tests.offline.sandbox.conversations import Json, calls, corpus, decisions, steps
+from tests.offline.sandbox.conversations import Json, agent, calls, corpus, decisions, steps
 
 FACTS = {"code": said("look", r"code (\d+)")}
 look = Move("look", lambda m: m.say(["Looking."], Call("read", {"path": "a.txt"})))

@@ -24,11 +24,8 @@ from drsr.offline.label.prefix_tree import build_tree, total_tokens
 from drsr.offline.sandbox.corpus import (
     COUNT,
     FAMILIES,
-    SEED,
-    agent,
     compare_corpus,
     corpus_tasks,
-    family_of,
     read_lines,
     record_corpus,
     to_line,
@@ -259,15 +256,6 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_corpus([], tmp_path / "absent" / "corpus.jsonl.gz")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_request_tells_which_agent_it_is_for() -> None:
-    for line in corpus()[:20]:
-        messages = line["request"]["messages"]
-        assert line["task"].startswith(f"{family_of(messages).domain}/{family_of(messages).name}/{SEED}-")
-        assert agent(messages[:2]) == messages[2]
-    with pytest.raises(InputError, match="not a request of the sandbox"):
-        agent([{"role": "user", "content": "hello"}])
 
 
 def test_the_bundled_request_is_rewritten_with_the_corpus(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from drsr.decide.distribution import DistributionNumbers, TrainingDistribution
-from drsr.features.layout import Column, Group, Unit
+from drsr.features.layout import Column, ColumnGroup, Unit
 from drsr.offline.train.distribution import FEWEST_STATES, INSIDE, SHRINKAGE, fit_distribution
 from drsr.offline.train.examples import TrainingFrame
 from tests.offline.frames import make_frame
 
-COLUMNS = [Column(f"text_{number}", Group.TEXT, Unit.COUNT) for number in range(6)]
+COLUMNS = [Column(f"text_{number}", ColumnGroup.TEXT, Unit.COUNT) for number in range(6)]
 
 
 def together(generator: np.random.Generator, count: int) -> NDArray[np.float32]:
@@ -77,7 +77,7 @@ def test_the_same_frames_give_the_same_bytes_and_other_ones_others() -> None:
 
 
 def test_only_columns_of_the_text_are_compared() -> None:
-    hidden = [*COLUMNS[:4], *(Column(f"hidden_{number}", Group.HIDDEN, Unit.COSINE) for number in range(2))]
+    hidden = [*COLUMNS[:4], *(Column(f"hidden_{number}", ColumnGroup.HIDDEN, Unit.COSINE) for number in range(2))]
     assert fitted(frame(), columns=hidden)[0].mean.shape == (4,)
     assert fit_distribution([frame()], [*reversed(hidden)]) is None
 

@@ -26,9 +26,8 @@ from drsr.errors import (
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead, StateFeatures
 from drsr.offline.catalog.label_tables import Claim, Label
-from drsr.offline.catalog.logical_content import content_hash_of_catalog
 from drsr.offline.catalog.scorer_tables import TrainingRun
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.ingest.splits import Split
 from drsr.offline.store import claims
 from drsr.offline.store.artifacts import ArtifactStore
@@ -47,6 +46,7 @@ from drsr.offline.train.stage import (
 )
 from drsr.scorer.ensemble import Ensemble
 from drsr.scorer.weights import scorer_bytes
+from tests.offline.logical_content import content_hash_of_catalog
 from tests.offline.stored_examples import Rows
 from tests.offline.stored_frames import GROUPS, fill, quick_params
 
@@ -121,7 +121,7 @@ def test_the_same_inputs_are_not_trained_twice(
     )
     assert [result.is_new for result in (*first, *second)] == [True, False]
     assert first[0].record == second[0].record
-    assert [row["stage"] for row in rows(catalog, Run)] == ["train"]
+    assert [row["stage"] for row in rows(catalog, Execution)] == ["train"]
     with catalog.reading() as connection:
         assert content_hash_of_catalog(connection) == before
     assert find_trained(catalog, artifacts, again, PARAMS) == first[0].record
@@ -178,7 +178,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(
     with pytest.raises(Killed):
         run_train(catalog, artifacts, inputs, tmp_path, params=longer, progress=kill)
     assert rows(catalog, TrainingRun) == []
-    assert [row["finished_at"] for row in rows(catalog, Run)] == [None]
+    assert [row["finished_at"] for row in rows(catalog, Execution)] == [None]
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
     epochs: list[int] = []
     (resumed,) = run_train(
@@ -277,7 +277,7 @@ def test_examples_that_nothing_may_be_fitted_on(
     with pytest.raises(error):
         read_inputs(catalog, artifacts, "default", "default", "train")
     assert rows(catalog, TrainingRun) == []
-    assert rows(catalog, Run) == []
+    assert rows(catalog, Execution) == []
 
 
 def test_a_labelled_state_without_features(catalog: Catalog, artifacts: ArtifactStore) -> None:
@@ -315,4 +315,4 @@ def test_a_configuration_that_cannot_be_is_refused_before_any_is_fitted(
                 ablations=wanted,
                 progress=lambda ablation, some: pytest.fail("something was fitted"),
             )
-    assert rows(catalog, Run) == []
+    assert rows(catalog, Execution) == []

@@ -70,7 +70,7 @@ class FutureAudit(NamedTuple):
     differences: tuple[float, ...] = ()
     """The same by state."""
     stored: int = 0
-    """How many states there are to draw from."""
+    """The number of states to draw from."""
     named: int = 0
     """How many of the states that were looked at are in it whatever is drawn."""
     recomputed: Mapping[str, NDArray[np.float32]] = MappingProxyType({})

@@ -41,7 +41,7 @@ class Read(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """Everything about a calibration that somebody chose, as opposed to what the data gave."""
+    """Everything about a calibration that somebody chose, as opposed to what followed from the data."""
 
     mode: str
     view_id: int

@@ -46,7 +46,7 @@ class Placed(NamedTuple):
     sketch: str = ""
     """Some of its shingles, case folded and numbers masked, in hexadecimal digits."""
     agent: str = ""
-    """The same of what its agent says."""
+    """The same of its agent's words."""
     asked: str = ""
     """SHA-256 of the words of its first message by the user, case folded and numbers masked; empty for a short one."""
     blob: str = ""

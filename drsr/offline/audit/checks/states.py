@@ -18,7 +18,7 @@ from sqlalchemy import Connection, func, select
 
 from drsr.decide.deletion_sets import deletion_sets
 from drsr.errors import AlignmentError, ArtifactCorrupt, RequestError
-from drsr.features.layout import Group
+from drsr.features.layout import ColumnGroup
 from drsr.features.light import light_features
 from drsr.features.spans import prefix_hash
 from drsr.features.structural import structural_features
@@ -38,7 +38,7 @@ from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_
 from drsr.request.contracts import Tokenizer
 from drsr.request.view import Caps, caps_for
 
-FROM_TEXT = (Group.STRUCTURAL, Group.TEXT)
+FROM_TEXT = (ColumnGroup.STRUCTURAL, ColumnGroup.TEXT)
 """Groups of columns that no language model is needed for: the same text gives the same bits."""
 
 

@@ -14,7 +14,7 @@ from drsr.scorer.weights import scorer_bytes
 
 
 def check_weight_files(subject: Subject, told: Told) -> list[Verdict]:
-    """Looks at each file on its own, so that one that was swapped is named whatever else is broken."""
+    """Looks at each file by itself, so that a swapped file is named even if others are broken, too."""
     problems: list[str] = []
     files: list[dict[str, Any]] = []
 
@@ -61,7 +61,7 @@ def _models(subject: Subject) -> list[tuple[str, str, str]]:
     return found
 
 
-_HINT = "do not load it; get the file from whoever trained it, or publish again from an untouched store"
+_HINT = "do not load it; get the file from those who trained it, or publish again from an untouched store"
 
 CHECK = Check(
     "weight files",

@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the policy's features of these decisions from the catalog: its time is then without the language model's",
     )
-    parser.add_argument("--light-policy", metavar="PATH", help="a published light policy, as a row beside that one")
+    parser.add_argument("--light-policy", metavar="PATH", help="a published light policy, as another row")
     parser.add_argument(
         "--summariser",
         default=SCRIPTED,

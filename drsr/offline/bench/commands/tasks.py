@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="let a model's commands be executed on this machine, with your rights: use a container",
     )
     group.add_argument(
-        "--tables", type=Path, metavar="FOLDER", help="for CSV, Markdown and JSON (default: beside --output)"
+        "--tables", type=Path, metavar="FOLDER", help="for CSV, Markdown and JSON (default: next to --output)"
     )
 
 

@@ -63,7 +63,7 @@ class AblationMethods(NamedTuple):
     """Reasons why a configuration has no row, by its name as a method."""
 
 
-class Source(NamedTuple):
+class MethodFeatures(NamedTuple):
     """The source of a configuration's features."""
 
     stored: StoredFeatures | None
@@ -72,7 +72,7 @@ class Source(NamedTuple):
     """Everything they depend on, apart from the request itself."""
 
 
-Sources = Callable[[Ablation, Sequence[str]], Source]
+Sources = Callable[[Ablation, Sequence[str]], MethodFeatures]
 """Returns the sources of a configuration and the group of each column; FrameError says why it cannot have features."""
 
 
@@ -82,19 +82,19 @@ def stored(catalog: Catalog, artifacts: ArtifactStore, *, view: str, labeler: st
     with catalog.reading() as connection:
         keys = {state.prefix_hash: state.state_key for state in stored_states(connection, get_view(connection, view))}
 
-    def source(ablation: Ablation, groups: Sequence[str]) -> Source:
+    def source(ablation: Ablation, groups: Sequence[str]) -> MethodFeatures:
         # With which decision one was exchanged goes by the states that there were.
         others = content_key({"states": frame.state_ids}) if ablation.mismatched_state else ""
-        return Source(StoredFeatures(prepare_frame(frame, ablation, groups), keys), others)
+        return MethodFeatures(StoredFeatures(prepare_frame(frame, ablation, groups), keys), others)
 
     return source
 
 
-def computed_now(ablation: Ablation, groups: Sequence[str]) -> Source:
+def computed_now(ablation: Ablation, groups: Sequence[str]) -> MethodFeatures:
     """Return the source for requests that are made now."""
     if ablation.mismatched_state:
         raise FrameError("a request that is made now has no recorded decision to exchange its state with")
-    return Source(None)
+    return MethodFeatures(None)
 
 
 def stored_policy(catalog: Catalog, policy: Policy, sources: Sources, *, view: str) -> DrsrPolicy:

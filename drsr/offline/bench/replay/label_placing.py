@@ -25,7 +25,7 @@ _RADII = np.concatenate([np.arange(3.0, 30.0, 2.0), np.arange(30.0, 400.0, 6.0)]
 _ANGLES = np.deg2rad([30, -30, 0, 90, -90, 150, -150, 180, 60, -60, 120, -120, 15, -15, 165, -165])
 
 
-class Label(NamedTuple):
+class PlotLabel(NamedTuple):
     """A text and the point that it belongs to, in the units of the axes."""
 
     text: str
@@ -33,7 +33,7 @@ class Label(NamedTuple):
     y: float
 
 
-def place_labels(axes: Axes, labels: Sequence[Label], line: Sequence[tuple[float, float]] = ()) -> list[Label]:
+def place_labels(axes: Axes, labels: Sequence[PlotLabel], line: Sequence[tuple[float, float]] = ()) -> list[PlotLabel]:
     """Write each label as near to its point as possible without touching another, a mark or, if possible, the `line`;
     earlier ones choose first. Return those that find no free place.
 

@@ -10,7 +10,7 @@ import numpy as np
 from drsr.offline.bench.analyses.analysis import Analysis, Cell, Section
 from drsr.offline.bench.analyses.figures import OURS, PAPER, figure
 from drsr.offline.bench.replay.file import MethodNote, Replay
-from drsr.offline.bench.replay.label_placing import Label, place_labels
+from drsr.offline.bench.replay.label_placing import PlotLabel, place_labels
 from drsr.offline.bench.replay.summary import Comparison, MethodSummary, by_domain, compare
 from drsr.offline.bench.trainings import different_trainings
 from drsr.offline.train.metrics import Bootstrap
@@ -259,7 +259,7 @@ def _label(panels: Sequence[Axes], points: Sequence[Sequence[Point]]) -> None:
     """Label the points of every panel, once all are drawn: names first, which need most room."""
     for axes, mine in zip(panels, points, strict=True):
         ordered = sorted(mine, key=lambda point: (not point.ours, -len(point.label), point.numbers))
-        labels = [Label(point.label, 100 * point.removal, 100 * point.unsafe) for point in ordered]
+        labels = [PlotLabel(point.label, 100 * point.removal, 100 * point.unsafe) for point in ordered]
         if left_out := place_labels(axes, labels, _line(mine)):
             axes.set_xlabel(f"{axes.get_xlabel()}; points without room for a label: {len(left_out)}")
 

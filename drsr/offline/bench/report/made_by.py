@@ -19,7 +19,7 @@ from drsr.offline.bench.report.inputs import Asked
 from drsr.offline.bench.summarisers.scripted import SCRIPTED
 from drsr.offline.bench.trainings import different_trainings
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.tables import Run, Source, SourceFile
+from drsr.offline.catalog.tables import Execution, Source, SourceFile
 from drsr.offline.publish.records import ReleaseRecord, latest_releases
 from drsr.redaction import redact
 
@@ -75,7 +75,11 @@ def reproduce(
 def _ingested(connection: Connection) -> list[tuple[str, ...]]:
     """Return one command for each location. If all its files have the same source, that name is given: the user may
     have named it."""
-    runs = select(Run.subject, Run.counts).where(Run.stage == "ingest", Run.finished_at.is_not(None)).order_by(Run.id)
+    runs = (
+        select(Execution.subject, Execution.counts)
+        .where(Execution.stage == "ingest", Execution.finished_at.is_not(None))
+        .order_by(Execution.id)
+    )
     places = {place: (counts or {}).get("day") for place, counts in connection.execute(runs).tuples() if place}
     files = [
         (location, source)

@@ -18,7 +18,6 @@ BASELINE = "baseline"
 SOURCE = "reported by the paper"
 """Note to show with each of these numbers."""
 OVERALL = "overall"
-DOMAINS = ("code", "office", "security", "web")
 
 DOES_NOT_ADD_UP = {
     "full260/structural_pruning/reward": "0.701 is printed as overall; its domains give 0.698 by task, 0.704 by domain",

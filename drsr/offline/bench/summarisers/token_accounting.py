@@ -40,7 +40,7 @@ class Usage:
                 f"{self.cache_read_tokens} tokens read from a cache and {self.cache_creation_tokens} written to one, "
                 f"of only {self.input_tokens} input tokens",
                 where="usage",
-                hint="cache counts are parts of the input; Anthropic reports them beside it: add them first",
+                hint="cache counts are parts of the input; Anthropic reports them separately: add them first",
             )
 
     @property

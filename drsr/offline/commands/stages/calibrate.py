@@ -103,7 +103,7 @@ def _text(
 ) -> str:
     from drsr.tables import table
 
-    lines = [] if is_new else ["nothing to calibrate: these inputs gave this before"]
+    lines = [] if is_new else ["nothing to calibrate: already calibrated from these inputs"]
     lines += [record.explanation, "", table((where, "value", "limit"), _numbers(record, params)), ""]
     if record.incomplete_states:
         lines.append(
@@ -135,7 +135,7 @@ def _numbers(record: CalibrationRecord, params: CalibrateParams) -> list[tuple[s
 
 
 def _tried(search_table: bytes, origin: str) -> str:
-    """The thresholds that were to be certified, and what came of each."""
+    """The thresholds that were to be certified, and the outcome for each."""
     from drsr.tables import table
 
     rows = [

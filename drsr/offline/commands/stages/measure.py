@@ -44,7 +44,7 @@ def add_commands(commands: Commands) -> None:
     label.add_argument(
         "--again",
         choices=["out_of_memory", "non_finite"],
-        help="measure again what was excluded for this reason, with more memory, say (DRSR_LABEL_MEMORY_MB)",
+        help="measure again what was excluded for this reason, for instance with more memory (DRSR_LABEL_MEMORY_MB)",
     )
     label.add_argument(
         "--accept-noise",
@@ -160,7 +160,7 @@ def chosen_part(options: argparse.Namespace, catalog: Catalog) -> Selection:
 
 
 def _work(stage: str, name: str, options: argparse.Namespace, found: Configured, part: Selection) -> int:
-    """Work on what waits, in as many processes as are asked for, and tell what came of it."""
+    """Do the waiting work in the requested number of processes, and return the outcome."""
     from drsr.features.view_layouts import Kind, kind_of
     from drsr.offline.freeze.selection import count_to_freeze
     from drsr.offline.label.configured import count_left

@@ -75,13 +75,13 @@ def add_commands(commands: Commands) -> None:
         "--with-drsr",
         type=Path,
         metavar="PATH",
-        help="put drsr itself beside it: a wheel, or a source tree to build one from",
+        help="put drsr itself into the index, too: a wheel, or a source tree to build one from",
     )
     parser.add_argument(
         "--sign",
         type=Path,
         metavar="KEY",
-        help="a private Ed25519 key in PEM form, to sign the wheel with: WHEEL.sig beside it (make one with openssl "
+        help="a private Ed25519 key in PEM form, to sign the wheel with: WHEEL.sig next to it (make one with openssl "
         "genpkey -algorithm ed25519 -out KEY)",
     )
     parser.add_argument(

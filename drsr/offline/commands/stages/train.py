@@ -234,7 +234,7 @@ def _text(results: list[Trained], ablations: list[Ablation]) -> str:
 
     lines: list[str] = []
     for record, is_new in results:
-        how = f"trained in {record.seconds:.0f} s" if is_new else "nothing to train: these inputs gave it before"
+        how = f"trained in {record.seconds:.0f} s" if is_new else "nothing to train: already trained from these inputs"
         lines.append(f"{record.ablation}: {how}")
     for ablation in ablations:
         other = trained_as(ablation)

@@ -38,11 +38,11 @@ class RunFacts(NamedTuple):
     characters: int
 
 
-class Rule(NamedTuple):
+class ChoiceRule(NamedTuple):
     """The numbers of a rule of choice."""
 
     tool_steps: int = 7
-    """The fewest tool Steps of a run: fewer leave no four candidates behind the latest two."""
+    """The fewest tool Steps of a run: with fewer, there are no four candidates before the latest two."""
     characters: tuple[int, int] = (4_000, 36_000)
     shorter: tuple[str, int] = ("intercode", 2_000)
     """A source whose runs may be shorter, and the fewest characters there."""
@@ -78,8 +78,8 @@ def facts(trajectory: Trajectory, source: str, task: str, group: str, agent: str
     return RunFacts(source, trajectory.external_id, task, group, agent, domain, steps, characters)
 
 
-def choose(runs: Iterable[RunFacts], rule: Rule = Rule()) -> list[RunFacts]:  # noqa: B008  # immutable
-    """Apply the rule. The same runs give the same choice in whatever order they come."""
+def choose(runs: Iterable[RunFacts], rule: ChoiceRule = ChoiceRule()) -> list[RunFacts]:  # noqa: B008  # immutable
+    """Apply the rule. The order of the runs does not matter."""
     by_task: defaultdict[str, list[RunFacts]] = defaultdict(list)
     for run in runs:
         if _fits(run, rule):
@@ -88,7 +88,7 @@ def choose(runs: Iterable[RunFacts], rule: Rule = Rule()) -> list[RunFacts]:  # 
     return sorted(_balanced(kept, rule))
 
 
-def is_held_out(group: str, rule: Rule = Rule()) -> bool:  # noqa: B008  # immutable
+def is_held_out(group: str, rule: ChoiceRule = ChoiceRule()) -> bool:  # noqa: B008  # immutable
     """Return whether a group belongs to the test corpus: `tasks.csv` places such a group in the test split."""
     return group.startswith(rule.test_groups) or _draw("use", group) < rule.test_share
 
@@ -127,7 +127,7 @@ def _characters(message: dict[str, object]) -> int:
     return sum(len(text) for text in texts if isinstance(text, str)) + written
 
 
-def _fits(run: RunFacts, rule: Rule) -> bool:
+def _fits(run: RunFacts, rule: ChoiceRule) -> bool:
     source, fewest = rule.shorter
     least, most = rule.characters
     if rule.left_out in run.task:
@@ -135,7 +135,7 @@ def _fits(run: RunFacts, rule: Rule) -> bool:
     return run.tool_steps >= rule.tool_steps and (fewest if run.source == source else least) <= run.characters <= most
 
 
-def _of_one_task(runs: Sequence[RunFacts], rule: Rule) -> list[RunFacts]:
+def _of_one_task(runs: Sequence[RunFacts], rule: ChoiceRule) -> list[RunFacts]:
     """The first runs of a task in the drawn order, at most one by each agent."""
     drawn = sorted(runs, key=lambda run: _draw(run.source, run.external_id))
     by_agent = {run.agent: run for run in reversed(drawn)}
@@ -143,7 +143,7 @@ def _of_one_task(runs: Sequence[RunFacts], rule: Rule) -> list[RunFacts]:
     return first[: rule.runs_per_task]
 
 
-def _balanced(runs: Sequence[RunFacts], rule: Rule) -> list[RunFacts]:
+def _balanced(runs: Sequence[RunFacts], rule: ChoiceRule) -> list[RunFacts]:
     """At most so many runs of a domain: its sources in turn, and every task's first run before any task's second."""
     of_task, of_source, taken = Counter[str](), Counter[str](), Counter[str]()
     drawn = sorted(runs, key=lambda run: _draw(run.source, run.external_id))

@@ -85,7 +85,7 @@ def fetch_corpus(
     sources: Sequence[str] = (),
     progress: Callable[[int, int, int], None] = lambda files, total, size: None,
 ) -> Fetched:
-    """Put every file of these sources, by default of all, below `folder`; those that are there already are kept.
+    """Put every file of these sources, by default of all, below `folder`. Files that are present are kept.
 
     What cannot be had is named in `refused`, and nothing of it remains. `progress` is called with the files done, all
     files, and the bytes fetched. Raises InputError or SourceUnreachable where no further file can be had either.
@@ -163,7 +163,7 @@ def _remove(partial: Path) -> None:
 def _outcomes(
     files: Sequence[CorpusFile], folder: Path, partial: Path, origin: Origin
 ) -> Iterator[tuple[CorpusFile, bool | Refused]]:
-    """Every file as it is done, and whether it was fetched; False if it was there."""
+    """Yield every finished file, and whether it was fetched; False if it was present."""
     stop = threading.Event()
     pool = ThreadPoolExecutor(DOWNLOADS, thread_name_prefix="fetch")
     try:

@@ -79,7 +79,7 @@ class Corpus:
 
     name: str
     folder: Path
-    """Holds the table, and whatever else belongs to the corpus."""
+    """Holds the table, and everything else that belongs to the corpus."""
     files: tuple[CorpusFile, ...]
 
     @property
@@ -102,7 +102,7 @@ class Corpus:
         return dict(sorted(Counter(file.domain for file in self.files).items()))
 
     def of_sources(self, names: Sequence[str]) -> tuple[CorpusFile, ...]:
-        """Return the files of these sources, of all if none is named. Raises InputError."""
+        """Return the files of these sources, or of all if no source is named. Raise InputError."""
         unknown = [name for name in names if name not in self.sources]
         if unknown:
             raise InputError(

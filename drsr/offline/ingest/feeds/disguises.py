@@ -64,7 +64,7 @@ class Said(NamedTuple):
 
 
 class Disguised(NamedTuple, Generic[Key]):
-    """Two runs of different splits, of which the second holds the first."""
+    """Two runs of different splits; the second holds the first."""
 
     first: Key
     second: Key
@@ -137,7 +137,7 @@ def folded_sketch(text: str) -> Shingles:
 
 
 def sampled(found: Shingles) -> Shingles:
-    """Return those of some shingles that are in a sketch."""
+    """Return the shingles that are in a sketch."""
     kept: Shingles = found[(found * np.uint64(ODD)) >> np.uint64(32) & np.uint64(_SAMPLED - 1) == 0]
     return kept
 

@@ -50,7 +50,7 @@ class Neighbours:
         self._found_by: dict[int, list[int]] = {}
 
     def nearest(self, sketch: Shingles) -> Neighbour | None:
-        """Return where the most similar run stands; None where none is nearly the same."""
+        """Return the index of the most similar run; None if no run is nearly the same."""
         runs = self._read() if self._runs is None else self._runs
         votes = Counter(row for value in sketch[:_LOOKED_UP].tolist() for row in self._found_by.get(value, ()))
         likeness = [(_likeness(sketch, runs[row][0]), -row) for row, _ in votes.most_common(_MOST_COMPARED)]

@@ -1,4 +1,4 @@
-"""Recorded runs of every framework as Trajectories, and whatever cannot be read as Quarantined with a reason.
+"""Recorded runs of every framework as Trajectories; anything unreadable as Quarantined, with a reason.
 
     for file in gather(open_location("s3://bucket/nightly/")):
         for item in read(file):

@@ -1,4 +1,4 @@
-"""Anthropic messages, built turn by turn: results directly behind the message that made the call.
+"""Anthropic messages, built turn by turn: results come directly after the message that made the call.
 
 The same rules as for OpenAI's form (`chat_form`): a result goes to the nearest preceding open call of its id, and what
 a user says between a call and its result comes after the result.

@@ -35,7 +35,7 @@ _CUT_NUMBER = ("", ".", *(f"{e}{sign}" for e in "eE" for sign in ("", "+", "-"))
 
 
 class _JsonText:
-    """The text of a stream, of which a chunk is held, and the values in it."""
+    """The text of a stream, held a chunk at a time, and the values in it."""
 
     def __init__(self, head: bytes, stream: BinaryIO, limits: Limits) -> None:
         self._stream = stream
@@ -191,7 +191,7 @@ class ArrayStream(_JsonText):
 
 
 class DocumentStream(_JsonText):
-    """One value, behind which nothing follows."""
+    """Return one value. Nothing may follow it."""
 
     def read(self) -> tuple[Any, int]:
         """The value, and the characters that it took. Raises Unreadable where there is anything else."""

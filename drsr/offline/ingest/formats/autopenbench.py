@@ -42,7 +42,7 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
 
 
 def _parts(step: Json) -> dict[str, str]:
-    """The three texts of a step, word for word behind their prefixes."""
+    """The three texts of a step, word for word after their prefixes."""
     found = {}
     for key, prefix in _PREFIXES.items():
         text = step.get(key)
@@ -53,7 +53,7 @@ def _parts(step: Json) -> dict[str, str]:
 
 
 def _call(action: str) -> Json:
-    """`ExecuteBash(machine_ipaddr='...' cmd='...')`: the name and, word for word, what stands in the parentheses."""
+    """`ExecuteBash(machine_ipaddr='...' cmd='...')`: the name and, word for word, the text in parentheses."""
     match = _ACTION.fullmatch(action.strip())
     return tool_call(match[1], {"input": match[2]}) if match else tool_call("act", {"input": action})
 

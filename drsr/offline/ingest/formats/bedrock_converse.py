@@ -1,4 +1,4 @@
-"""Amazon Bedrock Converse: `messages` whose content blocks are told by their key (`text`, `toolUse`, `toolResult`).
+"""Amazon Bedrock Converse: `messages` with content blocks known by their key (`text`, `toolUse`, `toolResult`).
 
 The answer may stand beside the request as `output`. Invocation logs keep both in `input.inputBodyJson` and
 `output.outputBodyJson`; each repeats the history so far (`model_calls`).

@@ -27,7 +27,7 @@ def put_back(data: bytes, stream: BinaryIO, buffer: int = _PIECE) -> BinaryIO:
 
 
 class _Joined(io.RawIOBase):
-    """Two streams, one behind the other."""
+    """Two streams, one after the other."""
 
     def __init__(self, first: BinaryIO, second: BinaryIO) -> None:
         self._first = first
@@ -43,6 +43,6 @@ class _Joined(io.RawIOBase):
 
 
 def skip_line(stream: BinaryIO) -> None:
-    """Go on behind the end of the line."""
+    """Go on after the end of the line."""
     while (rest := stream.readline(_PIECE)) and not rest.endswith(b"\n"):
         pass

@@ -38,7 +38,7 @@ class Chat:
         self._synthetic = 0
 
     def keep(self, message: Json) -> bool:
-        """Take a message as it stands where it is in wire form already; False where it is not."""
+        """Take a message unchanged if it is already in wire form; otherwise return False."""
         kind = wire_form.kind_of(message)
         if kind == "text":
             self._turns.append(message)
@@ -114,7 +114,7 @@ class Chat:
         self._await(turn, made)
 
     def only_history(self) -> None:
-        """Mark what was said so far as history: it was decided in an earlier stretch, behind another request."""
+        """Mark everything so far as history: it was decided in an earlier stretch, after another request."""
         for message in self.messages():
             if message["role"] == "assistant":
                 message["is_decision"] = False
@@ -224,7 +224,7 @@ def read_call(raw: Any) -> Json:
 
 
 def read_content(content: Any, role: str) -> Content:
-    """Content in wire form: text, or a list of parts where there is more than one or one that is no text."""
+    """Content in wire form: text, or a list if there are several parts or a part is not text."""
     if content is None or isinstance(content, str):
         return content
     if isinstance(content, dict):

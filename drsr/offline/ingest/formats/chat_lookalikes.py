@@ -54,7 +54,7 @@ def is_ui_message(value: Any) -> bool:
 
 
 def are_ui_messages(messages: list[Any]) -> bool:
-    """Return whether one of these messages is one of a user interface; those of users may look like any chat's."""
+    """Return whether any of these is a user interface's message; users' own messages may look like any chat's."""
     for message in messages:
         if type(message) is dict and ("parts" in message or "toolInvocations" in message) and is_ui_message(message):
             return True

@@ -127,7 +127,7 @@ def _is_boundary(line: Json) -> bool:
 
 
 def _with_preserved(lines: list[Json], stretch: list[int], start: int) -> tuple[list[Json], frozenset[str]]:
-    """The lines of a stretch, with what the compaction before it preserved right behind its summary."""
+    """The lines of a stretch; what the compaction before it preserved comes right after its summary."""
     boundary = start  # or, where that is the summary, the line before it that is no message
     while boundary > 0 and not _is_boundary(lines[boundary]) and not _is_message(lines[boundary - 1]):
         boundary -= 1
@@ -231,7 +231,7 @@ def _preserved_lines(lines: list[Json], boundary: int) -> list[int]:
 
 
 def in_order(lines: list[Json]) -> list[Json]:
-    """The same lines, each that stands before its parent moved directly behind it."""
+    """The same lines; any line before its parent is moved directly after it."""
     places = _uuids(lines)
     waiting: dict[int, list[int]] = {}
     ordered: list[Json] = []

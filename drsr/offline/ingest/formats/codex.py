@@ -20,7 +20,7 @@ from drsr.offline.store.source_files import SourceFile
 
 _LINE_TYPES = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted"})
 _NO_TURN = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>")
-"""How user items begin that Codex adds by itself: they start no turn of the user's."""
+"""The first words of user items that Codex adds by itself: they do not start a turn of the user's."""
 
 
 def _recognises(value: Any) -> bool:
@@ -103,7 +103,7 @@ def _messages(items: list[Json], system: Any, preserved: int, *, cut: bool) -> l
 
 
 def _replacement(payload: Json, items: list[Json]) -> list[Json]:
-    """The history behind a compaction: what the rollout records of it, else the user's messages and the summary."""
+    """The history after a compaction: as the rollout records it, else the user's messages and the summary."""
     history = payload.get("replacement_history")
     if isinstance(history, list):
         return [item for item in history if isinstance(item, dict)]

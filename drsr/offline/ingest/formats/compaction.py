@@ -21,7 +21,7 @@ class Forgotten(NamedTuple):
     ids: frozenset[object]
     """Ids of the events that vanish."""
     summary: Json | None
-    """An event that stands for them."""
+    """An event that replaces them."""
     offset: int
     """Where in the remaining view the summary goes."""
 
@@ -30,7 +30,7 @@ class Forgotten(NamedTuple):
         return isinstance(name, int | str) and name in self.ids
 
 
-class View(NamedTuple):
+class EventView(NamedTuple):
     """The view of an agent in one stretch."""
 
     preserved: list[Json]
@@ -39,9 +39,9 @@ class View(NamedTuple):
     """What happened since."""
 
 
-def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[View]:
+def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[EventView]:
     """The stretches of an event log. `condensation` tells what an event makes the agent forget, if anything."""
-    view = View([], [])
+    view = EventView([], [])
     for event in events:
         forgotten = condensation(event)
         if forgotten is None:
@@ -51,7 +51,7 @@ def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | Non
         kept = [kept for kept in [*view.preserved, *view.events] if not forgotten.takes(kept)]
         if forgotten.summary is not None:
             kept.insert(forgotten.offset, forgotten.summary)
-        view = View(kept, [])
+        view = EventView(kept, [])
     yield view
 
 
@@ -71,7 +71,7 @@ def stretch_id(session: str | None, stretch: int) -> str | None:
 
 
 def with_an_answer(runs: list[Run]) -> list[Run]:
-    """The stretches in which something is decided; a session may end right behind a replacement.
+    """The stretches in which something is decided; a session may end right after a replacement.
 
     Where no stretch has an answer all are handed on, so that the session is quarantined and not lost.
     """

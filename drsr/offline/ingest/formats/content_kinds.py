@@ -25,7 +25,7 @@ _WIDE_MARKS = (  # the longer ones first: that of UTF-32LE starts with that of U
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _TAR_MARK = 257
-"""Where a tar archive says that it is one."""
+"""The position at which a tar archive says that it is one."""
 
 
 def refuse_other_content(head: bytes) -> None:

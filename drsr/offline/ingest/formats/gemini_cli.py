@@ -1,4 +1,4 @@
-"""Gemini CLI sessions: one document with `messages`, or lines of which the first has `sessionId` and `projectHash`.
+"""Gemini CLI sessions: one document with `messages`, or lines, the first with `sessionId` and `projectHash`.
 
 A message of type `gemini` holds what the model said and the calls of that turn with their results. In lines, a message
 that is written again replaces the earlier one of its id, `$rewindTo` takes back everything from that message on, and

@@ -26,7 +26,7 @@ def field(value: Any, name: str) -> Any:
 
 
 def is_content(value: Any) -> bool:
-    """Return whether a value is one content: a role, and parts that are told by their key and not by a type."""
+    """Return whether a value is a content: a role, and parts that are recognised by their key, not by a type."""
     if not isinstance(value, dict) or not isinstance(value.get("parts"), list) or "content" in value:
         return False
     if value.get("role", "user") not in ROLES:
@@ -127,7 +127,7 @@ def told(response: Any) -> Any:
 
 
 def _said(part: Json) -> Json | None:
-    """A part in the wire form's spelling; None for one that says nothing."""
+    """A part in the wire form's spelling; None for an empty part."""
     if isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]} if part["text"] else None
     data, code = field(part, "inlineData"), field(part, "executableCode")

@@ -35,7 +35,7 @@ def loads(data: bytes) -> Any:
 
 
 def refuse_too_many(data: bytes) -> None:
-    """Unreadable for JSON text that holds more values than a run can have. A comma inside a string is none."""
+    """Raise Unreadable for JSON text with more values than a run can have. A comma inside a string does not count."""
     if data.count(b",") > MOST_VALUES and _commas(data) > MOST_VALUES:
         raise too_many_values()
 
@@ -47,7 +47,7 @@ def too_many_values() -> Unreadable:
 
 
 def commas_of(value: Any) -> int:
-    """Count the commas that stand between the values of a value."""
+    """Count the commas between the elements of a value."""
     count, waiting = 0, [value]
     while waiting:
         found = waiting.pop()

@@ -27,7 +27,7 @@ _ROLES = {
 
 
 def chat_message(value: Any) -> Json | None:
-    """A LangChain message as a chat message; None where it is none."""
+    """A LangChain message as a chat message; None for anything else."""
     role, fields = _role_and_fields(value)
     if role is None or "content" not in fields:
         return None
@@ -61,7 +61,7 @@ def _role(name: Any) -> str | None:
 
 
 def _content(content: Any) -> tuple[Any, list[str]]:
-    """Content without the calls that stand in it a second time, and the reasoning that stands among it."""
+    """Content without the calls that it repeats, and the reasoning in it."""
     if not isinstance(content, list):
         return content, []
     said: list[Any] = []

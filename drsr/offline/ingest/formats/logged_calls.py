@@ -20,7 +20,7 @@ from drsr.offline.ingest.trajectories import Json
 
 
 def exchange(sent: Any, received: Any, *, tools: Any = None, conversation: str | None = None) -> Exchange | None:
-    """One model call; None where it sent nothing that can be told."""
+    """One model call; None if it sent nothing readable."""
     sent, received = spelled_out(sent), spelled_out(received)
     messages = messages_of(sent, "user")
     if not messages:

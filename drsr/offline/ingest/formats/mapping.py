@@ -43,7 +43,7 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FieldMapping:
-    """Where things are in a record."""
+    """The places of things in a record."""
 
     messages: Keys
     facts: dict[str, Keys]

@@ -55,7 +55,7 @@ class Exchange(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Stretch:
-    """The longest history so far of those that grew out of one another."""
+    """The longest history so far among those that grew out of one another."""
 
     exchange: Exchange
     group: str

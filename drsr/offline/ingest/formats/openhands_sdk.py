@@ -114,7 +114,7 @@ class _Conversation:
             self._chat.say(str(message.get("role")), content)
 
     def _error(self, event: Json) -> None:
-        """An error of the agent's own: it answers its call, or is told to the model where it has none."""
+        """An error of the agent itself: the answer to its call, or a message to the model if there was no call."""
         if event.get("tool_call_id"):
             self._chat.result(event["tool_call_id"], event.get("error"))
         else:

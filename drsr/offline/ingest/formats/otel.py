@@ -74,7 +74,7 @@ def _spans(value: Any) -> Iterator[Json]:
 
 
 def _with_children(value: Any) -> Iterator[Json]:
-    """A span, and those that it holds, at whatever depth."""
+    """A span and all spans inside it, at any depth."""
     pending = [value]
     while pending:
         span = pending.pop()

@@ -49,7 +49,7 @@ class _Guarded:
 
 @cache
 def plug_ins() -> tuple[Reader, ...]:
-    """Every reader of an installed package, by name; whatever is wrong with one, it is among them."""
+    """Every reader of an installed package, by name, including broken ones."""
     return tuple(_loaded(entry) for entry in plug_in_entries())
 
 
@@ -128,7 +128,7 @@ def _checked(entry: EntryPoint, found: Any) -> Reader:
 
 
 def _broken(name: str, package: str, error: Exception) -> Reader:
-    """Stand in for a reader that cannot be loaded."""
+    """Take the place of a reader that cannot be loaded."""
     problem = f"cannot be loaded: {type(error).__name__}: {error!s:.300}"
 
     def recognises(value: Any) -> NoReturn:

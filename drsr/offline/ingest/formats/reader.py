@@ -23,7 +23,7 @@ class Run:
     """One recorded run as a reader hands it out; `sources.read` gives it its identity and makes it a Trajectory."""
 
     place: str
-    """Where it was read, for a complaint about it."""
+    """The place where it was read, for error messages."""
     protocol: Literal["openai", "anthropic"]
     request: Json
     """The request body: `messages`, and where recorded `tools` and (Anthropic) `system`."""
@@ -52,7 +52,7 @@ class Reader:
     title: str
     """The format in words, for people."""
     recognises: Callable[[Any], bool]
-    """Whether one record is of this format. True for exactly one reader; never raises, whatever it is shown."""
+    """Whether a record is of this format. True for exactly one reader; never raises."""
     read: Callable[[Iterator[Record], SourceFile], Iterator[Found]]
     """The runs in a stream of records. May raise Unreadable."""
     grouping: Literal["each", "session", "stream"] = "each"
@@ -79,7 +79,7 @@ class Reader:
 
 
 PLAIN_CHAT = "openai_chat"
-"""The reader of what has no marks of its own."""
+"""The reader of records without marks of a format."""
 
 
 def each(

@@ -28,7 +28,7 @@ _LOOKED_AT_BYTES = 8 << 20
 _ASIDE = 1_000
 """Complaints that are held one by one while a session is read; the rest is counted."""
 _MISTAKES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What a reader of ours that is mistaken about a record raises. Storage that fails is none."""
+"""The errors of a reader of ours that is mistaken about a record. Failing storage is not among them."""
 _LONGEST_ID = 400
 """Characters of an id; of a longer one the end is replaced by its hash."""
 
@@ -51,7 +51,7 @@ def read(
 
 
 def _contents(file: SourceFile, readers: tuple[Reader, ...], limits: Limits, *, packed: bool) -> Iterator[Item]:
-    """Yield what a file holds, whatever it is packed in. `packed`: it lies in an archive already."""
+    """Yield the content of a file, packed or not. `packed`: the file is itself in an archive."""
     if file.refused:
         yield Quarantined(file.location, file.refused.reason, file.refused.detail)
         return
@@ -191,7 +191,7 @@ def _unmixed(
 
 
 def _one(record: Record, file: SourceFile, readers: tuple[Reader, ...], limits: Limits) -> Iterator[Item]:
-    """A record that stands alone."""
+    """A record by itself."""
     known = _recognised(record.value, readers)
     if len(known) > 1:
         yield _two_formats(record.place, known)
@@ -333,7 +333,7 @@ def _clean(name: str) -> str:
 
 
 def _unique(trajectory: Trajectory, names: dict[str, int]) -> Trajectory:
-    """The trajectory under a name that no other of its file has: repeated ids are numbered in the file's order.
+    """The trajectory under a name that is unique in its file: repeated ids are numbered in the file's order.
 
     `names` has, for every name given so far, the highest number that was tried behind it.
     """

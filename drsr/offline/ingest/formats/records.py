@@ -46,7 +46,7 @@ class Record(NamedTuple):
 
 
 class NotOneDocument(Exception):
-    """A large file that looked like one document is none, or has a mistake: it is to be read from its start again."""
+    """A large file that looked like a document is not one, or has a mistake: it must be read again from its start."""
 
 
 def records(
@@ -171,7 +171,7 @@ def _over_lines(first: _Line, stream: BinaryIO, location: str, limits: Limits) -
 
 
 def _broken_start(first: _Line, stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
-    """A file whose first line is no JSON: JSON lines of which that one is bad, or documents over several lines."""
+    """A file whose first line is not JSON: JSON lines with a bad first line, or documents over several lines."""
     limit = limits.document
     is_whole = first.data is not None  # whether everything from the first line on is held
     number = first.number - 1 if is_whole else first.number
@@ -303,7 +303,7 @@ def _parsed(line: _Line) -> _Parsed:
 
 
 def _until_lines_show(stream: BinaryIO, head: bytes, limit: int) -> tuple[bytes, bool]:
-    """`head` and the lines behind it, up to where they show that they cannot be parts of one document.
+    """`head` and the lines after it, until they show that they cannot be parts of one document.
 
     Within a document, a line that is a whole object or array follows a `:`, `,` or `[`, and something that goes on
     or closes follows it. Indented lines do not count: they stand in a document that is damaged. Ends with False at
@@ -332,7 +332,7 @@ def _until_lines_show(stream: BinaryIO, head: bytes, limit: int) -> tuple[bytes,
 
 
 def _starts_with_document(data: bytes) -> bool:
-    """Return whether the first line and others behind it make a document."""
+    """Return whether the first line and those after it make a document."""
     try:
         text = data.decode()
         start = cast(re.Match[str], _NOT_BLANK.search(text)).start()
@@ -345,7 +345,7 @@ def _starts_with_document(data: bytes) -> bool:
 def _lines_from(
     held: bytes, number: int, stream: BinaryIO, location: str, limits: Limits
 ) -> Iterator[Record | Quarantined]:
-    """JSON lines of which some were read already. `number` is that of the line before them."""
+    """JSON lines after those that were read already. `number` is that of the line before them."""
     already = _lines(io.BytesIO(held), limits.document, number=number)
     rest = _lines(stream, limits.document, number=number + held.count(b"\n"))
     yield from _json_lines(map(_parsed, chain(already, rest)), location)

@@ -18,7 +18,7 @@ from drsr.offline.store.source_files import SourceFile
 
 _ACTION = frozenset({"step_number", "observations", "tool_calls", "model_output"})
 _LEADS = ("<code>", "```py", "```python", "```", "Code:")
-"""What stands between a thought and its code."""
+"""The text between a thought and its code."""
 
 
 def is_step(value: Any) -> bool:
@@ -89,7 +89,7 @@ def _call(call: Json) -> Json:
 
 
 def _thought(said: str, code: Any) -> str:
-    """Return what was said before the code that it called; all of it where the code does not stand in it."""
+    """Return the text before the code that it called; the whole text if the code is not in it."""
     before, found, _ = said.partition(code.strip()) if isinstance(code, str) and code.strip() else (said, "", "")
     if not found:
         return said.strip()

@@ -1,4 +1,4 @@
-"""Outputs that a framework put into the assistant's mouth: part of the history, but no decision of a model."""
+"""Outputs that a framework put into the assistant's mouth: part of the history, but not a model's decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SAID = frozenset(
     }
 )
 _OPENING = "Exit due to "
-"""How SWE-agent says that it gave up: `Exit due to cost limit`."""
+"""SWE-agent's words for giving up: `Exit due to cost limit`."""
 _LONGEST = 300
 
 

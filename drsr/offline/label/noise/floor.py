@@ -55,7 +55,7 @@ def floor_from(recorded: Mapping[str, Any] | None) -> NoiseFloor | None:
 
 
 def floor_said(recorded: Mapping[str, Any] | None) -> str:
-    """Return in words what the catalog holds, also where that is nothing."""
+    """Return in words what the catalog holds, even if it holds nothing."""
     floor = floor_from(recorded)
     return "not measured" if floor is None else floor.said
 

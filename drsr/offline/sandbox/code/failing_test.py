@@ -12,7 +12,7 @@ from drsr.offline.sandbox.script import read_family
 from drsr.offline.sandbox.words import FIRST_NAMES, NOUNS, filler_lines, number, write_files
 
 
-class Rule(NamedTuple):
+class Formula(NamedTuple):
     """A function whose result hangs on one constant."""
 
     function: str
@@ -24,14 +24,14 @@ class Rule(NamedTuple):
 
 
 _RULES = (
-    Rule("discounted", "DISCOUNT", "amount * (100 - {c}) // 100", lambda a, c: a * (100 - c) // 100),
-    Rule("with_fee", "FEE", "amount + {c}", lambda a, c: a + c),
-    Rule("late_charge", "CHARGE", "amount * {c}", lambda a, c: a * c),
-    Rule("ships_for", "SHIPPING", "{c} + amount // 10", lambda a, c: c + a // 10),
-    Rule("after_tax", "TAX", "amount + amount * {c} // 100", lambda a, c: a + a * c // 100),
-    Rule("points", "FACTOR", "amount * {c} + 1", lambda a, c: a * c + 1),
-    Rule("deposit", "SHARE", "amount // {c}", lambda a, c: a // c),
-    Rule("leftover", "LOT", "amount - amount // {c}", lambda a, c: a - a // c),
+    Formula("discounted", "DISCOUNT", "amount * (100 - {c}) // 100", lambda a, c: a * (100 - c) // 100),
+    Formula("with_fee", "FEE", "amount + {c}", lambda a, c: a + c),
+    Formula("late_charge", "CHARGE", "amount * {c}", lambda a, c: a * c),
+    Formula("ships_for", "SHIPPING", "{c} + amount // 10", lambda a, c: c + a // 10),
+    Formula("after_tax", "TAX", "amount + amount * {c} // 100", lambda a, c: a + a * c // 100),
+    Formula("points", "FACTOR", "amount * {c} + 1", lambda a, c: a * c + 1),
+    Formula("deposit", "SHARE", "amount // {c}", lambda a, c: a // c),
+    Formula("leftover", "LOT", "amount - amount // {c}", lambda a, c: a - a // c),
 )
 
 

@@ -19,7 +19,7 @@ _CONSTANT = 1e-9
 def fit_linear(
     frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool, workers: int = 2
 ) -> LinearScorer:
-    """Fit every member on a frame, whatever its split is called."""
+    """Fit every member on a frame of any split."""
     limit, balance = params.linear.harm_limit, params.source_balance
     sets = described_sets(frame, used, limit, retained_context=retained_context, balance=balance)
     mean, deviation = sets.described.mean(axis=0), sets.described.std(axis=0)

@@ -20,7 +20,7 @@ from drsr.scorer.trees import Forest, TreeScorer
 def fit_trees(
     frame: TrainingFrame, params: TrainParams, used: NDArray[np.int32], *, retained_context: bool, workers: int = 2
 ) -> TreeScorer:
-    """Fit every member on a frame, whatever its split is called."""
+    """Fit every member on a frame of any split."""
     limit, balance = params.trees.harm_limit, params.source_balance
     sets = described_sets(frame, used, limit, retained_context=retained_context, balance=balance)
     members = fit_members(lambda seed: fit_member(sets, params.trees, seed), params.seeds, workers)

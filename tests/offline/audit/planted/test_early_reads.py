@@ -12,7 +12,7 @@ from drsr.offline.audit.release import gated_order
 from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.ingest.withdrawals import withdraw
 from drsr.offline.publish.lineage import trace
-from drsr.offline.publish.subject import Candidate, Order, Subject
+from drsr.offline.publish.subject import Order, PolicyCandidate, Subject
 from drsr.offline.train.frames import get_training_frame
 from drsr.offline.train.records import CalibrationRecord
 from drsr.offline.train.stage import read_inputs, train
@@ -29,7 +29,7 @@ def calibrated(pipeline: Pipeline, **calibrate: Any) -> CalibrationRecord:
 
 
 def judged(pipeline: Pipeline, calibration: CalibrationRecord) -> Verdict:
-    candidate = Candidate(trace(pipeline.catalog, pipeline.artifacts, calibration))
+    candidate = PolicyCandidate(trace(pipeline.catalog, pipeline.artifacts, calibration))
     subject = Subject(pipeline.catalog, pipeline.artifacts, Order(), candidate)
     (verdict,) = check_split_reads(subject, lambda done, total: None)
     return verdict

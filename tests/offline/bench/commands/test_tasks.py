@@ -15,13 +15,14 @@ from drsr.offline.bench.harness.episode import Episode
 from drsr.offline.bench.harness.sandbox_suite import sandbox_task
 from drsr.offline.bench.harness.shared_runs import Shared, shared_runs
 from drsr.offline.ingest.splits import assign_split, group_key
-from drsr.offline.sandbox.corpus import agent, write_corpus
+from drsr.offline.sandbox.corpus import write_corpus
 from drsr.offline.sandbox.recorder import record
 from drsr.offline.store import progress
 from drsr.policy.scripted import scripted_policy
 from tests.offline.bench.harness.settings import BALANCE, ORDER
 from tests.offline.bench.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
 from tests.offline.commands.conftest import Drsr
+from tests.offline.sandbox.conversations import agent
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 QUICK = ("--replicates", "50")

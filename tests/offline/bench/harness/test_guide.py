@@ -18,12 +18,13 @@ from drsr.offline.bench.harness.agent import Answer
 from drsr.offline.bench.harness.bundled_manifests import find_manifest
 from drsr.offline.bench.harness.episode import run_episode
 from drsr.offline.bench.summarisers.token_accounting import Usage
-from drsr.offline.sandbox.corpus import agent, corpus_tasks
+from drsr.offline.sandbox.corpus import corpus_tasks
 from drsr.offline.sandbox.recorder import Task
 from drsr.offline.store import progress
 from tests.offline.bench.harness.settings import quick_setting
 from tests.offline.bench.harness.test_episode import ToldAgent
 from tests.offline.bench.loopback_endpoint import Asked, Reply, completion, loopback_endpoint
+from tests.offline.sandbox.conversations import agent
 
 GUIDE = (Path(__file__).parents[4] / "docs" / "guides" / "measure-your-agent.md").read_text()
 BLOCKS = re.findall(r"```(console|python|json)\n(.*?)```", GUIDE, re.DOTALL)

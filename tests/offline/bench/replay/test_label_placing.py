@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from drsr.offline.bench.replay.file import read_replay
-from drsr.offline.bench.replay.label_placing import Label, place_labels
+from drsr.offline.bench.replay.label_placing import PlotLabel, place_labels
 from drsr.offline.bench.replay.stage import Replayed
 from drsr.offline.bench.replay.summary import compare
 from drsr.offline.bench.replay.tables import draw_frontier, replay_section
@@ -94,7 +94,7 @@ def test_the_labels_of_a_crowd_do_not_meet(pages: list[list[list[Any]]], domains
 def test_points_without_room_are_handed_back() -> None:
     page = Figure(figsize=(1, 1), dpi=72, layout="constrained")
     axes = page.subplots()
-    labels = [Label(f"a name that is long {number}", number, 0) for number in range(50)]
+    labels = [PlotLabel(f"a name that is long {number}", number, 0) for number in range(50)]
     left_out = place_labels(axes, labels)
     assert 0 < len(left_out) <= 50
     assert len(axes.texts) == 50 - len(left_out)

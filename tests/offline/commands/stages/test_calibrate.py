@@ -31,7 +31,7 @@ def test_a_person_sees_the_point_its_numbers_and_the_alternatives(trained: Drsr,
         assert f"wrote plots/{name}" in first.out
         assert (tmp_path / "plots" / name).stat().st_size > 100
     again = trained("calibrate")
-    assert again.out.startswith("nothing to calibrate: these inputs gave this before")
+    assert again.out.startswith("nothing to calibrate: already calibrated from these inputs")
     shown = trained("calibrate", "--json").json
     assert (shown["is_new"], shown["mode"], shown["abstains_always"]) == (False, "plain", False)
     assert len(shown["beta_sensitivity"]) == 10

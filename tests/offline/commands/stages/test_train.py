@@ -36,7 +36,7 @@ def test_a_person_sees_members_and_ensemble_and_a_second_time_nothing_is_done(fi
         assert any(line.split()[:1] == [seed] for line in first.out.splitlines())
     assert "unsafe AUROC" in first.out
     again = filled("train")
-    assert "full: nothing to train: these inputs gave it before" in again.out
+    assert "full: nothing to train: already trained from these inputs" in again.out
     assert first.out.split("\n")[1:] == again.out.split("\n")[1:]
     assert list((tmp_path / "cache" / "training").iterdir()) == []
 

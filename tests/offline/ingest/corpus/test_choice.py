@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drsr.errors import InputError
 from drsr.offline.ingest.corpus.choice import (
     CHOSEN,
-    Rule,
+    ChoiceRule,
     RunFacts,
     candidates,
     choose,
@@ -26,7 +26,7 @@ from drsr.offline.ingest.corpus.task_names import load_task_names
 from drsr.offline.ingest.trajectories import Trajectory
 from tests.trajectory_files import trajectories_folder
 
-RULE = Rule(runs_per_domain=12)
+RULE = ChoiceRule(runs_per_domain=12)
 RUNS = st.builds(
     RunFacts,
     source=st.sampled_from(["alpha", "beta", "intercode"]),
@@ -57,7 +57,7 @@ def test_what_the_rule_promises(runs: list[RunFacts], random: object) -> None:
 
 def test_every_task_has_a_run_before_any_has_two() -> None:
     runs = [RunFacts("a", f"{task}/{agent}", task, task, agent, "code", 9, 9_000) for task in "xyz" for agent in "AB"]
-    assert {run.task for run in choose(runs, Rule(runs_per_domain=3))} == {"x", "y", "z"}
+    assert {run.task for run in choose(runs, ChoiceRule(runs_per_domain=3))} == {"x", "y", "z"}
 
 
 def test_a_run_is_measured_by_steps_and_characters() -> None:

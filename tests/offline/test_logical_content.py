@@ -7,11 +7,11 @@ import datetime
 from sqlalchemy import insert, update
 
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.logical_content import content_hash_of_catalog, logical_rows
 from drsr.offline.catalog.runs import start_run
 from drsr.offline.catalog.tables import Source, SourceFile, Trajectory
 from tests.offline.catalog.read_runs import part, record_parts, run
 from tests.offline.catalog.test_tables import ROWS, relation
+from tests.offline.logical_content import content_hash_of_catalog, logical_rows
 
 
 def content(catalog: Catalog) -> str:
