@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import SplitRead
-from drsr.offline.catalog.tables import Run
+from drsr.offline.catalog.tables import Execution
 from drsr.offline.dashboard import prometheus_text, read_numbers, write_dashboard
 from drsr.offline.dashboard.numbers import Numbers
 from drsr.offline.dashboard.page import NIGHTS, page
@@ -89,7 +89,7 @@ def test_a_night_that_failed_does_not_look_quiet(place: Place) -> None:
     record(place.catalog, [stage_run("ingest", DAY, DAY + 1, files=9)])
     note_failed(place.catalog, "ingest", "a rule is <broken>")
     with place.catalog.writing() as connection:  # noted in that night, and not today
-        mine = update(Run).where(Run.subject == FAILED)
+        mine = update(Execution).where(Execution.subject == FAILED)
         connection.execute(mine.values(started_at=FIRST + datetime.timedelta(minutes=DAY + 2)))
     numbers = read_numbers(place, NOW)
     found = metrics(numbers)
