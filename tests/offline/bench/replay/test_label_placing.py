@@ -67,7 +67,7 @@ def test_the_labels_of_the_released_replay_do_not_meet(pages: list[list[list[Any
     for boxes in panels:
         assert len(boxes) > 20
         assert_apart(boxes, page)
-    assert b"25 DRSR light" in drawn
+    assert b"26 DRSR light" in drawn
     assert b"17 Sculptor" in drawn
     assert b"without room" not in drawn
 
