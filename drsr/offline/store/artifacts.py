@@ -155,20 +155,20 @@ class ArtifactStore:
             raise self._corrupt(key, "has another hash than the one it was stored under")
         return data
 
-    def each(self, keys: Iterable[str]) -> Iterator[bytes | ArtifactCorrupt]:
+    def each(self, keys: Iterable[str], at_once: int = AT_ONCE) -> Iterator[bytes | ArtifactCorrupt]:
         """The bytes of many keys, in order; in the place of damaged ones what is wrong with them.
 
-        A request to an object store is mostly waiting, so the next few are on their way.
+        A request to an object store is mostly waiting, so the next `at_once` are on their way, and held.
         """
         if self.local_root is not None:
             yield from map(self._got, keys)
             return
         waiting: deque[Future[bytes | ArtifactCorrupt]] = deque()
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drsr-fetch") as threads:
+        with ThreadPoolExecutor(at_once, thread_name_prefix="drsr-fetch") as threads:
             try:
                 for key in keys:
                     waiting.append(threads.submit(self._got, key))
-                    if len(waiting) == AT_ONCE:
+                    if len(waiting) == at_once:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()

@@ -8,7 +8,7 @@ import json
 import random
 import tarfile
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,12 +48,12 @@ class Odd(NamedTuple):
     data: bytes = b""
 
 
-Members = Iterable[tuple[str, bytes | Odd]]
+Members = Mapping[str, bytes | Odd] | Mapping[str, bytes] | Iterable[tuple[str, bytes | Odd]]
 
 
-def tarred(members: dict[str, bytes | Odd] | Members, form: str = "pax") -> bytes:
+def tarred(members: Members, form: str = "pax") -> bytes:
     packed = io.BytesIO()
-    listed = members.items() if isinstance(members, dict) else members
+    listed = members.items() if isinstance(members, Mapping) else members
     with tarfile.open(fileobj=packed, mode="w", format=FORMATS[form]) as target:
         for name, what in listed:
             odd = what if isinstance(what, Odd) else Odd(tarfile.REGTYPE, data=what)
@@ -78,7 +78,7 @@ def header(name: str, kind: bytes, size: int) -> bytes:
 
 
 LONG = f"{'a-folder-with-a-long-name/' * 8}größe.json"
-TREE: dict[str, bytes | Odd] = {
+TREE: dict[str, bytes] = {
     "top.json": RUN,
     "day/one.jsonl": LINES,
     "day/two.jsonl.gz": gzip.compress(LINES),
@@ -95,7 +95,7 @@ TREE: dict[str, bytes | Odd] = {
 def test_the_runs_are_those_of_a_zip_archive(form: str, dotted: str) -> None:
     packed = tarred({dotted + name: data for name, data in TREE.items()}, form)
     items = read_bytes(packed, "x")
-    as_zip = read_bytes(zipped({name: data for name, data in TREE.items() if isinstance(data, bytes)}), "x")
+    as_zip = read_bytes(zipped(TREE), "x")
     assert reasons(items) == reasons(as_zip) == []
     assert len(items) == 103
     by_id = {item.external_id: item for item in items if isinstance(item, Trajectory)}
@@ -173,10 +173,10 @@ def test_a_large_member_is_read_where_it_lies_and_may_be_opened_again(monkeypatc
     members = {"a.jsonl": LINES, "b.json": twice, "c.json": broken, "d.json": RUN, "e.jsonl.gz": gzip.compress(LINES)}
     for name, data in members.items():
         assert len(data) > 100, name
-    items = read_bytes(gzip.compress(tarred({**members})), "x")
+    items = read_bytes(gzip.compress(tarred(members)), "x")
     monkeypatch.setattr(tar_files, "HELD", 1 << 20)
     monkeypatch.setattr(passing_bundles, "HELD", 1 << 20)
-    assert items == read_bytes(tarred({**members}), "x")
+    assert items == read_bytes(tarred(members), "x")
     assert reasons(items) == [("mem/source/x!c.json", "truncated_json")]
     assert len(ids(items)) == 103
 
@@ -206,14 +206,14 @@ def test_a_temporary_folder_that_is_full_is_named(monkeypatch: pytest.MonkeyPatc
 # --- folders of events -------------------------------------------------------------------------------------------
 
 
-EVENTS: dict[str, bytes | Odd] = {
+EVENTS: dict[str, bytes] = {
     f"c1/events/event-{number:05d}.json": as_json(event) for number, event in enumerate(OPENHANDS_SDK)
 }
 
 
 def test_events_in_any_order_are_one_run() -> None:
     tree = {"c1/a.json": RUN, **EVENTS, "z/b.json": RUN}
-    expected = read_bytes(zipped({name: data for name, data in tree.items() if isinstance(data, bytes)}), "x")
+    expected = read_bytes(zipped(tree), "x")
     assert len(expected) == 3
     shuffled = [*EVENTS.items()]
     random.Random(7).shuffle(shuffled)
@@ -242,7 +242,7 @@ def test_an_archive_that_breaks_off_among_events_gives_no_half_run() -> None:
 
 
 def test_what_is_held_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain: dict[str, bytes | Odd] = {f"runs/{number}.json": RUN for number in range(9)}
+    plain: dict[str, bytes] = {f"runs/{number}.json": RUN for number in range(9)}
     archive = tarred({**plain, **EVENTS})
     expected = read_bytes(archive, "x")
     monkeypatch.setattr(passing_bundles, "_HELD_TOGETHER", sum(map(len, EVENTS.values())) // 2)
@@ -252,7 +252,7 @@ def test_what_is_held_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert reasons(items) == [("mem/source/x!c1/events/", "too_large")]
     monkeypatch.setattr(passing_bundles, "HELD", 300)
     monkeypatch.setattr(tar_files, "HELD", 300)
-    assert max(len(data) for data in EVENTS.values() if isinstance(data, bytes)) > 300
+    assert max(len(data) for data in EVENTS.values()) > 300
     items = read_bytes(tarred({**EVENTS, "runs/1.json": RUN}), "x")
     assert ("mem/source/x!c1/events/", "too_large") in reasons(items)
     assert "x!runs/1.json#0" in ids(items)
@@ -430,7 +430,7 @@ def test_bombs_of_zeros() -> None:
 
 
 def test_more_members_than_are_read() -> None:
-    members: dict[str, bytes | Odd] = {f"{number:03d}.json": as_json(chat(number)) for number in range(30)}
+    members: dict[str, bytes] = {f"{number:03d}.json": as_json(chat(number)) for number in range(30)}
     items = read_bytes(tarred(members), "x", Limits(members=20))
     assert (len(ids(items)), reasons(items)) == (20, [("mem/source/x", "zip_bomb")])
 
