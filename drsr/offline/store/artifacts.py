@@ -97,6 +97,7 @@ class ArtifactStore:
         self._filesystem, self._root = self._open(root, userinfo)
         self.local_root = Path(self._root) if isinstance(self._filesystem, LocalFileSystem) else None
         """The folder, if it is on this machine."""
+        self._expected: tuple[str, Future[bytes]] | None = None
 
     def _open(self, root: str, userinfo: str) -> tuple[Any, str]:
         scheme = root.partition("://")[0] if "://" in root else "file"
@@ -143,6 +144,17 @@ class ArtifactStore:
 
     def get(self, key: str) -> bytes:
         """Return the bytes of a key; raise ArtifactCorrupt if they are missing or not the ones that were stored."""
+        expected, self._expected = self._expected, None
+        return expected[1].result() if expected and expected[0] == key else self._get(key)
+
+    def expect(self, key: str) -> None:
+        """Begin to fetch what will be asked for next, unless it is on this machine."""
+        if self.local_root is None:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="drsr-expected")
+            self._expected = key, thread.submit(self._get, key)
+            thread.shutdown(wait=False)
+
+    def _get(self, key: str) -> bytes:
         place = self._place(key)
         stored = self._read(place)
         if stored is None:
@@ -177,7 +189,7 @@ class ArtifactStore:
 
     def _got(self, key: str) -> bytes | ArtifactCorrupt:
         try:
-            return self.get(key)
+            return self._get(key)
         except ArtifactCorrupt as error:
             return error
 

@@ -140,8 +140,9 @@ def test_labels_and_features(
         freeze(catalog, artifacts, backbone.tokenizer, caps)
         storage.taken()
         label(catalog, artifacts, scorer, label_run(scorer, "float32", caps))
-        per_night.append(Counter(storage.taken()))
-    assert per_night == [Counter({"GET store": 2, "PUT store": 2})] * 2
+        per_night.append(storage.taken())
+    # The second run is on its way while the first one is measured.
+    assert per_night == [["GET store", "GET store", "PUT store", "PUT store"]] * 2
     storage.taken()
     run = featurize_run(backbone, "float32", caps)
     materialize(catalog, artifacts, backbone, run)
@@ -151,3 +152,22 @@ def test_labels_and_features(
     assert Counter(storage.taken()) == Counter({"GET store": 4})
     monkeypatch.setattr(upkeep, "ENOUGH", 2)
     materialize(catalog, artifacts, backbone, run)
+
+
+def test_an_object_that_storage_forgets_comes_back_from_the_source(
+    catalog: Catalog, artifacts: ArtifactStore, storage: SlowStorageDouble, bucket: str, backbone: FrozenLM
+) -> None:
+    add(bucket, 0, 2)
+    ingest(catalog, artifacts, f"{bucket}/runs")
+    add(bucket, 2, 2)
+    ingest(catalog, artifacts, f"{bucket}/runs")
+    packs = artifacts.stored()
+    artifacts.delete(packs[0])
+    named = freeze(catalog, artifacts, backbone.tokenizer, caps_for(backbone.window))
+    assert (named.frozen, len(named.damaged)) == (2, 2)
+    assert all("is missing" in each for each in named.damaged)
+    storage.taken()
+    again = ingest(catalog, artifacts, f"{bucket}/runs")
+    assert (again.added, again.superseded, again.unchanged_files) == (0, 0, 2)
+    assert Counter(storage.taken())["PUT store"] == 1
+    assert freeze(catalog, artifacts, backbone.tokenizer, caps_for(backbone.window)).frozen == 2
