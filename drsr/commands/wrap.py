@@ -26,9 +26,9 @@ examples:
   drsr wrap --shadow python my_agent.py         an agent with an SDK, changing nothing yet
   drsr wrap --upstream http://127.0.0.1:8000 python my_agent.py
 
-The program gets OPENAI_BASE_URL and ANTHROPIC_BASE_URL, which lead to a proxy on a free port of this machine, and its
-own keys as ever. Its requests go on to where these variables led before, else to the providers themselves. Options of
-drsr come before the program, all behind it is the program's.
+The program gets OPENAI_BASE_URL and ANTHROPIC_BASE_URL, which point to a proxy on a free port of this machine, and
+keeps its own keys. Its requests go on to where these variables pointed before, or else to the providers themselves.
+Options of drsr come before the program; everything after it belongs to the program.
 """
 
 LOOPBACK = "127.0.0.1"
@@ -64,7 +64,7 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("--upstream", metavar="URL", help="where all requests go, without /v1")
     add_options(parser)
-    parser.add_argument("--json", action="store_true", help="say what was saved as JSON")
+    parser.add_argument("--json", action="store_true", help="print what was saved as JSON")
     parser.add_argument("program", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
     parser.set_defaults(run=run_wrap)
 

@@ -34,7 +34,7 @@ def add_commands(commands: Commands) -> None:
         json="print one JSON object: what every stage did, and what failed",
         help=f"run all stages in order: {', '.join(NAMES)}",
         description="Runs one stage after the other, each on what is missing or stale, and stops at the first that "
-        "fails. Run again it does what is left. A policy that is worse on validation than the released one is not "
+        "fails. Run it again to do what is left. A policy that is worse on validation than the released one is not "
         "published. Example: drsr run s3://bucket/runs --workers 2",
     )
     parser.add_argument("location", nargs="?", metavar="URI", help="what to ingest (default: the sample corpus)")

@@ -43,7 +43,7 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--expected-calls",
         type=int,
         metavar="N",
-        help="calls that a session expects (default: by how many a run has had)",
+        help="calls expected per run (default: estimated from the calls so far)",
     )
     group.add_argument(
         "--resume",

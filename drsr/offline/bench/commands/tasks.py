@@ -52,13 +52,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--part", metavar="K/N", help="only every Nth task, from the Kth: one part for each machine")
     group.add_argument(
-        "--merge", type=Path, nargs="+", default=[], metavar="FILE", help="first take over results of other machines"
+        "--merge",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="first take over the results of other machines",
     )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="sent to the endpoint (default: 0)")
     group.add_argument(
         "--run-commands",
         action="store_true",
-        help="let a model's commands be executed on this machine, with your rights: use a container",
+        help="let a model's commands run on this machine with your rights; use a container",
     )
     group.add_argument(
         "--tables", type=Path, metavar="FOLDER", help="for CSV, Markdown and JSON (default: next to --output)"

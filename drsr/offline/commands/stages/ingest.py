@@ -43,7 +43,7 @@ def add_commands(commands: Commands) -> None:
         "--day",
         type=_day,
         metavar="YYYY-MM-DD",
-        help="the location holds one day and names it: a file of the same name on another day is another file",
+        help="the location holds this day's runs: a file of the same name on another day is a different file",
     )
     parser.add_argument(
         "--corpus",
