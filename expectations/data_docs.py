@@ -72,9 +72,7 @@ def index_html(pages: Mapping[str, Page]) -> str:
         "Data Docs",
         tuple(pages),
         None,
-        _heading(
-            "Data Docs", kept, f"What is expected of the data, and whether it holds. Catalog: {', '.join(catalogs)}"
-        ),
+        _heading("Data Docs", kept, f"The rules for the data, and whether they hold. Catalog: {', '.join(catalogs)}"),
         table(("verdict", "dataset", "rules", "broken", "judged (UTC)"), rows),
         element("p", f"Not judged yet: {', '.join(absent)}.", class_="dim") if absent else None,
     )
@@ -188,5 +186,5 @@ def _html(title: str, datasets: Sequence[str], current: str | None, *content: ob
         else element("a", name, href=to)
         for name, to in pages.items()
     ]
-    closing = "Judged by Great Expectations, shown by DRSR. This page loads nothing and calls nobody."
+    closing = "Judged by Great Expectations, shown by DRSR. This page loads nothing from elsewhere."
     return document(title, element("nav", *links), element("main", *content), element("footer", closing))

@@ -17,8 +17,8 @@ LONG = 40
 INTERVAL = re.compile(r"(\S+) (\[[^\]]*\])")
 _ABOUT = {
     "differences": "What differs from the paper",
-    "facts": "What the numbers come from",
-    "reproduce": "To reproduce it",
+    "facts": "Origin of the numbers",
+    "reproduce": "Commands that reproduce it",
 }
 
 

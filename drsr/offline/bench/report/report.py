@@ -45,7 +45,7 @@ def build_report(
     given = read_report_inputs(catalog, artifacts, params, asked, progress)
     judged_runs = frozenset(given.frames[given.judged].trajectory_ids)
     return Report(
-        title="DRSR: what the policy was made from, and what it does",
+        title="DRSR: the policy, its data and its results",
         notice=_notice(measured),
         sections=(
             replay_section(measured.replay, given.bootstrap),
@@ -65,7 +65,10 @@ def _notice(measured: Measured) -> str:
     """Return the notice at the head of the page."""
     if measured.replay is not None and measured.replay.current:
         return NOTICE
-    return "No method was replayed: what follows judges how well harms are predicted, and is not task reward."
+    return (
+        "No method was replayed. The tables below judge how well harms are predicted; they say nothing about task "
+        "reward."
+    )
 
 
 def _facts(given: ReportInputs, measured: Measured) -> dict[str, str]:
@@ -126,7 +129,7 @@ def _differences(given: ReportInputs) -> list[str]:
         "projections alone, as attention and the other relations would need a pass of the language model. The ablation "
         "mismatched-state is another comparison: it takes all relations of a candidate from another decision, so the "
         "Block is exchanged with the state.",
-        "Values of the paper stand beside ours for orientation; with another model and other runs they need not agree.",
+        "The paper's values are next to ours for orientation; with another model and other runs they need not agree.",
     ]
 
 

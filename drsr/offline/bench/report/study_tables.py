@@ -22,7 +22,7 @@ IN_THE_PAPER = {"max": "maximum", "min": "minimum"}
 
 FEW_TRAJECTORIES = 10
 """Below this a percentile interval over resampled tasks is too narrow to be believed."""
-FEW = " Of so few trajectories the intervals of this report say little: they are too narrow."
+FEW = " With so few trajectories the intervals of this report say little: they are too narrow."
 NO_ABLATIONS = "they were not asked for: drsr report --ablations trains and judges them"
 
 
@@ -40,7 +40,7 @@ def study_section(study: Study, *, ablations: bool) -> Section:
     left_out = {row.name: row.why for row in study.missing}
     if not ablations:
         left_out["ablations, the scorer with another decision's relations"] = NO_ABLATIONS
-    return Section("The scorer, and what its parts are worth", tables, left_out)
+    return Section("The scorer, and the worth of its parts", tables, left_out)
 
 
 def _scorers(rows: Sequence[ScorerRow], on: str) -> Analysis:
@@ -85,7 +85,7 @@ def _rules(study: Study) -> Analysis:
 
     return Analysis(
         "singleton_rules",
-        "Can single harms tell the harm of a set?",
+        "Do single harms predict the harm of a set?",
         "Sets of two or more, ordered by what a rule makes of their members' own harms. The measured ones need a "
         "measurement of every Block, which no policy has.",
         ("rule", "single harms", "pairs in a state", "at equal cardinality", "unsafe AUROC", "pairs in the paper"),
