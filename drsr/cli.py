@@ -48,7 +48,7 @@ _EXTRA_OF = {
     "httpx": "proxy",
     "uvicorn": "proxy",
 }
-"""Which extra brings a third-party package, for the hint when it is missing."""
+"""The extra that brings each third-party package, for the hint when it is missing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -40,7 +40,7 @@ class Finding(NamedTuple):
     """Its parameters."""
     passed: bool
     detail: str
-    """What was found: how many rows, and the first that break it."""
+    """Finding: how many rows, and the first that break it."""
     rows: int
     offending: tuple[Mapping[str, Any], ...]
     """The first rows that break it."""

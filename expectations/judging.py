@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DATASETS = ("trajectories", "states", "labels", "features", "splits", "calibration", "policy")
 
 AFTER = {stage.name: stage.judged for stage in STAGES}
-"""What each stage changed and is judged after it: datasets, or parts of one such as `splits.reads`."""
+"""Datasets, or parts of one such as `splits.reads`, that each stage changes and that are judged after it."""
 
 
 _APART = "splits"

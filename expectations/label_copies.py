@@ -25,11 +25,11 @@ class Agreement(NamedTuple):
     correlation: NDArray[np.float64]
     """Absolute rank correlation, from 0 to 1."""
     label: list[str]
-    """Which label; empty where none could be compared."""
+    """Name of the label; empty if none could be compared."""
     labels: int
-    """How many labels were compared."""
+    """Number of labels that were compared."""
     rows: int
-    """How many rows had one of them."""
+    """Number of rows that had one of them."""
 
 
 def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable]) -> Agreement:

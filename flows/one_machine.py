@@ -18,7 +18,7 @@ from drsr.cli import exit_code
 from drsr.errors import DrsrError, ExpectationFailed, NothingThere, ReleaseRefused, SettingsError, SourceUnreachable
 
 HOME = Path("var", "prefect")
-"""Where the embedded server keeps its runs, below the working directory. `prefect server start` with this as
+"""Folder below the working directory in which the embedded server keeps its runs. `prefect server start` with this as
 PREFECT_HOME shows them."""
 _CHECKS = (ReleaseRefused, ExpectationFailed, NothingThere, SourceUnreachable)
 _EXAMPLES = """\

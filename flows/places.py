@@ -26,7 +26,7 @@ __all__ = ["Place", "only_night", "opened", "patiently_opened"]
 
 NIGHT = "night"
 WAIT_SECONDS = LEASE_SECONDS + 10
-"""How long a night waits for another: by then one whose machine is gone has lost its claim."""
+"""Seconds that a night waits for another: by then one whose machine is gone has lost its claim."""
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from drsr.offline.store.kept import kept_here
 
 DASHBOARD = "dashboard.html"
 Results = Mapping[str, Mapping[str, Any]]
-"""What each stage said, by stage."""
+"""Lines that each stage printed, by stage."""
 
 
 def show_plot(key: str, png: bytes, description: str) -> None:

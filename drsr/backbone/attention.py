@@ -45,7 +45,7 @@ class Branch(NamedTuple):
     """A branch's share of the new tokens of a forward."""
 
     rows: slice
-    """Which of the new tokens are its own: of their sequence, what comes after them in a row of a batch is nobody's."""
+    """The new tokens that are its own. In a row of a batch, tokens after those of its sequence belong to nobody."""
     start: int
     """The position of the first of them: it attends over all that was written before that position, and over itself."""
     layers: frozenset[int] = frozenset()

@@ -44,8 +44,8 @@ _CONTROL_TOKEN, _OWN_TOKEN = 3, 4
 """The token types of GGUF that mark special tokens, and added ones that are not special, such as `<tool_call>`."""
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 _SAME_MATRIX = 0.2
-"""How far apart two roundings of one matrix may be, relative to its root mean square: those of the known files are
-0.04 and 0.07 apart, two unrelated matrices of one size 1.4."""
+"""Largest difference between two roundings of one matrix, relative to its root mean square: those of the known files
+are 0.04 and 0.07 apart, two unrelated matrices of one size 1.4."""
 _QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

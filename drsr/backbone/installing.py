@@ -45,7 +45,7 @@ class GgufModel(NamedTuple):
     """In a few words, for the list."""
     licence: str
     origin: str
-    """Where its file comes from, in words for people, and which file it is."""
+    """Origin and name of its file, in words for people."""
     source: str
     gguf_sha256: str
     identity: str | None

@@ -60,13 +60,13 @@ class Price(NamedTuple):
     method: Method
     """The way in which tokens will be computed: without sharing, every one of them."""
     why: str
-    """Why so, in words."""
+    """Reason, in words."""
     past_runs: int
     """Recorded runs that the rates were compared with; 0 where there are none of this kind."""
     past_workers: int
     """The workers of each of them."""
     past_ratio: float
-    """What they took, as a multiple of what the rates say. 1 where there are none."""
+    """Time that they took, as a multiple of what the rates predict; 1 if there are none."""
     label_hours: float
     """Of one device, for labelling."""
     featurize_hours: float

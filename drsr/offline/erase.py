@@ -55,7 +55,7 @@ TABLES = tuple(
     str(table.__tablename__)
     for table in (Trajectory, SplitGroup, DecisionState, Candidate, StateMeasurement, Label, LabelExclusion)
 )
-"""What a database writes anew after an erasure, so that no deleted row stays in its files."""
+"""Tables that a database writes anew after an erasure, so that no deleted row stays in its files."""
 FEATURES = FORMAT.encode()
 """Stands in every file of features."""
 

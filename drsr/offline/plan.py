@@ -230,13 +230,13 @@ class FeaturizePlan(NamedTuple):
     """States without features."""
 
     states: int
-    """All that wait."""
+    """All states that wait."""
     with_labels: int
     """Of these, states that wait for their labels, too: labelling collects their features in the same walk."""
     trajectories: int
     """Trajectories of the others, which drsr featurize has to read."""
     tokens: int
-    """What it has to run for them, each distinct prefix of a trajectory once."""
+    """Tokens that it has to run for them, each distinct prefix of a trajectory once."""
     sampled: int
     """Trajectories that the tokens were counted in; the rest is estimated by their mean."""
     stretches: tuple[Stretch, ...] = ()

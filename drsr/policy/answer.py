@@ -49,7 +49,7 @@ class Decision:
     session: Mapping[str, Any] | None = field(default=None, repr=False)
     """In a session: what it had removed before, and the costs it computed."""
     time: float = 0.0
-    """When it was decided, in seconds since 1970."""
+    """Moment of the decision, in seconds since 1970."""
     total_milliseconds: float = 0.0
     recalled: Recalled | None = None
     """Record of what the model asked for again, if an adapter answered it."""

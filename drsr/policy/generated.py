@@ -69,7 +69,7 @@ Tag: py3-none-any
 """
 
 _INITS = (_INIT,)
-"""All that any version wrote, the newest first."""
+"""Everything that any version wrote, newest first."""
 _CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".dll", ".dylib", ".pth", ".sh", ".exe")
 _DRSR_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.(post|dev)[0-9]+)?")
 

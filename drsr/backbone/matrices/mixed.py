@@ -25,10 +25,11 @@ HALF_PRODUCTS = ("cuda", "meta")
 """Devices with a product of 16-bit factors and 32-bit sums. `meta` computes nothing: there a GPU's work is counted."""
 
 _LARGEST_EXPONENT = 14
-"""What is largest is scaled to at least 2 to this power and below twice that: float16 reaches almost 2 to the 16th."""
+"""The largest value is scaled to at least 2 to this power and below twice that: float16 reaches almost 2 to the
+16th."""
 
 _SMALLEST = 2.0**-86
-"""What is smaller than that is nothing beside the rest of a model, and is not made larger than its scale allows."""
+"""Smaller values do not matter beside the rest of a model, and are not scaled up beyond what their scale allows."""
 
 _EXPONENT_BITS, _MANTISSA_BITS = 0x7F800000, 23
 """Of a float32."""

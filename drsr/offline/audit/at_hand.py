@@ -34,7 +34,7 @@ Rows = dict[str, dict[str, Noted]]
 
 
 class Fit(NamedTuple):
-    """What the journal and the tables say of the training that a policy rests on."""
+    """The training that a policy rests on, according to the journal and the tables."""
 
     read_after: int
     """The latest event before the scorer's data were read, as training wrote down ..."""

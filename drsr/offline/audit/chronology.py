@@ -25,7 +25,7 @@ class Chronology(NamedTuple):
     told: dict[str, dict[str, int]]
     """By kind of row and name; 0 where it is older than the journal."""
     moments: list[datetime.datetime]
-    """When each event was noted, never earlier than the one before."""
+    """Moment at which each event was noted, never earlier than the one before."""
 
     def place(self, kind: str, name: str, at: datetime.datetime) -> Place:
         """Return where a row belongs. One that no event tells of in time belongs where its own moment is."""

@@ -42,7 +42,7 @@ class Replayed(NamedTuple):
     heads: list[str]
     """SHA-256 of every event."""
     moments: dict[int, datetime.datetime]
-    """When each was noted, by its number; not in the chain."""
+    """Moment at which each was noted, by its number; not in the chain."""
     opened: Mapping[str, int]
     """The number of rows of each kind when it began."""
     at_hand: AtHand | None

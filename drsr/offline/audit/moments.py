@@ -32,7 +32,7 @@ class Anchored(NamedTuple):
 
     head: Head
     at: datetime.datetime | None
-    """When, in UTC; None where the line does not say."""
+    """Moment in UTC; None if the line does not say."""
 
 
 def other_moments(moments: Mapping[int, datetime.datetime], rows: Iterable[Dated]) -> Iterator[str]:

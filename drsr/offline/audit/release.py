@@ -17,9 +17,9 @@ from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.verdicts import Check, Told, Verdict, failed, passed
 
 MEASURED_AGAIN: tuple[Check[Subject], ...] = (future.CHECK, labels.CHECK)
-"""What runs the language model again over a sample of states."""
+"""Checks that run the language model again over a sample of states."""
 ALWAYS_MEASURED: tuple[Check[Subject], ...] = (labels.CHECK,)
-"""What runs it in any case: with a sample of 0 it measures the sets that decide the threshold."""
+"""The check that runs it in any case: with a sample of 0 it measures the sets that decide the threshold."""
 OF_THE_WHEEL: tuple[Check[Subject], ...] = tuple(
     check for check in CHECKS if check not in (*MEASURED_AGAIN, data_rules.CHECK)
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LABELS, FEATURES = "labels", "features"
 MEASURED = ("label", "featurize")
-"""What is exported unless something else is asked for: what takes long to make."""
+"""Stages exported by default: those whose results take long to make."""
 
 
 def add_commands(commands: Commands) -> None:

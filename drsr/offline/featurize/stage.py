@@ -99,7 +99,7 @@ class FeaturizeRun(NamedTuple):
     limit: int | None
     """Stop after the trajectory with which this many states were reached."""
     memory_mb: int = DEFAULT_MEGABYTES
-    """What reading may take above the loaded model."""
+    """Memory that reading may take above the loaded model."""
 
 
 def featurize_run(

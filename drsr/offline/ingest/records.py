@@ -38,11 +38,11 @@ class ReadFile:
     source: str
     location: str
     stamp: str | None
-    """What it is recognised by at the next ingest; None when it must be read again."""
+    """Mark by which the next ingest recognises it; None if it must be read again."""
     held: int = 0
     """Trajectories that were recorded from it so far."""
     reasons: dict[str, int] = field(default_factory=dict)
-    """How often each reason was given so far for not reading or refusing something in it."""
+    """Count of each reason given so far for not reading or refusing something in it."""
     quarantined: dict[tuple[str, str], str] = field(default_factory=dict)
     """The first of these: detail by (location, reason)."""
 

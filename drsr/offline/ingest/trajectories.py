@@ -23,7 +23,7 @@ class Trajectory:
     """
 
     external_id: str
-    """What the source calls this run; unique within one source."""
+    """The source's name for this run; unique within one source."""
     protocol: Literal["openai", "anthropic"]
     """The wire form of `request`."""
     request: Json
@@ -33,7 +33,7 @@ class Trajectory:
     task: str | None = None
     """Identity of the task, where the format knows it: trials of one task stay in one split."""
     domain: str | None = None
-    """What kind of work it is, where the format knows it: `airline`, `code`."""
+    """Kind of work, if the format knows it: `airline`, `code`."""
     reward: float | None = None
     """The score of the run, if recorded. For evaluation only, never a feature."""
     only_session: bool = field(default=False, compare=False)

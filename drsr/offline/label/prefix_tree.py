@@ -22,13 +22,13 @@ class Node(Generic[Key]):
     """A run of tokens without a branch."""
 
     start: int
-    """How many tokens stand before it on the way from the root."""
+    """Number of tokens before it on the way from the root."""
     tokens: TokenIds
     """Its own tokens; only the root has none."""
     keys: list[Key] = field(default_factory=list)
     """The sequences that end with its last token."""
     children: list[Node[Key]] = field(default_factory=list)
-    """What comes next: no two of them begin with the same token."""
+    """Nodes that come next, no two of which begin with the same token."""
 
     @property
     def stop(self) -> int:

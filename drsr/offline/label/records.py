@@ -27,7 +27,7 @@ from drsr.request.view import Caps
 
 
 class LabelerIdentity(NamedTuple):
-    """All that a label's number depends on besides its state."""
+    """Everything that a label's number depends on besides its state."""
 
     backbone: str
     """Its name when the labeler was first used. A name only, such as a folder that another machine has elsewhere: what

@@ -65,7 +65,7 @@ class LabelSummary(WorkSummary):
     tokens_naive: int = 0
     """Tokens that computing every context on its own would have taken."""
     method: str = ""
-    """How it was computed, and on what: what it took says something about the next run of the same kind."""
+    """Way of computing and device: the time that it took says something about the next run of the same kind."""
     device: str = ""
 
     @property

@@ -34,7 +34,7 @@ class LabelStatus(NamedTuple):
     stale: int
     """States it measured of superseded trajectories, or under another rule, renderer or tokenizer."""
     noise_floor: dict[str, Any] | None = None
-    """How much of its harms is rounding; None where that was not measured."""
+    """Part of its harms that is rounding; None if that was not measured."""
 
 
 def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus]:

@@ -88,7 +88,7 @@ class TreeWalk:
                 if batch and room.holds(longest, marks + len(batch)):  # each row has recurrent states of its own
                     self._batches[first] = batch
         self._marks: dict[Node[_Key], Mark] = {}
-        """Where a model with recurrent layers goes back to before it reads a node."""
+        """Mark to which a model with recurrent layers goes back before it reads a node."""
         self.tokens_processed = 0
         """Tokens that went through the model so far."""
         self._is_plain = True
@@ -206,7 +206,7 @@ class _Step(NamedTuple):
 
     pieces: list[Piece]
     then: list[tuple[Node[_Key], int]]
-    """What is to do after it."""
+    """Work to do after it."""
     later: Sequence[Node[_Key]] = ()
     """Siblings of a batch that are read after going back."""
     is_again: bool = False

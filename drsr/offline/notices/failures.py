@@ -20,7 +20,7 @@ class Failure(NamedTuple):
     """A stage that failed, as others are told."""
 
     what: str
-    """What failed: `drsr run`, or a flow run by its name."""
+    """The run that failed: `drsr run`, or a flow run by its name."""
     stage: str
     reason: str
     to_do: str

@@ -73,9 +73,9 @@ class Difference(NamedTuple):
     line: int
     """Counted from 1."""
     recorded: str | None
-    """What recording gives, as one JSON line; None if it ended before."""
+    """Newly recorded JSON line; None if recording ended before."""
     committed: str | None
-    """What the file has; None if it ended before."""
+    """Line of the file; None if it ended before."""
 
 
 def corpus_tasks(seed: int = SEED, count: int = COUNT) -> list[Task]:

@@ -29,9 +29,9 @@ class Scenario:
     prompt: str
     """The task, in the user's words."""
     truth: Mapping[str, str]
-    """What the check compares with. The agent never sees it."""
+    """Value that the check compares with. The agent never sees it."""
     replies: tuple[str, ...] = ()
-    """What the user answers to the agent's questions, in order."""
+    """The user's answers to the agent's questions, in order."""
     brief: bool = False
     """Whether the user is content with a short confirmation, which needs little of what was found out."""
 
@@ -75,16 +75,16 @@ class SideTrack(NamedTuple):
     moves: Sequence[str]
     """One of these is made."""
     at: Sequence[int] | None = None
-    """Where it comes among the moves so far: from the first place to below the second; behind them if None."""
+    """Place among the moves so far: from the first number to below the second; after all of them if None."""
 
 
 class Requirement(NamedTuple):
     """The questions a script asks of a finished run; names are those of the truth's entries, separated by blanks."""
 
     answer: str
-    """What the answer names."""
+    """Facts that the answer names."""
     brief: str
-    """What the answer names where the user asked for a short confirmation."""
+    """Facts that the answer names if the user asked for a short confirmation."""
     log: str | None = None
     """The last line of the log, with `{name}` for entries of the truth."""
     form: str | None = None
@@ -98,7 +98,7 @@ class Family:
     domain: str
     name: str
     role: str
-    """What the system prompt begins with. It differs between families: a request tells which agent it is for."""
+    """Beginning of the system prompt. It differs between families, so a request shows which agent it is for."""
     tools: tuple[str, ...]
     prompts: tuple[str, ...]
     """The wordings of the task, in the user's words."""

@@ -63,7 +63,7 @@ _FILLER = (
     "Nobody objected to retiring the {noun} newsletter.",
 )
 CONSENT = ("Yes.", "Yes, please.", "Go ahead.", "Fine.", "Please do.")
-"""What a user answers who agrees."""
+"""Answers of a user who agrees."""
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 
 

@@ -25,13 +25,13 @@ CHOSEN = "runs.csv"
 
 
 class RunFacts(NamedTuple):
-    """All that the rule knows of a run."""
+    """Facts about a run that the rule may know, and no others."""
 
     source: str
     external_id: str
     task: str
     group: str
-    """What must stay on one side of a split: the task, or what several tasks are about."""
+    """Group that must stay on one side of a split: the task, or the subject of several tasks."""
     agent: str
     domain: str
     tool_steps: int

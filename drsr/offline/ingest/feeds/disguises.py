@@ -91,7 +91,7 @@ class DisguisedPair(NamedTuple):
     second: str
     second_split: str
     told: str
-    """What they share."""
+    """Description of what they share."""
 
 
 def disguised_pairs(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> list[DisguisedPair]:

@@ -23,7 +23,7 @@ class Forgotten(NamedTuple):
     summary: Json | None
     """An event that replaces them."""
     offset: int
-    """Where in the remaining view the summary goes."""
+    """Place of the summary in the remaining view."""
 
     def takes(self, event: Json) -> bool:
         name = event.get("id")
@@ -36,7 +36,7 @@ class EventView(NamedTuple):
     preserved: list[Json]
     """The events that a condensation left, with the summary of the others: history, decided before it."""
     events: list[Json]
-    """What happened since."""
+    """Events since then."""
 
 
 def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[EventView]:

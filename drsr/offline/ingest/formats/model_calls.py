@@ -67,7 +67,7 @@ class _Stretch:
     answered: bytes
     """The same with the answer; empty where none was recorded."""
     origin: tuple[int, str] = field(init=False)
-    """How many messages its earliest known call sent, and the group of that."""
+    """Number of messages that its earliest known call sent, and the group of that call."""
 
     def __post_init__(self) -> None:
         self.origin = (len(self.said), self.group)

@@ -39,7 +39,7 @@ class Run:
 
 
 Found = Run | Quarantined
-"""What a reader hands out."""
+"""A run, or the reason why there is none, as a reader hands it out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ class NoiseFloor(NamedTuple):
     """The effect of rounding on a harm, in nats per token."""
 
     reference: str
-    """What was compared with: `float32`, the same language model in that precision; or `direct`, in float32 itself,
-    one NLL of each context on its own, which costs nothing because the method is verified so anyway."""
+    """Reference of the comparison: `float32`, the same language model in that precision; or `direct`, in float32
+    itself, one NLL of each context on its own, which costs nothing because the method is verified so anyway."""
     states: int
     compared: int
     """Harms that were compared."""

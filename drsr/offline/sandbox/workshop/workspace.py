@@ -15,7 +15,7 @@ from drsr.offline.sandbox.workshop.shell import run_command
 SITE = "site"
 """The folder that the web tools serve."""
 LOG = "log.txt"
-"""What the tool `log` writes to."""
+"""File that the tool `log` writes to."""
 DATABASE = "data.db"
 """The database of a task that has one."""
 
