@@ -25,7 +25,7 @@ class Markup(str):
 
 
 class Cell(NamedTuple):
-    """A cell of a table with a style of its own."""
+    """A cell of a table with its own style."""
 
     content: object
     kind: str

@@ -48,7 +48,7 @@ def without_userinfo(uri: str) -> tuple[str, str]:
 
 
 def links(uri: str) -> list[str]:
-    """The URIs that a chain (`simplecache::s3://bucket/x`) is made of. A `::` in a password or a path is no link."""
+    """The URIs that a chain (`simplecache::s3://bucket/x`) is made of. A `::` in a password or a path is not a link."""
     found: list[str] = []
     while bare := _BARE.match(uri):
         found.append(bare.group(1))

@@ -164,7 +164,7 @@ def _rule(rule: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def _offending(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """The first rows that break a rule, as a table of their own."""
+    """Return a table of the first rows that break a rule."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return table(names, [[str(row.get(name, "")) for name in names] for row in rows]) if rows else None
 

@@ -157,7 +157,7 @@ def _as_required(finding: Finding, required: Mapping[str, str], times: int) -> F
 
 
 def _raised(info: Any) -> str | None:
-    """The message of an exception inside the library, which tells them in two shapes."""
+    """Return the message of an exception inside the library, which reports them in two shapes."""
     if not info:
         return None
     if "raised_exception" in info:

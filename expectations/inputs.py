@@ -56,7 +56,7 @@ READ_FROM: dict[str, Tables] = {
     "calibration": (TrainingRun, CalibrationRun),
     "policy": (*_RUNS, DecisionState, Labeler, TrainingRun, CalibrationRun, PolicyRelease),
 }
-"""By dataset, or part of one that is judged apart."""
+"""By dataset, or by the part of a dataset that is judged separately."""
 _MADE_OF: dict[str, type[Table]] = {
     "trajectories": Trajectory,
     "states": DecisionState,

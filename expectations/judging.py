@@ -178,7 +178,7 @@ def present(catalog: Catalog) -> tuple[str, ...]:
 
 
 def require(verdicts: Sequence[Verdict]) -> None:
-    """ExpectationFailed if a rule is broken, or if there is no verdict at all."""
+    """Raise ExpectationFailed if a rule is broken, or if there is no verdict at all."""
     if not verdicts:
         raise ExpectationFailed("nothing was judged", hint=f"name a dataset: {', '.join(DATASETS)}")
     broken = [found for found in verdicts if not found.passed]

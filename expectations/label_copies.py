@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 MINIMUM = 14
-"""So many different things can be ordered in 14! ways: that one of 1,000 columns has the order of one of ten labels, or
-its reverse, by chance, happens less than once in a million times. Fewer say nothing."""
+"""Number of different values. They can be ordered in 14! ways, so by chance one of 1,000 columns has the order of one
+of ten labels, or its reverse, less than once in a million times. Fewer prove nothing."""
 
 
 class Agreement(NamedTuple):

@@ -17,7 +17,7 @@ class Rule(NamedTuple):
     """A rule that a frame must keep."""
 
     name: str
-    """For people, and what verdicts are known by; unique in its suite."""
+    """Name for people, by which verdicts are found; unique in its suite."""
     expectation: Expectation
     hint: str
     """Advice for when it is broken; {column} is replaced by the first offending row's value of the column of that

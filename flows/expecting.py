@@ -28,7 +28,7 @@ def judge_after(stage: str, docs: str | None) -> int:
 
 @task(name="write-data-docs", **BETWEEN_STAGES)
 def write_docs(docs: str) -> None:
-    """The pages about everything that is there."""
+    """Write the pages about all datasets that hold anything."""
     with opened() as place:
         judge(place.catalog, place.artifacts, present(place.catalog), Path(docs), kept_here())
 

@@ -219,7 +219,7 @@ def shown_if_it_fails(docs: str | None) -> Iterator[None]:
 
 
 def _write_dashboard(docs: str) -> None:
-    """Write the dashboard. What the night made is whole, and a failure is told: no page stands in the way of either."""
+    """Write the dashboard. A page that fails spoils neither the night's results nor the notice of a failure."""
     try:
         write_dashboard(docs)
     except DrsrError as error:

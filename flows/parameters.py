@@ -96,8 +96,8 @@ class FanOut(_Parameters):
     """The way label and featurize are spread over processes and workers."""
 
     over: Literal["processes", "work-pool", "dask"] = "processes"
-    """`processes` of this machine; `work-pool`: shards as flow runs of their own, taken by whatever workers poll the
-    pool; `dask`: shards as tasks on a Dask cluster."""
+    """`processes` of this machine; `work-pool`: shards as separate flow runs, taken by whatever workers poll the pool;
+    `dask`: shards as tasks on a Dask cluster."""
     processes: Count = 1
     """Of this machine; also the size of a Dask cluster that is started for this run."""
     states_per_shard: Count = 200

@@ -42,7 +42,7 @@ class BackboneEntry(NamedTuple):
     where: str
     """The folder with its files if it is on this machine, else where it comes from."""
     fetched: bool | None
-    """None for a form of name that stands for many models."""
+    """None for a form of name that covers many models."""
     size: int | None
     """Bytes on this machine, if it is on this machine."""
     licence: str

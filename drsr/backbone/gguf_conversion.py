@@ -188,8 +188,8 @@ def _kept_embedding(sources: dict[str, Any]) -> Any | None:
 
 
 def _write_tensors(path: Path, sources: dict[str, Any], fields: _Fields, architecture: str) -> None:
-    """Every tensor in fp32 under the name and with the row order that transformers expects, one after another: the
-    largest model takes six gigabytes, and no more than one of its tensors is held at a time."""
+    """Write every tensor in fp32, with the name and row order that transformers expects, one at a time. The largest
+    model takes six gigabytes, and only one of its tensors is held at once."""
     names = {_name(source): source for source in sources}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0

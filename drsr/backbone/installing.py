@@ -61,12 +61,12 @@ class GgufModel(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the converted model, whether it is there or not."""
+        """Return the folder of the converted model, whether it exists or not."""
         return cache_folder() / "backbones" / f"{self.name}.{_CONVERSION}"
 
     @property
     def is_fetched(self) -> bool:
-        """Return whether a finished conversion is there, without looking into its files."""
+        """Return whether there is a finished conversion, without looking into its files."""
         return (self.folder / MANIFEST).is_file()
 
     def checked_folder(self, *, tokenizer_only: bool = False) -> Path:

@@ -89,7 +89,7 @@ class Room(NamedTuple):
         return self.state(tokens, marks) + SMALLEST_CHUNK * self.per_query <= self.total
 
     def require(self, tokens: int, marks: int, where: str) -> None:
-        """NotEnoughMemory unless it holds that state."""
+        """Raise NotEnoughMemory unless it holds that state."""
         if self.holds(tokens, marks):
             return
         needed = (self.state(tokens, marks) + SMALLEST_CHUNK * self.per_query) // MEGABYTE + 1

@@ -69,7 +69,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _refuse_other_weights(folder: Path) -> None:
-    """BackboneCorrupt where the folder makes transformers load weights besides those that its identity is made of."""
+    """Raise BackboneCorrupt if the folder makes transformers load other weights than those that its identity is made
+    of."""
     if (folder / _ADAPTER_FILE).exists():
         raise BackboneCorrupt(
             f"holds an adapter ({_ADAPTER_FILE}), whose weights would be loaded and are not part of its identity",

@@ -97,7 +97,7 @@ class HfTokenizer:
         return contents
 
     def decode(self, token_ids: TokenIds) -> str:
-        """The text that ids spell, special tokens left out; bytes that are no text become U+FFFD."""
+        """Return the text that ids spell, without special tokens; bytes that are not text become U+FFFD."""
         return str(self._frames.decode([int(token) for token in token_ids], skip_special_tokens=True))
 
     def _refuse_reserved(self, contents: list[TokenIds]) -> None:
@@ -115,7 +115,7 @@ class HfTokenizer:
 
 
 def refuse_unencodable(texts: Sequence[str], dropped: bytes) -> None:
-    """AlignmentError unless every character can reach the token ids, where a tokenizer leaves some bytes out."""
+    """Raise AlignmentError unless every character can reach the token ids; some tokenizers leave bytes out."""
     for index, text in enumerate(texts):
         try:
             encoded = text.encode("utf-8")

@@ -1,4 +1,4 @@
-"""`drsr wrap COMMAND ...`: run a program with a proxy of its own, and say afterwards what that saved."""
+"""`drsr wrap COMMAND ...`: run a program behind its own proxy, and report afterwards what that saved."""
 
 from __future__ import annotations
 

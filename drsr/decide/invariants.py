@@ -1,4 +1,4 @@
-"""The eight invariants of "Protocol-Preserving Deletion" (paper, appendix), each checked by a function of its own.
+"""The eight invariants of "Protocol-Preserving Deletion" (paper, appendix), each checked by its own function.
 
 They look at the request that is about to be returned, not at the steps that led to it, and are logically separate from
 the learned score. Each returns None, or one sentence that says what is wrong.

@@ -150,8 +150,8 @@ def _rate(scorer: TargetNll, tokens: TokenIds, target_cap: int, clock: Callable[
 
 
 def seconds_for(rates: Sequence[Rate], stretches: Iterable[Stretch]) -> float:
-    """Return how long one worker takes: between measured lengths a token's time is a straight line, and it goes on
-    behind the last one, because every further token of a context adds the same to attention."""
+    """Return how long one worker takes. Between measured lengths a token's time is a straight line, which goes on after
+    the last length, because every further token of a context adds the same to attention."""
     lengths = [rate.length for rate in rates]
     times = [1 / rate.tokens_per_second for rate in rates]
     slope = max(0.0, (times[-1] - times[-2]) / (lengths[-1] - lengths[-2])) if len(rates) > 1 else 0.0

@@ -140,7 +140,7 @@ def _sets() -> Any:
 
 
 def _unfrozen(freezing: FreezingRule, part: Selection) -> Select[Any]:
-    """Trajectories that wait to be frozen, with what tells why."""
+    """Select trajectories that wait to be frozen, with the columns that say why."""
     older, marker = aliased(Trajectory), aliased(FrozenTrajectory)
     mine = (older.source_id == Trajectory.source_id, older.external_id == Trajectory.external_id)
     columns = [

@@ -31,7 +31,7 @@ LENGTHS = (1_000, 5_000, 20_000)
 QUICK = 500.0
 """Milliseconds that go unnoticed before a model call."""
 LONGEST = 60.0
-"""Seconds: once a decision takes longer, no longer request is tried."""
+"""Seconds: once a decision takes longer than this, longer requests are not tried."""
 _WORDS = "the build of package {0} failed at line {0} because module {0} was not found in the list of sources"
 
 

@@ -104,8 +104,8 @@ def refuse_changed(
     dist_info: Mapping[str, bytes],
     where: str,
 ) -> None:
-    """Raise PolicyCorrupt unless the code of a package and what it tells pip are the generated ones, and there is no
-    more.
+    """Raise PolicyCorrupt unless the code of a package and its metadata for pip are the generated ones, and nothing
+    else is in it.
 
     `found` are the files of the package, `dist_info` those of its metadata that came with it.
     """
@@ -159,7 +159,7 @@ def _summary(numbers: PolicyNumbers) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Refuse a value with more than one line: a second line in a header would be a header of its own."""
+    """Refuse a value with more than one line: a second line in a header would be another header."""
     if not text.isprintable():
         raise InputError(f"the backbone's name {text!r} cannot be written into a package")
     return text

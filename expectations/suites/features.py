@@ -1,4 +1,4 @@
-"""Expectations of features: the layout's columns, all online, finite, of the frozen candidates, no label."""
+"""Expectations of features: the layout's columns, all online, finite, of the frozen candidates, and none a label."""
 
 from __future__ import annotations
 

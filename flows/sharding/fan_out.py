@@ -51,7 +51,7 @@ def work_on_shard(stage: str, part: Part, shard: Shard, name: str) -> Summary:
 
 
 def work_alone(stage: str, part: Part, shard: Shard, name: str) -> Summary:
-    """Work on one shard in a flow run of its own, which shows in the catalog that it is alive."""
+    """Work on one shard in a separate flow run, which shows in the catalog that it is alive."""
     with patiently_opened() as place, shown_alive(place.catalog, flow_run.id):
         return work_on_shard.with_options(name=f"{stage}-shard")(stage, part, shard, name)
 

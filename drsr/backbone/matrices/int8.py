@@ -1,4 +1,4 @@
-"""8-bit weights: a language model whose matrices are rounded to 8-bit integers, as a backbone of its own.
+"""8-bit weights: a language model whose matrices are rounded to 8-bit integers, as a separate backbone.
 
 Each row of a matrix is rounded to 255 steps of its largest value, each token's input likewise when it comes, and the
 products are summed in 32-bit integers by torch's own kernel. So a token's result depends on nothing but the token's own

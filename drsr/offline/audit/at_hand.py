@@ -39,7 +39,7 @@ class Fit(NamedTuple):
     read_after: int
     """The latest event before the scorer's data were read, as training wrote down ..."""
     trained: int
-    """... and the event that tells of the training."""
+    """... and the event that records the training."""
     labeler: str
     runs: Collection[str] | None
     """Versions of the runs of the one source that it is for; None: all may take part."""

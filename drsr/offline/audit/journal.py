@@ -144,7 +144,7 @@ def replay(noted: Iterable[Event], fit: Fit | None) -> Replayed:
 
 
 def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
-    """Yield what the journal tells and the tables do not hold, and the other way round."""
+    """Yield what the journal records and the tables do not hold, and the other way round."""
     for kind, here in tables.items():
         word, known = _WORDS.get(kind, kind), rows.get(kind, {})
         for name, noted in known.items():
@@ -161,7 +161,7 @@ def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
 
 
 def _reads_to_be_noted(reads: ledger.Rows, found: Replayed) -> int:
-    """Take out the reads that no event has to tell of yet, those later than the latest noted one that did not evaluate.
+    """Take out the reads that no event has to record yet: those later than the latest noted read that did not evaluate.
     Return how many."""
     latest = max(map(int, found.rows.get("read", {})), default=0)
     waiting = [name for name, value in reads.items() if int(name) > latest and not value.startswith("evaluate ")]

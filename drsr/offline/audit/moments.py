@@ -22,7 +22,7 @@ class Dated(NamedTuple):
     what: str
     at: datetime.datetime
     event: int | None
-    """The event that tells of it; None: it waits for one."""
+    """The event that records it; None if it waits for one."""
     since: int | None
     """The event that it cannot be older than: the same, or for a read that waited to be noted one before. None: any."""
 

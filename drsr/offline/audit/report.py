@@ -60,7 +60,7 @@ def write_report(path: Path, audit: Audit) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """SettingsError where the report could not be written: better now than after the checks."""
+    """Raise SettingsError if the report could not be written: better now than after the checks."""
     if path.is_dir():
         raise SettingsError("is a folder; name a file", where=str(path))
     there = path if path.exists() else next((parent for parent in path.parents if parent.exists()), Path())

@@ -1,4 +1,4 @@
-"""The key of facts: what rows and objects of a catalog are known by, whatever their numbers and places."""
+"""The key of facts: it identifies rows and objects of a catalog, whatever their numbers and places."""
 
 from __future__ import annotations
 

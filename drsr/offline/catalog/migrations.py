@@ -212,7 +212,7 @@ def _revision_hint(current: str | None) -> str:
 
 
 def _readable(difference: Any) -> list[str]:
-    """A difference as Alembic tells it, in words. It says what would have to be done to the database."""
+    """Return a difference that Alembic found, in words: what would have to be done to the database."""
     if isinstance(difference, list):  # changes of one column
         return [line for change in difference for line in _readable(change)]
     kind, *rest = difference

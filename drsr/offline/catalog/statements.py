@@ -78,7 +78,7 @@ def among(connection: Connection, of: InstrumentedAttribute[str], names: Sequenc
 
 
 def storable(name: str) -> str:
-    """The same name, made fit for both databases: no NUL, no lone surrogates, and not too long for an index."""
+    """Return the name made fit for both databases: without NUL or lone surrogates, and short enough for an index."""
     if name.isascii() and len(name) <= LONGEST_NAME and "\0" not in name:
         return name
     clean = storable_text(name)

@@ -234,7 +234,7 @@ class Trajectory(Table):
 
     @classmethod
     def has_text(cls) -> ColumnElement[bool]:
-        """Return whether a row's run was read here. One that was only imported is known by its hash alone.
+        """Return whether a row's run was read here. Of a run that was only imported, nothing but its hash is known.
 
         A run whose stored bytes were lost has been read, and its loss is damage: it is not passed over.
         """

@@ -103,7 +103,7 @@ def _tell(failure: Failure) -> None:
 
 
 def require_enough(wanted: str | None) -> None:
-    """SettingsError for what neither is a number of states above 0 nor a share."""
+    """Raise SettingsError for anything but a number of states above 0 or a share."""
     from drsr.offline.publish.refreshes import says_enough
 
     if wanted is not None and not says_enough(wanted):

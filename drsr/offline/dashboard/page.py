@@ -1,4 +1,4 @@
-"""The dashboard: the history of a catalog on one page. It holds numbers and names, no text of a run."""
+"""The dashboard: the history of a catalog on one page. It holds numbers and names, but no text of a run."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from drsr.offline.ingest.versions import ReadTrajectory, Runs
 CONFLICT = "conflicting_id"
 """Reason of a run that was refused because another file said something else about it before."""
 MOST_QUARANTINED = 1_000
-"""Rows of `quarantined_item` for one file. A file with a million bad lines is told in one more row."""
+"""Rows of `quarantined_item` for one file. A file with a million bad lines is summed up in one more row."""
 
 
 @dataclass(slots=True)

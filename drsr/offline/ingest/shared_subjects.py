@@ -46,7 +46,7 @@ COMMON = 50
 SHARED = 3
 CONTAINED = 0.5
 OPENING, SHORT_OPENING = 12, 4
-"""Words of an opening that is enough by itself, and of one that is enough with the same first call."""
+"""Words of an opening that suffices alone, and of an opening that suffices together with the same first call."""
 
 _IDENTIFIER = re.compile(r"#?\w+(?:[-@.]\w+)*")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")

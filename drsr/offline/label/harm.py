@@ -132,7 +132,7 @@ def measure_states(
 def _state_harms(
     sets: Sequence[DeletionSet], nlls: Sequence[float | Exclusion], target_tokens: int
 ) -> StateHarms | Exclusion:
-    """Without the intact NLL, or without any other, there is no label at all."""
+    """Measure one state's harms. Without the intact NLL, or without any other, there is no label at all."""
     intact, *deleted = nlls
     if isinstance(intact, Exclusion):
         return intact

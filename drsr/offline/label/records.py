@@ -44,7 +44,8 @@ class LabelerIdentity(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """By name. The method only where it counts, so that labelers in float32 are known by what they always were."""
+        """Return the facts by name. The method is included only where it counts, so that labelers in float32 keep their
+        identity."""
         return {name: value for name, value in self._asdict().items() if name != "method" or value is not None}
 
 

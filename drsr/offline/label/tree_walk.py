@@ -23,8 +23,9 @@ from drsr.offline.label.target_nll import Outcome, Pair
 from drsr.offline.label.target_rows import Piece, TargetRows
 
 FOR_NOTHING = {"cpu": 32, "cuda": 192}
-"""A forward of up to so many tokens takes as long as one of a single token, by device: on a CPU for reading the
-weights, on a GPU for starting its kernels, if each takes 9 us. By arithmetic (decision 29), never measured on a GPU."""
+"""Number of tokens up to which a forward takes as long as one of a single token, by device. On a CPU reading the
+weights takes that long, on a GPU starting the kernels, at 9 us each. By arithmetic (decision 29), never measured on a
+GPU."""
 
 
 class NoRoom(Exception):

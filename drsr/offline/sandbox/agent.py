@@ -63,7 +63,7 @@ _REFERENCE = re.compile(r"\{[a-z_]+(?:\.\w+|\[\d\])?\}")
 
 
 def said(shown_by: str, *patterns: str) -> Fact[str]:
-    """A fact that stands in the text: group 1 of the first pattern that occurs in any visible message, newest first.
+    """Return a fact from the text: group 1 of the first pattern that occurs in any visible message, newest first.
 
     `{name}` in a pattern is the value of another fact of the plan.
     """

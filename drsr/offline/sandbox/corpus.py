@@ -138,7 +138,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def compare_corpus(trajectories: Iterable[Trajectory], path: Path) -> Difference | None:
-    """The first line in which a file differs from these trajectories, None if there is no difference."""
+    """Return the first line in which a file differs from these trajectories; None if they agree."""
     committed = read_lines(path)
     recorded = 0
     for recorded, trajectory in enumerate(trajectories, start=1):

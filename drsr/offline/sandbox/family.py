@@ -19,7 +19,7 @@ _RULES = (
     "the user only where the task says so, with one short question. Say little while you work. When everything is "
     "done, answer in one or two plain sentences and call no tool."
 )
-"""Ends every system prompt. It stands in front of all Blocks, so it is computed once however many sets are deleted."""
+"""End of every system prompt. It comes before all Blocks, so it is computed once however many sets are deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,8 +215,8 @@ def assemble(
 
 
 def joined(train: TrainingFrame, validation: TrainingFrame) -> TrainingFrame:
-    """Return both splits as one frame, the states of `train` first; it is called `train`, because it is there to be
-    fitted on."""
+    """Return both splits as one frame, the states of `train` first; it is called `train`, because scorers are fitted on
+    it."""
     values: dict[str, Any] = {}
     for field in fields(train):
         first, second = getattr(train, field.name), getattr(validation, field.name)

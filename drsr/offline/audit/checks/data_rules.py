@@ -44,7 +44,7 @@ this number is a third place, and a test compares it."""
 
 
 def _one(subject: Subject, dataset: str) -> Sequence[Verdict]:
-    """Judge one dataset, as a check of its own; why it could not be judged is then its verdict."""
+    """Judge one dataset as a separate check; if it could not be judged, the reason is its verdict."""
     judge = find_judge()
     name = f"{dataset}: could be judged"
     one = CHECK._replace(

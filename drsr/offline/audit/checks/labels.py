@@ -113,8 +113,8 @@ def _deciding_rows(subject: Subject, neighbours: int) -> tuple[TrainingFrame, li
 def near_the_tolerance(
     subject: Subject, tolerance: float, agreement: float, measured: Mapping[tuple[str, int], float] | None = None
 ) -> tuple[list[str], str]:
-    """Return the selected sets whose harm is too near to the tolerance to tell which side it is on, and how the limit
-    would be broken with all of them unsafe; calibration counts them as recorded (decision 23).
+    """Return the selected sets whose harm is too near to the tolerance to tell its side, and how the limit would break
+    if all were unsafe. Calibration counts them as recorded (decision 23).
 
     `measured` has harms by state and mask that came out now; the others are those that are recorded. The limit is kept
     twice, over the states as they are and with sources weighted, like calibration does (decision 25).

@@ -131,8 +131,8 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
 
 
 def _task_and_text(name: str, data: bytes) -> bytes:
-    """Return the task that a stored run names, the hash of its messages, and of what it says without case and numbers:
-    a sketch, one of the agent's words, and the hash of the first message by the user."""
+    """Return the task that a stored run names and the hash of its messages. Without case and numbers, also: a sketch of
+    what it says, one of the agent's words, and the hash of the user's first message."""
     run = Trajectory.from_json(data)
     words = text_of(run)
     text = words.encode("utf-8", "replace")
@@ -175,8 +175,8 @@ def _asked_alike(runs: list[Placed]) -> list[str]:
 
 
 def _misfiled(versions: list[Placed]) -> list[str]:
-    """Runs whose group or split is not the one that their own bytes give, nor the one that a corpus gives them, nor
-    that of a run beside which ingesting puts them: the run that a fork parted from, or one that is nearly the same.
+    """Return the runs whose group or split is neither that of their own bytes, nor that of a corpus, nor that of a run
+    beside which ingesting puts them: the run that a fork parted from, or a near-duplicate.
 
     A run stays in the group of its first version: its later ones may name another task.
     """

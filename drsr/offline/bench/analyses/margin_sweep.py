@@ -32,7 +32,7 @@ def margin_sweep(
     frame: ExampleFrame, predictions: Mapping[str, Floats], bootstrap: Bootstrap, about: str = ""
 ) -> Analysis:
     """Sweep the margin. `predictions` are harms of every set by name: the scorer's, a rule's. NaN if there is none.
-    `about` tells the reader more about them."""
+    `about` says more about them to the reader."""
     known = np.all([~np.isnan(predicted) for predicted in predictions.values()], axis=0)
     rows = np.flatnonzero(known & (frame.cardinality >= 2))
     group, trajectory, means = (

@@ -22,7 +22,7 @@ EXAMPLE_PRICES = "3,0.3,3.75,15"
 
 
 def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the option to the command that is there already."""
+    """Add the option to the existing command."""
     parser = commands.choices["prune"]
     prune = parser.get_default("run")
     group = parser.add_argument_group("price report", "what recorded runs would have cost with this policy")

@@ -1,4 +1,4 @@
-"""DRSR's ablations as methods of a comparison: each decides with a scorer and an operating point of its own.
+"""DRSR's ablations as methods of a comparison: each decides with its own scorer and operating point.
 
 In a replay features are taken from the store, so the time of these rows is without the language model's pass. A
 mismatched state can only be had this way: its columns are another decision's. In whole tasks they are computed.

@@ -32,7 +32,7 @@ OUR_METHODS = ("drsr", "drsr_light")
 MOST_NUMBERS = 3
 """More methods than this at one place of the figure are counted, not listed."""
 PANELS = 4
-"""Most domains that get a panel of their own."""
+"""Largest number of domains that get a separate panel."""
 
 
 class Point(NamedTuple):

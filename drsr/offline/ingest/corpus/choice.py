@@ -47,7 +47,7 @@ class ChoiceRule(NamedTuple):
     shorter: tuple[str, int] = ("intercode", 2_000)
     """A source whose runs may be shorter, and the fewest characters there."""
     left_out: str = "/injection_task_"
-    """Tasks with this in their name: AgentDojo's injected goals also stand in the tool results of other tasks' runs."""
+    """Tasks with this in their name: AgentDojo's injected goals also occur in the tool results of other tasks' runs."""
     runs_per_task: int = 3
     """Each by another agent."""
     runs_per_domain: int = 300

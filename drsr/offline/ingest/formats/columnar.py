@@ -27,7 +27,7 @@ _MAGIC: tuple[tuple[bytes, Layout], ...] = (
 
 
 def layout_of(head: bytes) -> Layout | None:
-    """Return the layout of a file by its first bytes. Raises Unreadable for one that is no longer in use."""
+    """Return the layout of a file by its first bytes. Raise Unreadable for a layout that is no longer in use."""
     if head.startswith(b"FEA1"):
         raise Unreadable("binary", "a Feather file of version 1; write it again with version 2, or as Parquet")
     return next((layout for magic, layout in _MAGIC if head.startswith(magic)), None)

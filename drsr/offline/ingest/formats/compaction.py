@@ -40,7 +40,7 @@ class EventView(NamedTuple):
 
 
 def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[EventView]:
-    """The stretches of an event log. `condensation` tells what an event makes the agent forget, if anything."""
+    """Yield the stretches of an event log. `condensation` says what an event makes the agent forget, if anything."""
     view = EventView([], [])
     for event in events:
         forgotten = condensation(event)

@@ -1,4 +1,4 @@
-"""A format described in a TOML file, for JSON that holds a run per object under keys of its own.
+"""A format described in a TOML file, for JSON that holds one run per object under other keys.
 
     messages = "trace.turns"      # keys, joined by dots; ["a.b", "turns"] where a key has a dot in it
     task = "ticket.number"        # and id, reward, domain, system, tools: each may be left out

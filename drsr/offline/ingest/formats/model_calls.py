@@ -35,7 +35,7 @@ class Exchange(NamedTuple):
 
     @property
     def opening(self) -> bytes:
-        """A digest of how the conversation begins: what tells it from another one in the same group."""
+        """Return a digest of how the conversation begins, which distinguishes it from others in the same group."""
         first = next((message for message in self.sent if message.get("role") == "user"), {})
         text = "\0".join([text_of(self.sent[0].get("content")), text_of(first.get("content"))])
         return hashlib.sha256(text.encode(errors="replace")).digest()

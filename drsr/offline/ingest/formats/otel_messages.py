@@ -116,7 +116,7 @@ def _gen_ai(attributes: Json) -> tuple[list[Json], list[Json]]:
 
 
 def _parted(item: Any) -> list[Json]:
-    """A message made of parts as chat messages: results become messages of their own, before what else it says."""
+    """Return a message made of parts as chat messages: results become separate messages, before its other parts."""
     if not isinstance(item, dict):
         return []
     if not isinstance(item.get("parts"), list):

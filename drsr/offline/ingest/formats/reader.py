@@ -30,7 +30,7 @@ class Run:
     run_id: str | None = None
     """An id that no other run anywhere has (a UUID that the framework drew), where recorded."""
     local_id: str | None = None
-    """An id that tells it from the other runs of its file, where recorded: `12/3` for task 12, trial 3."""
+    """An id that distinguishes it from the other runs of its file, if recorded: `12/3` for task 12, trial 3."""
     task: str | None = None
     domain: str | None = None
     reward: float | None = None
@@ -56,7 +56,7 @@ class Reader:
     read: Callable[[Iterator[Record], SourceFile], Iterator[Found]]
     """The runs in a stream of records. May raise Unreadable."""
     grouping: Literal["each", "session", "stream"] = "each"
-    """`each`: every record stands alone. `session`: the records of a file belong together and must fit in memory.
+    """`each`: every record is independent. `session`: the records of a file belong together and must fit in memory.
     `stream`: they belong together, and the reader itself keeps only what it needs."""
     resembles_chat: bool = False
     """Whether a run without the marks of this format is a plain chat, so that one file may hold both."""

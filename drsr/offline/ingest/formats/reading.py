@@ -322,7 +322,7 @@ def _structured(request: Json) -> Iterator[Any]:
 
 
 def _clean(name: str) -> str:
-    """An id that every database can hold: no control characters, no half surrogates, not endless."""
+    """Return an id that every database can hold: without control characters or half surrogates, and not endless."""
     if name.isprintable() and len(name) <= _LONGEST_ID:
         return name
     printable = "".join(c if c.isprintable() else f"%{ord(c):02x}" for c in name)

@@ -87,7 +87,7 @@ def agreement_of_ways(scorer: TargetNll) -> NoiseFloor | None:
 
 
 def refuse_noisy(floor: NoiseFloor, tolerance: float, dtype: str) -> None:
-    """SettingsError where rounding is too large a part of what the labels are judged by."""
+    """Raise SettingsError if rounding is too large a part of what the labels are judged by."""
     better = EXACT if dtype == MIXED else f"{MIXED}, or {EXACT}"
     if not floor.p90 <= LARGEST_SHARE * tolerance:
         raise SettingsError(
