@@ -68,7 +68,7 @@ class Settings:
 
 
 def load_settings(directory: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings for a working directory and an environment, by default those of this process."""
+    """Return the settings for a working directory and an environment, by default those of this process."""
     directory = (directory or Path.cwd()).absolute()
     environment = os.environ if environment is None else environment
     names = [field.name for field in fields(Settings)]
@@ -82,7 +82,7 @@ def load_settings(directory: Path | None = None, environment: Mapping[str, str] 
 
 
 def redacted(url: str) -> str:
-    """The same URL as it may be shown: without user, password, query and fragment."""
+    """Return the same URL as it may be shown: without user, password, query and fragment."""
     return redact(url)
 
 

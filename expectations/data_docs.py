@@ -57,7 +57,7 @@ def write_docs(
 
 
 def index_html(pages: Mapping[str, Page]) -> str:
-    """The index: what was judged, when, and how it came out."""
+    """Return the index: what was judged, when, and how it came out."""
     rows = []
     for dataset, page in pages.items():
         broken = sum(not rule["passed"] for rule in page["rules"])
@@ -79,7 +79,7 @@ def index_html(pages: Mapping[str, Page]) -> str:
 
 
 def dataset_html(page: Page, datasets: Sequence[str]) -> str:
-    """The page of a dataset: part by part, rule by rule."""
+    """Return the page of a dataset: part by part, rule by rule."""
     dataset = page["dataset"]
     sections = []
     for part in page["parts"]:

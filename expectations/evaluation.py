@@ -193,6 +193,6 @@ def _spoken(record: Mapping[str, Any]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value of a frame, for people."""
+    """Return a value of a frame, for people."""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

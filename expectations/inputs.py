@@ -77,7 +77,7 @@ class Fingerprints:
         self._of: dict[str, str] = {}
 
     def of(self, dataset: str) -> str:
-        """SHA-256 over every row of the tables that a dataset is read from, and the tables of the corpora."""
+        """Return the SHA-256 over every row of the tables that a dataset is read from, and of the corpora's tables."""
         tables = READ_FROM[dataset]
         with self._catalog.reading() as connection:
             for table in tables:

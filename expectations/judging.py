@@ -83,7 +83,7 @@ def write_pages(docs: Path, findings: Sequence[Finding], location: str) -> None:
 def find(
     catalog: Catalog, artifacts: ArtifactStore, datasets: Sequence[str] = DATASETS, kept: Kept | None = None
 ) -> list[Finding]:
-    """The same with all that is known of each rule: parameters, rows, the first rows that break it.
+    """Return the same with all that is known of each rule: parameters, rows, the first rows that break it.
 
     `splits.reads` names a part of a dataset: its rules alone are judged, and its frame alone is read. With `kept`, what
     passed before is not judged again while the rows it is read from and the code are the same to the byte.
@@ -171,7 +171,7 @@ def verdict(finding: Finding, not_computed: str = "") -> Verdict:
 
 
 def present(catalog: Catalog) -> tuple[str, ...]:
-    """The datasets that hold anything yet."""
+    """Return the datasets that hold anything yet."""
     from drsr.expectations.inputs import holds_any
 
     return tuple(dataset for dataset in DATASETS if holds_any(dataset, catalog))

@@ -33,7 +33,7 @@ class Agreement(NamedTuple):
 
 
 def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable]) -> Agreement:
-    """The largest rank correlation of each column of `features` [rows, columns] with any of the labels [rows].
+    """Return the largest rank correlation of each column of `features` [rows, columns] with any of the labels [rows].
 
     `states` says whose row it is. Rows without the label (NaN) do not count. A label with too few values to have an
     order is left out, and so is a feature that is constant.
@@ -58,7 +58,7 @@ def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], s
 def split_agreement(
     features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable], splits: Sequence[str]
 ) -> Agreement:
-    """The same over all rows together and over each split's rows alone: a copy may be in one split only."""
+    """Return the same over all rows together and over each split's rows alone: a copy may be in one split only."""
     found = rank_agreement(features, labels, states)
     side = np.asarray(splits, dtype=object)
     for split in dict.fromkeys(splits):

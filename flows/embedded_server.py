@@ -34,7 +34,7 @@ class ServerNotStarted(DrsrError):
 
 @contextmanager
 def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) -> Iterator[str]:
-    """The API's URL of a server that keeps its database, and its log, in a folder.
+    """Run a server that keeps its database and its log in a folder; give its API's URL.
 
     It takes seconds to start; `meanwhile` is called in them.
     """

@@ -34,7 +34,7 @@ def write_docs(docs: str) -> None:
 
 
 def judged(place: Place, stage: str, docs: str | None) -> tuple[list[dict[str, Any]], Exception | None]:
-    """A row per rule, and the error if one is broken; then the pages show it, where pages are wanted."""
+    """Return a row per rule, and the error if one is broken, which the pages then show if pages are wanted."""
     verdicts = judge(place.catalog, place.artifacts, AFTER[stage], kept=kept_here())
     rows = [found.row for found in verdicts]
     try:

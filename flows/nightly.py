@@ -166,7 +166,7 @@ def too_few_labels(refreshed: Refreshed, wanted: int | str) -> str | None:
 
 @task(name="look-at-the-data", **BETWEEN_STAGES)
 def look_at_the_data(refreshed: Refreshed) -> str | None:
-    """A stamp of all that this refresh is made from."""
+    """Return a stamp of all that this refresh is made from."""
     with opened() as place:
         return stamp(place.catalog, load_params(), refreshed)
 

@@ -74,7 +74,7 @@ class Days(_Parameters):
         return self
 
     def each(self) -> Iterator[datetime.date]:
-        """Every day, in order."""
+        """Yield every day, in order."""
         for number in range((self.until - self.since).days + 1):
             yield self.since + datetime.timedelta(days=number)
 
@@ -115,7 +115,7 @@ HERE = FanOut()
 
 
 def of_day(location: Location, day: datetime.date) -> Location:
-    """The location of one day; its URI must have a place for it."""
+    """Return the location of one day; its URI must have a place for it."""
     if DATE not in location.uri:
         raise ValueError(f"{location.uri!r} has no {DATE} in it, so every day would be read at the same place")
     if location.source is None:

@@ -31,7 +31,8 @@ WAIT_SECONDS = LEASE_SECONDS + 10
 
 @contextmanager
 def patiently_opened() -> Iterator[Place]:
-    """The same outside of a task, which would be tried again: a catalog that does not answer at first is waited for."""
+    """Do the same outside of a task, which would be tried again: a catalog that does not answer at first is waited
+    for."""
     with ExitStack() as stack:
         yield patiently(lambda: stack.enter_context(opened()))
 

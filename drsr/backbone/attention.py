@@ -124,7 +124,8 @@ def causal_attention(
     scaling: float | None = None,
     **settings: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The attention interface of transformers: query [1, heads, new, dim], key and value [1, kv_heads, length, dim].
+    """Implement the attention interface of transformers: query [1, heads, new, dim], key and value [1, kv_heads,
+    length, dim].
 
     The result is [1, new, heads, dim]. The queries are those of the last `new` positions. In a forward of branches key
     and value are those of the new tokens only, and there may be several rows of them in place of the 1.

@@ -81,7 +81,7 @@ def convert_gguf(gguf_file: Path, folder: Path) -> None:
 
 
 def require_gguf() -> ModuleType:
-    """The package `gguf`. Asked for before 93 MB are downloaded that could not be converted without it."""
+    """Return the package `gguf`. It is required before 93 MB are downloaded that could not be converted without it."""
     try:
         import gguf
     except ModuleNotFoundError as error:

@@ -48,7 +48,7 @@ def too_large_for(device: str, what: str, complaint: str) -> NotEnoughMemory:
 
 
 def weight_bytes(folder: Path) -> int:
-    """The size of a model's weights as they lie in its folder."""
+    """Return the size of a model's weights as they lie in its folder."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 

@@ -54,7 +54,7 @@ class HfTokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> HfTokenizer:
-        """The tokenizer of a model's folder."""
+        """Return the tokenizer of a model's folder."""
         path = folder / TOKENIZER_FILE
         if not path.is_file():
             raise BackboneError(
@@ -80,14 +80,15 @@ class HfTokenizer:
         return max(self._frames.get_vocab(with_added_tokens=True).values())
 
     def encode_frame(self, text: str) -> TokenIds:
-        """Ids of a frame; special tokens are recognised. The array is shared between calls and read-only."""
+        """Return ids of a frame; special tokens are recognised. The array is shared between calls and read-only."""
         return self._remembered_frame(text)
 
     def _encode_frame(self, text: str) -> TokenIds:
         return as_ids(self._frames.encode(text, add_special_tokens=False).ids)
 
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
-        """Ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded exactly."""
+        """Return ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded
+        exactly."""
         if not texts:
             return []
         refuse_unencodable(texts, self._dropped)

@@ -169,7 +169,7 @@ def longest_of(stretches: Iterable[Stretch]) -> int:
 def past_runs(
     connection: Connection, labeler_id: int | None, labeler: str, device: str, method: Method, workers: int
 ) -> PastRuns | None:
-    """The last finished runs of this labeler by this method on a device of this name.
+    """Return the last finished runs of this labeler by this method on a device of this name.
 
     Those with this number of workers if there are any, else those with the number nearest to it.
     """

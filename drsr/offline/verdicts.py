@@ -121,5 +121,5 @@ def without_texts(verdicts: Sequence[Verdict], what: str) -> list[Verdict]:
 
 
 def first_of(items: Sequence[str]) -> str:
-    """The first item, and how many more."""
+    """Return the first item, and how many more."""
     return items[0] + (f" (and {len(items) - 1:,} more)" if len(items) > 1 else "")

@@ -29,7 +29,7 @@ _MADE = {"label": "labelled", "featurize": "featurized"}
 
 @task(**RETRIES)
 def count_waiting(stage: str, part: Part, name: str) -> int:
-    """States that wait for the labeler or feature view of this name. InputError where nothing is frozen yet."""
+    """Count states that wait for the labeler or feature view of this name. InputError where nothing is frozen yet."""
     with opened() as place:
         found = configured(place.settings)
         with place.catalog.reading() as connection:

@@ -21,7 +21,7 @@ _LARGEST = 127.0
 
 
 def with_int8_weights(model: Any) -> Any:
-    """The model with every matrix of its layers rounded, in place. Embeddings and norms stay as they are."""
+    """Return the model with every matrix of its layers rounded, in place. Embeddings and norms stay as they are."""
     latest = Latest(in_whole_numbers)
     decoder = model.get_decoder()
     for module in list(decoder.modules()):

@@ -36,7 +36,7 @@ _EXPONENT_BITS, _MANTISSA_BITS = 0x7F800000, 23
 
 
 def with_mixed_precision(model: Any) -> Any:
-    """The model with every matrix of its layers in 16 bits and all else in float32, in place.
+    """Return the model with every matrix of its layers in 16 bits and all else in float32, in place.
 
     Its own attention function is ours, which rounds queries, keys and values too: for those who read the model directly
     and for those who continue it.
@@ -99,7 +99,7 @@ def rounded(given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Rows times the transposed matrix, both in 16 bits; summed and returned in float32."""
+    """Multiply rows by the transposed matrix, both in 16 bits; sum and return in float32."""
     if rows.device.type in HALF_PRODUCTS:
         return torch.mm(rows, weight.t(), out_dtype=torch.float32)
     # A CPU has no such product. Those of 16-bit numbers are exact in float32, so this one has the same roundings.

@@ -27,7 +27,7 @@ OF_THE_WHEEL: tuple[Check[Subject], ...] = tuple(
 
 
 def rules_kept(subject: Subject, told: Told) -> list[Verdict]:
-    """The data keeps every rule that was written down for it. Fails where nobody can judge that."""
+    """Judge whether the data keeps every rule that was written down for it. Fail if nobody can judge that."""
     try:
         return list(data_rules.CHECK.run(subject, told))
     except MissingExtra as missing:
@@ -36,7 +36,8 @@ def rules_kept(subject: Subject, told: Told) -> list[Verdict]:
 
 
 def rules_kept_if_judged(subject: Subject, told: Told) -> list[Verdict]:
-    """The same where somebody said that a machine without Great Expectations may publish. A broken rule still fails."""
+    """Judge the same where somebody said that a machine without Great Expectations may publish. A broken rule still
+    fails."""
     try:
         return list(data_rules.CHECK.run(subject, told))
     except MissingExtra as missing:

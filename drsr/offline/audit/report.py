@@ -69,7 +69,7 @@ def check_writable(path: Path) -> None:
 
 
 def page(audit: Audit) -> str:
-    """The whole document."""
+    """Return the whole document."""
     drsr = audit.versions["drsr"]
     return document(
         f"Audit of {audit.about['audited']}",

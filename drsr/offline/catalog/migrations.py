@@ -121,7 +121,7 @@ _ADDED = {
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The revision that the database is at; None without our tables."""
+    """Return the revision that the database is at; None without our tables."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -129,7 +129,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def script_location() -> Path:
-    """The folder with env.py and versions/."""
+    """Return the folder with env.py and versions/."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "migrations", package.parents[1] / "migrations"):
         if (folder / "env.py").is_file():

@@ -80,13 +80,13 @@ class Table(DeclarativeBase):
 
 
 def one_of(column: str, values: Sequence[str]) -> CheckConstraint:
-    """The column is an enumeration."""
+    """Return the constraint that a column is an enumeration."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({listed})", name=column)
 
 
 def not_negative(*columns: str) -> list[CheckConstraint]:
-    """The columns are counts."""
+    """Return the constraints that columns are counts."""
     return [CheckConstraint(f"{column} >= 0", name=column) for column in columns]
 
 

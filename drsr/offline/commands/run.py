@@ -50,7 +50,8 @@ def add_commands(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
+    """Run the stages. The exit code is that of the stage that failed; with --json what was done until then is printed
+    all the same."""
     from drsr.cli import build_parser
     from drsr.offline.notices import Failure, failure_of
 

@@ -53,7 +53,7 @@ def packing(stream: BinaryIO) -> Packing | None:
 
 
 def unpacked(stream: BinaryIO, kind: Packing, location: str, limits: Limits) -> BinaryIO:
-    """The decompressed bytes of a stream. Reading them raises Unreadable where they are corrupt or a bomb."""
+    """Return the decompressed bytes of a stream. Reading them raises Unreadable where they are corrupt or a bomb."""
     packed = _Counted(stream, location)
     source: _Readable
     if kind == "gzip":

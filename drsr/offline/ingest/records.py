@@ -77,7 +77,7 @@ class Recorded(NamedTuple):
 def known_stamps(
     connection: Connection, locations: Sequence[str], *, with_runs: bool = False
 ) -> dict[tuple[str, str], str]:
-    """The stamps of files that were read to their end and can be trusted, by (source, location), in one query.
+    """Return the stamps of files that were read to their end and can be trusted, by (source, location), in one query.
 
     `with_runs` leaves out those in which no run was found.
     """

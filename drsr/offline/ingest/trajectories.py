@@ -40,7 +40,7 @@ class Trajectory:
     """Whether `task` is merely what the runs of one session share, and names no task. Said when read, not stored."""
 
     def to_json(self) -> bytes:
-        """The canonical bytes: sorted keys, UTF-8. What is stored, and what is hashed."""
+        """Return the canonical bytes: sorted keys, UTF-8. What is stored, and what is hashed."""
         return orjson.dumps(
             {
                 "domain": self.domain,
@@ -55,7 +55,7 @@ class Trajectory:
         )
 
     def json_pieces(self) -> Iterator[bytes]:
-        """The same bytes, a message at a time. TypeError where there are none, as from `to_json`."""
+        """Yield the same bytes, a message at a time. TypeError where there are none, as from `to_json`."""
         yield b'{"domain":' + _json(self.domain) + b',"external_id":' + _json(self.external_id)
         yield b',"protocol":' + _json(self.protocol) + b',"reader":' + _json(self.reader) + b',"request":{'
         for number, name in enumerate(sorted(self.request)):

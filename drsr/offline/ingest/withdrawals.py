@@ -97,7 +97,7 @@ def _note(connection: Connection, kind: str, external_id: str, before: ledger.Ro
 
 
 def erased_names(connection: Connection) -> frozenset[str]:
-    """The names of erased runs: they are never taken in again."""
+    """Return the names of erased runs: they are never taken in again."""
     return frozenset(run.name for run in withdrawn_runs(connection) if run.reason.startswith(ERASED))
 
 
@@ -107,7 +107,8 @@ def withdrawn_runs(connection: Connection) -> list[WithdrawnRun]:
 
 
 def taken_back_runs(connection: Connection) -> list[WithdrawnRun]:
-    """One for every time that a run was withdrawn and taken back, by name; it may be withdrawn again now."""
+    """Return one entry for every time that a run was withdrawn and taken back, by name; it may be withdrawn again
+    now."""
     return _runs(connection, ~_IN_FORCE)
 
 

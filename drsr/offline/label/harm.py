@@ -82,7 +82,7 @@ class _Contexts(NamedTuple):
 
 
 def contexts_of(state: DecisionState) -> _Contexts:
-    """The intact context, and D_A(C) for every set A."""
+    """Return the intact context, and D_A(C) for every set A."""
     view, rendering = state.view, state.rendering
     sets = deletion_sets(state, len(state.candidates))
     deleted = tuple((found, view.token_ids(rendering.without(found.removal))) for found in sets)
@@ -157,7 +157,7 @@ def interactions(harms: Harms) -> dict[int, float]:
 
 
 def members(mask: int) -> list[int]:
-    """The singletons of a set, as masks."""
+    """Return the singletons of a set, as masks."""
     return [1 << bit for bit in range(mask.bit_length()) if mask & (1 << bit)]
 
 

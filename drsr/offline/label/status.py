@@ -38,7 +38,7 @@ class LabelStatus(NamedTuple):
 
 
 def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus]:
-    """One for each labeler, `default` first."""
+    """Return one status for each labeler, `default` first."""
     is_current = is_current_state(rule)
     query = select(func.count()).select_from(DecisionState).join(Trajectory).where(is_current)
     states: int = connection.execute(query).scalar_one()

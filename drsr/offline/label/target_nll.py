@@ -72,7 +72,7 @@ class Scores(NamedTuple):
 
 
 def direct_nll(backbone: Backbone, context: TokenIds, target: TokenIds) -> float:
-    """One forward over context and target: slow and obvious. What any faster way is compared with."""
+    """Compute the NLL by one forward over context and target: slow and obvious, the reference for any faster way."""
     if len(target) == 0:
         raise ValueError("an empty target has no NLL")
     positions = range(len(context) - 1, len(context) + len(target) - 1)
@@ -217,7 +217,7 @@ class TargetNll:
 
 
 def outcome(nll: float) -> Outcome:
-    """The NLL, unless NaN or infinite logits made it meaningless."""
+    """Return the NLL, unless NaN or infinite logits made it meaningless."""
     if math.isfinite(nll):
         return nll
     return Exclusion(ExclusionReason.NON_FINITE, f"the mean NLL is {nll}: the backbone's logits are not all finite")

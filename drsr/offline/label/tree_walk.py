@@ -96,7 +96,7 @@ class TreeWalk:
         """Nothing was left out or read again for want of memory."""
 
     def run(self) -> dict[int, Outcome]:
-        """The outcome of every pair."""
+        """Return the outcome of every pair."""
         while self._todo:
             step = self._next_step()
             hidden, complaint = self._try_read(step)

@@ -36,7 +36,7 @@ class Scenario:
     """Whether the user is content with a short confirmation, which needs little of what was found out."""
 
     def made_brief(self) -> Scenario:
-        """The same task, with a short confirmation at its end."""
+        """Return the same task, with a short confirmation at its end."""
         return replace(self, prompt=f"{self.prompt} {BRIEF}", brief=True)
 
 
@@ -50,12 +50,12 @@ class Outcome(NamedTuple):
     """The agent's last message."""
 
     def text(self, path: str) -> str:
-        """A file's text; empty if the file does not exist."""
+        """Return a file's text; empty if the file does not exist."""
         file = self.root / path
         return file.read_text(encoding="utf-8") if file.is_file() else ""
 
     def last_line(self, path: str) -> str:
-        """A file's last line; empty if there is none."""
+        """Return a file's last line; empty if there is none."""
         return (self.text(path).splitlines() or [""])[-1]
 
     def sent_once(self, fields: Sequence[str]) -> bool:
@@ -123,7 +123,7 @@ class Family:
         return self.write(dice, root)
 
     def plan(self, dice: Random) -> list[Move]:
-        """The agent's moves; the dice decide order, side tracks and noise, not facts."""
+        """Return the agent's moves; the dice decide order, side tracks and noise, not facts."""
         names: list[str] = []
         for piece in self.pieces:
             if not isinstance(piece, SideTrack):

@@ -61,7 +61,7 @@ class Artifact(NamedTuple):
 
     @classmethod
     def in_pieces(cls, pieces: Callable[[], Iterable[bytes]]) -> Self:
-        """The artifact of bytes that are too many to be held at once: asked for twice, hashed and compressed."""
+        """Return the artifact of bytes that are too many to be held at once: asked for twice, hashed and compressed."""
         digest, size = hashlib.sha256(), 0
         for piece in pieces():
             digest.update(piece)
@@ -156,7 +156,7 @@ class ArtifactStore:
         return data
 
     def each(self, keys: Iterable[str]) -> Iterator[bytes | ArtifactCorrupt]:
-        """The bytes of many keys, in order; in the place of damaged ones what is wrong with them.
+        """Yield the bytes of many keys, in order; in the place of damaged ones what is wrong with them.
 
         A request to an object store is mostly waiting, so the next few are on their way.
         """

@@ -140,7 +140,7 @@ def _allowed(dtype: str) -> str:
 
 
 def check_future(subject: Subject, told: Told) -> list[Verdict]:
-    """The states that the policy was made from, by the language model that their features were read from."""
+    """Check the states that the policy was made from, by the language model that their features were read from."""
     view = subject.view
     identity = view.identity
     backbone = (
@@ -244,7 +244,7 @@ def features_without_future(
     *,
     seed: int = 0,
 ) -> CandidateFeatures | Ineligible:
-    """Features before a decision of a recorded run whose every message from the decision on is garbage.
+    """Return features before a decision of a recorded run whose every message from the decision on is garbage.
 
     By the offline path: the whole run is read and rendered once, then cut before the decision.
     """

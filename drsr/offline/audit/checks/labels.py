@@ -25,7 +25,7 @@ NEIGHBOURS = 5
 
 
 def check_labels(subject: Subject, told: Told) -> list[Verdict]:
-    """The states that the policy was made from, by the language model that measured them."""
+    """Check the states that the policy was made from, by the language model that measured them."""
     labeler = subject.labeler
     identity = labeler.identity
     order, keys = subject.order, subject.made_from

@@ -98,7 +98,7 @@ def computed_now(ablation: Ablation, groups: Sequence[str]) -> MethodFeatures:
 
 
 def stored_policy(catalog: Catalog, policy: Policy, sources: Sources, *, view: str) -> DrsrPolicy:
-    """A published policy that takes its features from where ablations have theirs: no request is read again."""
+    """Return a published policy that takes its features from where ablations have theirs: no request is read again."""
     with catalog.reading() as connection:
         read = get_view(connection, view).identity
     mine = policy.numbers

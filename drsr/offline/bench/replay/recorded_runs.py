@@ -129,7 +129,7 @@ def spread(rows: Sequence[RunRow]) -> list[RunRow]:
 def runs_of(
     catalog: Catalog, split: Split, labeler_id: int, freezing: FreezingRule, source: str | None = None
 ) -> list[RunRow]:
-    """Current trajectories of a split with labelled states, in an order that depends on their names only."""
+    """Return current trajectories of a split with labelled states, in an order that depends on their names only."""
     mine = and_(StateMeasurement.state_id == DecisionState.id, StateMeasurement.labeler_id == labeler_id)
     columns = (
         *(Trajectory.id, Trajectory.blob, Trajectory.split, Source.name),

@@ -41,7 +41,7 @@ def side_by_side(given: ReportInputs) -> Section:
 
 
 def data(frames: Mapping[str, ExampleFrame]) -> Analysis:
-    """Runs, states and labelled sets, by split and by how many Blocks a set deletes."""
+    """Return runs, states and labelled sets, by split and by how many Blocks a set deletes."""
     theirs = supervision()
     runs = {split: len(set(frame.trajectory_ids)) for split, frame in frames.items()}
 

@@ -155,7 +155,7 @@ def _write_feast(place: Place, options: argparse.Namespace) -> int:
 
 
 def chosen_part(options: argparse.Namespace, catalog: Catalog) -> Selection:
-    """The part that was asked for; InputError if no source has that name."""
+    """Return the part that was asked for; InputError if no source has that name."""
     from drsr.offline.freeze.records import require_source
     from drsr.offline.freeze.selection import Selection
 

@@ -76,7 +76,7 @@ def add_scorer_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_scorer(params: Params, options: argparse.Namespace, source: str | None = None) -> Params:
-    """The parameters with the scorer that the options name, and the source that it is for."""
+    """Return the parameters with the scorer that the options name, and the source that it is for."""
     train = params.train if source is None else replace(params.train, source=source)
     if options.scorer is not None:
         train = replace(train, scorer=options.scorer)

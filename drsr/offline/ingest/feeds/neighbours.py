@@ -81,7 +81,7 @@ class Neighbours:
 
 
 def sketch_of(trajectory: Trajectory) -> Shingles:
-    """The smallest hashes of a run's text, in order."""
+    """Return the smallest hashes of a run's text, in order."""
     return shingles(_ends(texts_of(trajectory)))[:_KEPT]  # sorted and distinct
 
 

@@ -69,7 +69,7 @@ class Turns:
             self._say(rest, demo)
 
     def messages(self) -> list[Json]:
-        """The conversation in wire form."""
+        """Return the conversation in wire form."""
         made: list[Json] = []
         for turn in self._turns:
             made.append(turn.message)
@@ -106,7 +106,7 @@ class _Turn:
 
 
 def read_system(system: Any) -> str | list[Json] | None:
-    """A `system` field in wire form."""
+    """Return a `system` field in wire form."""
     if system is None or isinstance(system, str):
         return system or None
     return _blocks(system, "system") or None

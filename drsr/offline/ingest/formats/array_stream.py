@@ -194,7 +194,7 @@ class DocumentStream(_JsonText):
     """Return one value. Nothing may follow it."""
 
     def read(self) -> tuple[Any, int]:
-        """The value, and the characters that it took. Raises Unreadable where there is anything else."""
+        """Return the value, and the characters that it took. Raises Unreadable where there is anything else."""
         found = self._outermost()
         self._finish()
         return found

@@ -231,7 +231,7 @@ def _preserved_lines(lines: list[Json], boundary: int) -> list[int]:
 
 
 def in_order(lines: list[Json]) -> list[Json]:
-    """The same lines; any line before its parent is moved directly after it."""
+    """Return the same lines; any line before its parent is moved directly after it."""
     places = _uuids(lines)
     waiting: dict[int, list[int]] = {}
     ordered: list[Json] = []

@@ -34,7 +34,8 @@ def layout_of(head: bytes) -> Layout | None:
 
 
 def rows(stream: BinaryIO, layout: Layout, limits: Limits) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every row as JSON has it, with about how many bytes it takes. Raises Unreadable where the file is damaged."""
+    """Yield every row as JSON has it, with about how many bytes it takes. Raises Unreadable where the file is
+    damaged."""
     source = _Watched(_seekable(stream, limits) if layout != "arrow_stream" else stream)
     with _damage(source):
         for batch in _parquet(source, limits) if layout == "parquet" else _arrow(source, layout, limits):

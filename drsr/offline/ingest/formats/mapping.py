@@ -92,7 +92,7 @@ class FieldMapping:
 
 
 def load_mapping(path: str | Path) -> Reader:
-    """The reader that a file describes. SettingsError names what is wrong with it, before anything is read."""
+    """Return the reader that a file describes. SettingsError names what is wrong with it, before anything is read."""
     where = str(path)
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -122,7 +122,7 @@ def load_mapping(path: str | Path) -> Reader:
 
 
 def shown(path: Keys) -> str:
-    """A path as people write it."""
+    """Return a path as people write it."""
     return ".".join(path)
 
 

@@ -107,7 +107,7 @@ class ModelCalls:
         self._hold(new)
 
     def runs(self) -> Iterator[Found]:
-        """The runs that the calls make, in the order of their first calls."""
+        """Yield the runs that the calls make, in the order of their first calls."""
         numbers: dict[str, int] = {}
         for stretches in filter(None, self._conversations.values()):
             ordered = sorted(stretches, key=lambda stretch: (stretch.start, stretch.said))

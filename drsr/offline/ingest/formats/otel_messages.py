@@ -46,7 +46,7 @@ def nested(flat: Json) -> Json:
 
 
 def exchange(attributes: Json, events: list[Json]) -> Exchange:
-    """The messages of a span; nothing sent where it records none."""
+    """Return the messages of a span; nothing sent where it records none."""
     sent, received = _open_inference(attributes)
     if not sent:
         sent, received = _gen_ai(attributes)

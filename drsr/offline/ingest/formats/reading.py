@@ -36,7 +36,7 @@ _LONGEST_ID = 400
 def read(
     file: SourceFile, *, reader: Reader | None = None, limits: Limits | None = None
 ) -> Iterator[Trajectory | Quarantined]:
-    """Every run in a file. `reader` reads it as that format and no other.
+    """Yield every run in a file. `reader` reads it as that format and no other.
 
     Content never raises: what cannot be read is handed out as Quarantined. Failures of storage raise DrsrError.
     """

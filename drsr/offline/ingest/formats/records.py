@@ -105,7 +105,7 @@ def _rows(stream: BinaryIO, layout: Layout, location: str, limits: Limits) -> It
 
 
 def document(stream: BinaryIO, limits: Limits) -> Any:
-    """The one JSON value that a file holds. Raises Unreadable."""
+    """Return the one JSON value that a file holds. Raises Unreadable."""
     _opening(stream)
     data = taken(stream, limits.document + 1)
     if len(data) > limits.document:
