@@ -1,4 +1,4 @@
-"""Great Expectations, imported late and quietly, in a context that calls nobody.
+"""Great Expectations, imported late and quietly, in a context that contacts nobody.
 
 Importing it takes seconds, so only what judges does. Whoever needs a name of the library takes it from here: its own
 imports warn, and warnings are errors to us.

@@ -1,4 +1,4 @@
-"""The journal replayed: every event follows from the one before, and what they tell is what the tables hold.
+"""The journal replayed: every event follows from the one before, and the tables hold what the events record.
 
 What was left out is found here: a row that an event tells of and no table has, a state that was measured before the
 scorer was trained and that the policy was made without. Somebody who writes the whole journal anew is found by a head

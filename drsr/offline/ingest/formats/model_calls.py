@@ -1,4 +1,4 @@
-"""Logs of single model calls, put together to runs.
+"""Logs of single model calls, put together into runs.
 
 Each call repeats the history so far, so the call that sent the longest history holds the run, and its answer is the
 last thing said. Calls of one group (a trace, a conversation) that begin differently (sub-agents) are runs of their own.

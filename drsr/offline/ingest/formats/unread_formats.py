@@ -1,4 +1,4 @@
-"""Formats that are known but not read, and what to export in their place: an advice that a list of keys is not."""
+"""Formats that are known but not read, and what to export in their place, which a list of keys would not say."""
 
 from __future__ import annotations
 
