@@ -129,11 +129,10 @@ CHECK = Check(
     "normaliser refitted",
     Severity.CRITICAL,
     "Were the means and scales that every feature passes through fitted on the training states alone?",
-    "The mean and standard deviation of every feature column, and of the harms, are computed again over the "
-    "candidates of the policy's training states (if it is cross-fitted, of all that it was not stopped by), read from "
-    "the feature files, and compared with those in the policy's weight file. So that it is known what the comparison "
-    "can see, they are also computed with the other states of both splits added. The distribution that a policy "
-    "compares requests with, and its limit, are fitted again on the training and validation states, and compared with "
-    "those in the wheel.",
+    "The mean and standard deviation of every feature column, and of the harms, are computed again over the candidates "
+    "of the policy's training states (if it is cross-fitted, of all that it was not stopped by), read from the feature "
+    "files, and compared with those in the policy's weight file. To show what the comparison can see, they are also "
+    "computed with the other states of both splits added. The distribution that a policy compares requests with, and "
+    "its limit, are fitted again on the training and validation states, and compared with those in the wheel.",
     check_normaliser,
 )

@@ -251,13 +251,12 @@ CHECK = Check(
     Severity.CRITICAL,
     "Is any run, or any task, both in what the scorer learned from and in what it was judged by?",
     "Every stored trajectory is read. Its group (the task where it names one) and the split that the salted hash of "
-    "the group gives are computed from its own bytes and compared with the catalog's columns; another group or split "
-    "is accepted only where corpora/NAME/tasks.csv of this installation gives it to the run, or where it is that of "
-    "a run that is nearly the same, or that it parted from; no group and no text "
-    "of a run, instructions left out, may be in two splits; none of the policy's states may be of the test split. "
-    "Texts that are nearly the same are found by the expectation on near-duplicates. Here no run may hold what the "
-    "agent of a run in another split says, once case is folded and numbers are masked, nor share a part of every piece "
-    "of it, as a copy does in which words were replaced. Tasks whose words are the same but for case and numbers are "
-    "named for people to judge.",
+    "the group gives are computed from its own bytes and compared with the catalog's columns. Another group or split "
+    "is accepted only if corpora/NAME/tasks.csv of this installation gives it to the run, or if it is that of a "
+    "near-duplicate, or of the run that it parted from. No group and no text of a run, instructions left out, may be "
+    "in two splits, and none of the policy's states may be of the test split. Texts that are nearly the same are found "
+    "by the expectation on near-duplicates. Here no run may hold what the agent of a run in another split says, once "
+    "case is folded and numbers are masked, nor share a part of every piece of it, as a copy with replaced words does. "
+    "Tasks whose words are the same but for case and numbers are named for people to judge.",
     check_splits,
 )
