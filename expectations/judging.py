@@ -90,7 +90,7 @@ def find(
     """
     for dataset in whole(datasets):
         if dataset not in DATASETS:
-            raise SettingsError(f"{dataset!r} is no dataset", hint=f"one of {', '.join(DATASETS)}")
+            raise SettingsError(f"{dataset!r} is not a dataset", hint=f"one of {', '.join(DATASETS)}")
     # Great Expectations takes seconds to import; whoever only reads names from here does not pay for it.
     import drsr.expectations.library  # noqa: F401 - says first what to install
     from drsr.expectations.inputs import Fingerprints

@@ -135,7 +135,7 @@ def only_gated_sets(evidence: Evidence) -> str | None:
     if not rows:
         return "what was deleted is none of the sets that were scored"
     if evidence.selection.chosen not in rows:
-        return "another set was deleted than the one that was chosen"
+        return "another set was deleted than was chosen"
     row = evidence.selection.chosen
     score, size = float(evidence.proposed.unsafe_score[row]), len(evidence.sets[row].members)
     if not score <= evidence.rule.risk_threshold:

@@ -118,7 +118,7 @@ def refuse_changed(
             raise PolicyCorrupt(f"{name} is not the one that drsr writes for this policy", where=where, hint=HINT)
     strays = sorted(set(dist_info) - set(expected))
     if strays:
-        raise PolicyCorrupt(f"tells pip more than drsr writes: {strays[0]}", where=where, hint=HINT)
+        raise PolicyCorrupt(f"tells pip more than drsr does: {strays[0]}", where=where, hint=HINT)
 
 
 def generated_code(numbers: PolicyNumbers, package: str, where: str) -> list[bytes]:

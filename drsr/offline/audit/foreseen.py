@@ -43,5 +43,6 @@ def foreseen_by(subject: Subject, recomputed: Mapping[str, NDArray[np.float32]])
         return ""
     return (
         f"the shipped scorer tells unsafe sets of validation apart with an AUROC of {before:.3f} by the stored "
-        f"features, and of {now:.3f} by those that the text before the decision gives: what it goes by is no rounding"
+        f"features, and of {now:.3f} by those that the text before the decision gives: the difference is more than "
+        "rounding"
     )

@@ -73,7 +73,9 @@ def read_anchor(data: bytes) -> list[Anchored]:
         except ValueError:
             at, sha256 = None, ""
         if not event.isascii() or not event.isdigit() or len(sha256) != len(NOTHING):
-            raise InputError(f"line {number} is no head of a journal", where="--anchor", hint="drsr journal --anchor")
+            raise InputError(
+                f"line {number} is not a head of a journal", where="--anchor", hint="drsr journal --anchor"
+            )
         found.append(Anchored(Head(int(event), sha256), at))
     if not found:
         raise InputError("holds no head of a journal", where="--anchor", hint="drsr journal --anchor FILE adds one")

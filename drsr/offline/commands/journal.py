@@ -10,7 +10,7 @@ from drsr.command_line import Commands, add_command
 
 _EXAMPLES = """\
 examples:
-  drsr journal                                  the latest event and its SHA-256, which stands for all of them
+  drsr journal                                  the latest event and its SHA-256, which covers all of them
   drsr journal --list                           every event
   drsr journal --anchor /mnt/elsewhere/heads    add the head to a file that whoever trains cannot change
   drsr audit --anchor /mnt/elsewhere/heads      later: every head in it must be in the chain

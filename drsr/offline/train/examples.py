@@ -329,7 +329,10 @@ def _check_sets(frame: ExampleFrame) -> None:
 
     if frame.state.min() < 0 or frame.state.max() >= len(frame.state_ids):
         raise FrameError("a deletion set of no state", where=frame.split)
-    refuse((frame.mask < 1) | (frame.mask >= 1 << frame.candidate_counts[frame.state]), "deletes what is no candidate")
+    refuse(
+        (frame.mask < 1) | (frame.mask >= 1 << frame.candidate_counts[frame.state]),
+        "deletes something that is not a candidate",
+    )
     identity = frame.state * (1 << MAX_CANDIDATES) + frame.mask
     repeated = np.ones(len(identity), dtype=np.bool_)
     repeated[np.unique(identity, return_index=True)[1]] = False

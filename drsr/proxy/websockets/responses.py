@@ -158,4 +158,4 @@ class ResponsesSocket:
 
 
 async def _nothing() -> NoReturn:
-    raise RuntimeError("a WebSocket's request has no body of its own")
+    raise RuntimeError("a WebSocket's request has no separate body")

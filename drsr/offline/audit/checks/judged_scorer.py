@@ -74,7 +74,7 @@ def _ensemble(scored: ScoredSets[TrainingFrame], frame: TrainingFrame, run: Trai
             if not _near(here[end], there.get(end), allowed):
                 yield f"{part}{what} is {here[end]}, recorded is {there.get(end)}"
     for name, grouping in recorded:
-        yield f"{name} of the ensemble ({grouping}) is recorded, and nobody measures that"
+        yield f"{name} of the ensemble ({grouping}) is recorded, and no check measures that"
 
 
 def _members(scorer: FrozenScorer, frame: TrainingFrame, run: TrainingRecord, by: str) -> Iterator[str]:

@@ -172,7 +172,7 @@ CHECK = Check(
     Severity.CRITICAL,
     "Is the recorded harm of a deletion what the language model says?",
     "For a random sample of the states that the policy was made from, the recorded next output is scored again under "
-    "the intact history and under every deletion set, each context in a forward of its own; no prefix is shared and "
+    "the intact history and under every deletion set, each context in its own forward; no prefix is shared and "
     "nothing stored is used but the trajectory. Whatever is drawn, every set that the operating point selects is "
     f"measured, and the {NEIGHBOURS} that the next thresholds would select; every set or state that was excluded is "
     "tried again: one that can be measured is a failure. Harms must agree to what the dtype's rounding makes "

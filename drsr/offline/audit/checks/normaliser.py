@@ -33,7 +33,7 @@ def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
     if wrong:
         return failed(CHECK, wrong[0], "publish again from the present frames, and find out who changed it", wrong)
     if not isinstance(shipped, Ensemble):
-        detail = "this kind of scorer has no normaliser of its own; drsr audit --retrain fits all of it again"
+        detail = "this kind of scorer has no separate normaliser; drsr audit --retrain fits all of it again"
         known = subject.policy.numbers.distribution if subject.has_policy else None
         same = f"; the distribution of {known.states:,} states, fitted again, is the shipped one" if known else ""
         return passed(CHECK, detail + same)
@@ -66,7 +66,7 @@ def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
         ]
         what = f"{len(wrong)} of {len(found.mean)} columns" if wrong else "mean and scale of the harms"
         fits = " It fits the training and validation splits together." if evidence["with_all"] <= AGREEMENT else ""
-        detail = f"fitted again on {on}, {what} come out otherwise than shipped, by up to {largest:.2g}.{fits}"
+        detail = f"fitted again on {on}, {what} come out differently than shipped, by up to {largest:.2g}.{fits}"
         return failed(
             CHECK, detail, "train again from the present frames, and calibrate and publish", wrong, **evidence
         )
@@ -96,7 +96,7 @@ def _other_distribution(subject: Subject) -> list[str]:
     near = all(
         one.shape == other.shape and np.allclose(one, other, rtol=_ROUNDED, atol=_ROUNDED) for one, other in pairs
     )
-    problems = [] if near else [f"fitted again, {DISTRIBUTION_FILE} comes out otherwise than shipped"]
+    problems = [] if near else [f"fitted again, {DISTRIBUTION_FILE} comes out differently than shipped"]
     if claimed.states != numbers.states or not math.isclose(claimed.limit, numbers.limit, rel_tol=_ROUNDED):
         problems.append(
             f"fitted again, its limit is {numbers.limit:g} by {numbers.states:,} states, the policy has "

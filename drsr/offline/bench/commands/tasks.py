@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.settings import load_settings
 
     if options.replay:
-        raise SettingsError("--tasks is an evaluation of its own", hint="run one after the other")
+        raise SettingsError("--tasks is a separate evaluation", hint="run one after the other")
     require_positive(options, "limit", "window", "step_limit", "parallel")
     part = _part(options.part)
     named_models(options.model)  # a mistake in it is told before anything is loaded

@@ -43,7 +43,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0 <= self.quarantined <= 1:
-            raise SettingsError(f"quarantined is {self.quarantined}, which is no share", hint="from 0 to 1")
+            raise SettingsError(f"quarantined is {self.quarantined}, which is not a share", hint="from 0 to 1")
         if self.runs < 0:
             raise SettingsError(f"runs is {self.runs}", hint="0 or more")
 

@@ -108,7 +108,7 @@ def load_mapping(path: str | Path) -> Reader:
     for word, role in tables["roles"].items():
         if not isinstance(role, str) or role not in ROLES:
             hint = f"one of {', '.join(sorted(ROLES))}"
-            raise SettingsError(f"roles.{word} = {role!r} is no role", where=where, hint=hint)
+            raise SettingsError(f"roles.{word} = {role!r} is not a role", where=where, hint=hint)
     own = {name: _path(value, f"message.{name}", where) for name, value in tables["message"].items()}
     mapping = FieldMapping(
         paths.pop("messages"),
@@ -144,5 +144,5 @@ def _refuse_unknown(found: dict[str, Any], known: tuple[str, ...], table: str, w
     for name in found:
         if name not in known:
             raise SettingsError(
-                f"{table}{name} is no field of a mapping", where=where, hint=f"one of {', '.join(known)}"
+                f"{table}{name} is not a field of a mapping", where=where, hint=f"one of {', '.join(known)}"
             )
