@@ -103,7 +103,7 @@ def run_list(options: argparse.Namespace) -> int:
         print(table(("policy", "version", "kind", "decides", "where"), [policy.row for policy in found]))
     else:
         get = install_line(LIGHT_PROJECT)
-        print(f"no policy is installed, and none lies in policies/ ({get}, or drsr publish)")
+        print(f"no policy is installed, and policies/ holds none ({get}, or drsr publish)")
     return 1 if any(policy.problem for policy in found) else 0
 
 
@@ -139,7 +139,9 @@ def run_verify(options: argparse.Namespace) -> int:
         verification = verify_files(policy, files, where, _progress(QUIET_SECONDS), kept)
     except KeyboardInterrupt:
         if kept is not None:
-            print(f"drsr: what was decided is kept in {options.resume}; the same command goes on", file=sys.stderr)
+            print(
+                f"drsr: decisions so far are kept in {options.resume}; run the same command to go on", file=sys.stderr
+            )
         raise
     if options.json:
         print(json.dumps(verification.to_json() | {"signed": key is not None}))

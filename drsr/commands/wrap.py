@@ -164,15 +164,15 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
         about = {**total, "pruned": pruned, "shadow_tokens_saved": would, "money": money if priced else None}
         return json.dumps(about)
     line = (
-        f"drsr: {total['requests']:,} requests, {pruned:,} of {total['eligible']:,} that could be were pruned; "
+        f"drsr: {total['requests']:,} requests, {pruned:,} of {total['eligible']:,} prunable ones were pruned; "
         f"{total['tokens_saved']:,} of {total['tokens']:,} tokens were not sent"
     )
     if total["eligible"] > pruned and (why := _most_often(states, eligible=True)):
-        line += f"; the others mostly because of {why}"
+        line += f"; the others were left alone mostly because of {why}"
     elif total["requests"] and not total["eligible"] and (why := _most_often(states, eligible=False)):
-        line += f"; none could be, mostly because of {why}"
+        line += f"; none was prunable, mostly because of {why}"
     if would:
-        line += f" ({would:,} would not have been, without --shadow)"
+        line += f" ({would:,} would not have been sent without --shadow)"
     if total["failed"]:
         line += f"; {total['failed']:,} were answered with an error, and saved nothing"
     if total["websockets"]:

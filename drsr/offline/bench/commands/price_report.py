@@ -85,7 +85,9 @@ def run(options: argparse.Namespace) -> int:
                 report(len(bills), options.limit)
     except KeyboardInterrupt:
         if kept is not None:
-            print(f"drsr: {len(bills)} runs are kept in {options.resume}; the same command goes on", file=sys.stderr)
+            print(
+                f"drsr: {len(bills)} runs are kept in {options.resume}; run the same command to go on", file=sys.stderr
+            )
         raise
     if not bills:
         raise InputError("holds no run that can be read", where=options.price_report)
