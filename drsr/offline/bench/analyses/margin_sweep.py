@@ -56,10 +56,10 @@ def margin_sweep(
     return Analysis(
         "margin_sweep",
         "Ordering harms, by margin",
-        f"On {len(rows):,} sets of two or more Blocks of the {frame.split} split, those that every prediction has a "
-        "value for. Of their pairs of one state and cardinality whose measured harms differ by the margin or more, the "
-        "part that the predictions order rightly; equal predictions count one half. The paper sweeps the margin for "
-        "relations of single Blocks: that is the table of the same Block by margin. "
+        f"On {len(rows):,} sets of two or more Blocks of the {frame.split} split, those for which every prediction has "
+        "a value. The share of pairs that the predictions order rightly, among pairs of one state and cardinality "
+        "whose measured harms differ by the margin or more; equal predictions count one half. The paper sweeps the "
+        "margin for relations of single Blocks: that is the table of the same Block by margin. "
         + " ".join(filter(None, (about, INTERVALS))),
         ("prediction", "margin", "pairs", "pair accuracy"),
         tuple(

@@ -123,8 +123,8 @@ def _differences(given: ReportInputs) -> list[str]:
         "its policy is evaluated. Intervals here are wide accordingly.",
         "Reward: the replay does not measure it, as it keeps the recorded output fixed. Whole tasks, where they were "
         "run, are other tasks with another agent than the paper's.",
-        "Feature columns beyond the paper's 512 projections, prompts and budgets of the comparators: decided here, as "
-        "written in their assumptions.",
+        "Feature columns beyond the paper's 512 projections, and prompts and budgets of the comparators, were chosen "
+        "here; their assumptions say how.",
         "The right decision state: with the Block held fixed, as in the paper, it is exchanged in the cosine of stored "
         "projections alone, as attention and the other relations would need a pass of the language model. The ablation "
         "mismatched-state is another comparison: it takes all relations of a candidate from another decision, so the "

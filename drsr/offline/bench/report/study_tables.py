@@ -86,8 +86,8 @@ def _rules(study: Study) -> Analysis:
     return Analysis(
         "singleton_rules",
         "Do single harms predict the harm of a set?",
-        "Sets of two or more, ordered by what a rule makes of their members' own harms. The measured ones need a "
-        "measurement of every Block, which no policy has.",
+        "Sets of two or more, ordered by what a rule makes of their members' own harms. The measured ones need every "
+        "Block to be measured, which no policy can do.",
         ("rule", "single harms", "pairs in a state", "at equal cardinality", "unsafe AUROC", "pairs in the paper"),
         tuple(rows),
         figure(draw, width=6.5, height=0.32 * len(rows) + 1.0),
@@ -131,7 +131,7 @@ def _policies(rows: Sequence[PolicyRow], split: str) -> Analysis:
     return Analysis(
         "policies",
         "Policies, calibrated on validation",
-        f"What each configuration's policy does on the {split} split; a dash where it selects nothing.",
+        f"What each configuration's policy does on the {split} split; a dash means that it selects nothing.",
         ("scorer", "K", "beta", "tau", "unsafe rate", "mean harm", "states pruned", "mean removal"),
         tuple(cells),
         figure(draw, panels=2, width=3.6, height=0.3 * len(rows) + 1.0),
