@@ -65,7 +65,7 @@ def packing(stream: BinaryIO) -> Packing | None:
 
 
 def unpacked(stream: BinaryIO, kind: Compression, location: str, limits: Limits) -> BinaryIO:
-    """The decompressed bytes of a stream. Reading them raises Unreadable where they are corrupt or a bomb."""
+    """Return the decompressed bytes of a stream. Reading them raises Unreadable where they are corrupt or a bomb."""
     packed = Counted(stream, location)
     source: Readable
     if kind == "gzip":

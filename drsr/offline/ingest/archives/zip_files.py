@@ -20,7 +20,7 @@ _LOCAL_HEADER = 30
 
 
 def zip_members(stream: BinaryIO, file: SourceFile, limits: Limits) -> Iterator[SourceFile]:
-    """The members of a zip archive, folder by folder. Raises Unreadable where the archive itself is no good.
+    """Yield the members of a zip archive, folder by folder. Raise Unreadable if the archive itself is broken.
 
     A member that must not be opened carries the reason in `refused`; hidden members are left out.
     """
