@@ -189,7 +189,7 @@ class ArtifactStore:
 
     def _got(self, key: str) -> bytes | ArtifactCorrupt:
         try:
-            return self._get(key)
+            return self.get(key)
         except ArtifactCorrupt as error:
             return error
 
