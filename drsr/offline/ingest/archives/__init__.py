@@ -9,4 +9,18 @@ from drsr.offline.ingest.archives.compressed import Compression, Layers, Packing
 from drsr.offline.ingest.archives.tar_files import HELD, tar_members
 from drsr.offline.ingest.archives.zip_files import zip_members
 
-__all__ = ["HELD", "Compression", "Layers", "Packing", "packing", "peeled", "tar_members", "unpacked", "zip_members"]
+PACKED_FILES = "packed/2"
+"""Raised whenever more or other archives are read: files that were refused are then read again."""
+
+__all__ = [
+    "HELD",
+    "PACKED_FILES",
+    "Compression",
+    "Layers",
+    "Packing",
+    "packing",
+    "peeled",
+    "tar_members",
+    "unpacked",
+    "zip_members",
+]
