@@ -436,6 +436,15 @@ def test_more_members_than_are_read() -> None:
     assert (len(ids(items)), reasons(items)) == (20, [("mem/source/x", "zip_bomb")])
 
 
+def test_headers_without_members_are_bounded() -> None:
+    folders = [(f"{number}/", Odd(tarfile.DIRTYPE)) for number in range(300)]
+    items = read_bytes(tarred([("a.json", RUN), *folders, ("b.json", RUN)]), "x", Limits(members=20))
+    assert (ids(items), reasons(items)) == (["x!a.json#0"], [("mem/source/x", "zip_bomb")])
+    assert (
+        len(ids(read_bytes(tarred([("a.json", RUN), *folders[:100], ("b.json", RUN)]), "x", Limits(members=20)))) == 2
+    )
+
+
 BASE = tarred({"a.json": RUN, "d/b.jsonl": as_lines([{"messages": CHAT}] * 3), LONG: RUN, **EVENTS})
 
 

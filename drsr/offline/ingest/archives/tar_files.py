@@ -37,6 +37,8 @@ HELD = 16 << 20
 _READ_AHEAD = 32 << 20
 """Bytes behind the largest document that a reader may have taken before it knows that it is none."""
 _PIECE = 1 << 20
+_HEADERS_PER_MEMBER = 10
+"""Headers of folders and of records about members that are passed over, for each member that may be read."""
 
 
 def tar_members(stream: BinaryIO, file: SourceFile, limits: Limits) -> Iterator[SourceFile]:
@@ -45,7 +47,7 @@ def tar_members(stream: BinaryIO, file: SourceFile, limits: Limits) -> Iterator[
     A member of more than HELD bytes can be opened until the next one is asked for. One that must not be opened carries
     the reason in `refused`; hidden members and folders are left out.
     """
-    archive = _Archive(stream)
+    archive = _Archive(stream, most_headers=limits.members * _HEADERS_PER_MEMBER)
     seen: set[bytes] = set()
     for number, (header, said) in enumerate(_members(archive), start=1):
         if number > limits.members:
@@ -99,8 +101,9 @@ def _members(archive: _Archive) -> Iterator[tuple[Header, Said]]:
 class _Archive:
     """The bytes of an archive, and how many of them still belong to the member that was reached last."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, most_headers: int) -> None:
         self._stream = cast(io.BufferedReader, stream)
+        self._headers_left = most_headers
         self._left = 0
         self._filling = 0
         self._behind = "the beginning"
@@ -117,6 +120,9 @@ class _Archive:
         if len(block) < BLOCK:
             raise self._truncated()
         self._has_ended = False
+        self._headers_left -= 1
+        if self._headers_left < 0:
+            raise Unreadable("zip_bomb", f"too many headers; what is behind {self._behind} was not read")
         try:
             return read_header(block)
         except ValueError as error:

@@ -68,8 +68,9 @@ class Header(NamedTuple):
 
     def of(self, said: Said) -> Header:
         """Return the header with what was said before it."""
-        size = said.size if said.size is not None and self.kind not in EXTENSIONS else self.size
-        return self._replace(name=self.name if said.name is None else said.name, size=size)
+        return self._replace(
+            name=self.name if said.name is None else said.name, size=self.size if said.size is None else said.size
+        )
 
     @property
     def follows(self) -> int:
