@@ -77,10 +77,6 @@ def _repeated(name: str, seen: set[bytes]) -> Refusal | None:
     return None
 
 
-def _held(data: bytes, problem: Unreadable | None) -> BinaryIO:
-    return io.BufferedReader(cast(io.RawIOBase, _Cut(data, problem) if problem else io.BytesIO(data)))
-
-
 def _members(archive: _Archive) -> Iterator[tuple[Header, Said]]:
     """Every member that is not a folder, with what was said of it; its bytes are ahead when it is handed out."""
     of_all = next_one = Said()
