@@ -20,7 +20,8 @@ class Rule(NamedTuple):
     """For people, and what verdicts are known by; unique in its suite."""
     expectation: Expectation
     hint: str
-    """What to do when it is broken; {column} stands for the first offending row's value of a column that names it."""
+    """What to do when it is broken; {column} stands for the first offending row's value of a column that names it, as a
+    shell takes it, and {=column} for the value as it is."""
     says: Callable[[pd.DataFrame], str] | None = None
     """What a verdict tells besides the number of rows, where that alone does not say what was looked at."""
     needs_text: bool = False
