@@ -105,7 +105,8 @@ def _limits(name: str, section: Any, where: str) -> Limits:
             raise SettingsError(f"[{name}] {key} = {value!r} is unknown", where=where, hint=", ".join(known))
         if isinstance(value, list) and not all(isinstance(words, str) for words in value):
             raise SettingsError(f"[{name}] {key} must be a list of sentences", where=where, hint=f'{key} = ["..."]')
-    return Limits(**{key: tuple(value) if isinstance(value, list) else value for key, value in section.items()})
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
+    return Limits(**values)
 
 
 def load_mappings(path: Path | None = None) -> Callable[[str], Reader | None]:
