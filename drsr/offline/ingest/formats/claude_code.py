@@ -261,7 +261,7 @@ def in_order(lines: list[Json]) -> list[Json]:
 READERS = (
     Reader(
         "claude_code",
-        2,
+        3,
         "Claude Code sessions (`sessionId`, `uuid`, `message`)",
         _recognises,
         _read,

@@ -193,10 +193,10 @@ def _flat(history: list[Any]) -> list[Json]:
 
 
 READERS = (
-    Reader("openhands_v0", 2, "OpenHands V0 output (`history` of events)", _is_run, _read_runs),
+    Reader("openhands_v0", 3, "OpenHands V0 output (`history` of events)", _is_run, _read_runs),
     Reader(
         "openhands_v0_events",
-        3,
+        4,
         "OpenHands V0 events, one per line, list element or file",
         is_event,
         _read_events,

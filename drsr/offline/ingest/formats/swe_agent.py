@@ -124,4 +124,4 @@ def _keys(value: Any) -> set[str]:
     return set(value) if isinstance(value, dict) else set()
 
 
-READERS = (Reader("swe_agent", 1, "SWE-agent .traj (`history`, `trajectory`)", _recognises, each(_read)),)
+READERS = (Reader("swe_agent", 2, "SWE-agent .traj (`history`, `trajectory`)", _recognises, each(_read)),)

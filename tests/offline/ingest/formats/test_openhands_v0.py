@@ -51,3 +51,22 @@ def test_a_condensation_starts_a_new_stretch() -> None:
     items = [item for item in read_value(events) if isinstance(item, Trajectory)]
     assert [shape(item) for item in items] == [["user", "assistant+1", "tool"], ["user", "user", "user", "assistant"]]
     assert [item.external_id for item in items] == ["runs.json", "runs.json#session/2"]
+
+
+def test_only_the_latest_summary_is_seen() -> None:
+    def forget(number: int, *ids: int, **more: Any) -> dict[str, Any]:
+        args = {"forgotten_event_ids": [*ids], **more}
+        return {"id": number, "timestamp": f"t{number}", "source": "agent", "action": "condensation", "args": args}
+
+    def done(number: int) -> dict[str, Any]:
+        return {**copy.deepcopy(OPENHANDS_V0_EVENTS[3]), "id": number, "timestamp": f"t{number}"}
+
+    begun = copy.deepcopy(OPENHANDS_V0_EVENTS[:3])
+    first = forget(90, *(event["id"] for event in begun[1:]), summary="Listed.", summary_offset=1)
+    second = forget(92, 91, summary="Listed twice.", summary_offset=1)
+    items = read_value([*begun, first, done(91), second, done(93), forget(94, 93), done(95)])
+    runs = [item for item in items if isinstance(item, Trajectory)]
+    said = [[message["content"] for message in run.request["messages"]] for run in runs]
+    answer = said[1][-1]
+    assert [messages[-2:] for messages in said[1:]] == [["Listed.", answer], *[["Listed twice.", answer]] * 2]
+    assert "Listed." not in said[2] + said[3]
