@@ -49,6 +49,15 @@ _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
         ("thread_id", "assistant_id", "object"),
         "an object of OpenAI's Assistants API, whose threads keep no calls; " + _CHAT,
     ),
+    (
+        ("chat_history",),
+        "a chat history whose speakers have no names, so that nobody can tell whose roles these are (AutoGen's are "
+        "relative); export it with `name`, or as a chat: " + _CHAT,
+    ),
+    *(
+        (("ts", "type", kind), "Cline's window; api_conversation_history.json beside it has what the model saw")
+        for kind in ("say", "ask")
+    ),
     (("chosen", "rejected"), "pairs of preferred answers are no recorded runs; " + _CHAT),
     (("prompt", "completion"), "single prompts with their completions are no runs with a history; " + _CHAT),
     (("instruction", "output"), "single instructions with their outputs are no runs with a history; " + _CHAT),

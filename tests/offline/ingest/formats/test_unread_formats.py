@@ -24,6 +24,9 @@ from tests.offline.ingest.formats.team_miniatures import CHAT
         ({"prompt": "a", "completion": "b"}, "history"),
         ({"instruction": "a", "input": "", "output": "b"}, "history"),
         ({"chosen": [], "rejected": []}, "preferred"),
+        ({"chat_history": [{"role": "assistant", "content": "go"}], "summary": "s"}, "`name`"),
+        ({"ts": 1, "type": "say", "say": "text", "text": "fix"}, "api_conversation_history.json"),
+        ({"ts": 1, "type": "ask", "ask": "tool", "text": "{}"}, "api_conversation_history.json"),
         ({"type": "human", "data": {"content": "hi"}}, "convert_to_openai_messages"),
     ],
 )
