@@ -98,6 +98,16 @@ def test_what_a_condensation_preserved_is_history_and_no_decision() -> None:
     assert (decisions(first), decisions(second)) == ([2], [5])
 
 
+def test_the_folder_of_an_attempt_is_no_part_of_its_task() -> None:
+    def task(said: str) -> str | None:
+        opening = {**OPENHANDS_SDK[1], "llm_message": {"role": "user", "content": said}, "extended_content": []}
+        return one(read_value([OPENHANDS_SDK[0], opening, *OPENHANDS_SDK[2:]])).task
+
+    assert task("Mend /workspace/a1/wheel.py") == task("Mend /workspace/b2/wheel.py")
+    assert task("Mend it in /tmp/x") == task("Mend it in /tmp/y")
+    assert task("Mend /workspace/a1/wheel.py") != task("Mend /workspace/a1/chain.py")
+
+
 @pytest.mark.parametrize("named", [[], ["f-summary"]])
 def test_a_second_summary_stands_where_the_first_stood(named: list[str]) -> None:
     def forget(name: str, second: int, *ids: str, **more: Any) -> dict[str, Any]:
