@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
+from drsr.offline.ingest.formats import gather, read
 from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.store.locations import open_location
 from tests.offline.ingest.formats.files import as_lines, history, one, read_bytes, read_value, shape
 from tests.offline.ingest.formats.miniatures import OPENHANDS_V0, OPENHANDS_V0_EVENTS
 
@@ -51,6 +54,23 @@ def test_a_condensation_starts_a_new_stretch() -> None:
     items = [item for item in read_value(events) if isinstance(item, Trajectory)]
     assert [shape(item) for item in items] == [["user", "assistant+1", "tool"], ["user", "user", "user", "assistant"]]
     assert [item.external_id for item in items] == ["runs.json", "runs.json#session/2"]
+
+
+def test_the_files_of_its_own_store_are_read_by_number(tmp_path: Path) -> None:
+    events = [copy.deepcopy(OPENHANDS_V0_EVENTS[0]) | {"id": 0}]
+    for number in range(1, 13, 2):
+        call, result = copy.deepcopy(OPENHANDS_V0_EVENTS[1:3])
+        events.append(call | {"id": number})
+        events.append(result | {"id": number + 1, "cause": number, "content": f"result {number}"})
+    folder = tmp_path / "sessions" / "one" / "events"
+    folder.mkdir(parents=True)
+    for event in events:
+        (folder / f"{event['id']}.json").write_text(json.dumps(event))
+    (file,) = gather(open_location(str(tmp_path)))
+    trajectory = one(list(read(file)))
+    assert shape(trajectory) == ["user", *["assistant+1", "tool"] * 6]
+    results = [message["content"] for message in trajectory.request["messages"] if message["role"] == "tool"]
+    assert results == [f"result {number}" for number in range(1, 13, 2)]
 
 
 def test_only_the_latest_summary_is_seen() -> None:
