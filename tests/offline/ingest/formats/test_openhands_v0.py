@@ -50,7 +50,7 @@ def test_a_condensation_starts_a_new_stretch() -> None:
     events: list[dict[str, Any]] = copy.deepcopy(OPENHANDS_V0_EVENTS[:3])
     forget = {"forgotten_event_ids": [1], "summary": "It was listed.", "summary_offset": 1}
     events.append({"id": 9, "timestamp": "t9", "source": "agent", "action": "condensation", "args": forget})
-    events.append(OPENHANDS_V0_EVENTS[3])
+    events.append(OPENHANDS_V0_EVENTS[3] | {"id": 10})
     items = [item for item in read_value(events) if isinstance(item, Trajectory)]
     assert [shape(item) for item in items] == [["user", "assistant+1", "tool"], ["user", "user", "user", "assistant"]]
     assert [item.external_id for item in items] == ["runs.json", "runs.json#session/2"]
