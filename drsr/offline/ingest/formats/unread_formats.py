@@ -22,12 +22,17 @@ def _has(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
 
 
 _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("custom_id", "body.messages"), f'{_BATCH}{{"request": ..., "response": ...}}'),
-    (("custom_id", "response.body"), f'{_BATCH}{{"request": ..., "response": ...}}'),
-    (
-        ("tasks_output", "raw"),
-        "a CrewAI result holds what tasks gave, not what models saw; trace the crew with OpenTelemetry "
-        "(OpenInference, OpenLIT) or through LiteLLM, and read those spans or logs",
+    *(
+        (("custom_id", other), f'{_BATCH}{{"request": ..., "response": ...}}')
+        for other in ("body", "response.body", "error")
+    ),
+    *(
+        (
+            keys,
+            "a CrewAI result holds what tasks gave, not what models saw; trace the crew with OpenTelemetry "
+            "(OpenInference, OpenLIT) or through LiteLLM, and read those spans or logs",
+        )
+        for keys in (("tasks_output", "raw"), ("task_name", "task", "agent", "output"))
     ),
     (
         ("info", "data.spans"),
