@@ -31,11 +31,10 @@ from drsr.offline.ingest import records
 from drsr.offline.ingest.corpus.choice import RunFacts
 from drsr.offline.ingest.corpus.task_names import TaskNames
 from drsr.offline.ingest.feeds.framework_words import NO_WORDS, WordsOf
-from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_of
+from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, Sketch, sketch_of
 from drsr.offline.ingest.feeds.redaction import Redaction
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
-from drsr.offline.ingest.near_duplicates import Shingles
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
 from drsr.offline.ingest.records import ReadFile
 from drsr.offline.ingest.splits import Split, assign_split, group_key
@@ -334,8 +333,8 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     only_session = task is not None and admitted.task is None and trajectory.only_session
     is_alone = admitted.group is None and (task is None or only_session)
-    sketch = sketch_of(trajectory) if is_alone else None
     try:
+        sketch = sketch_of(trajectory) if is_alone else None
         if trajectory.characters < LARGE_RUN:
             artifact = Artifact.of(trajectory.to_json())
         else:
@@ -364,7 +363,7 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
 
 
 def _beside_its_like(
-    neighbours: Neighbours, trajectory: Trajectory, sketch: Shingles, group: str, split: Split
+    neighbours: Neighbours, trajectory: Trajectory, sketch: Sketch, group: str, split: Split
 ) -> tuple[str, Split]:
     """Return group and split of a run without a named task. Runs of one session keep their own group in any case."""
     near = neighbours.nearest(sketch)
