@@ -99,6 +99,8 @@ def test_what_cannot_be_compared_is_a_conflict(catalog: Catalog, artifacts: Arti
     ingest(catalog, artifacts, str(tmp_path / "runs"), source="s")
     assert artifacts.local_root is not None
     (pack,) = [path for path in artifacts.local_root.rglob("*") if path.is_file()]
+    write_text(tmp_path / "runs" / "c.jsonl", session("another", 1))
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="s")  # so that it is known what the first is like
     pack.write_bytes(b"damaged")
     write_text(tmp_path / "runs" / "a.jsonl", exported(2))
     assert ingest(catalog, artifacts, str(tmp_path / "runs"), source="s").quarantined == {"conflicting_id": 1}
