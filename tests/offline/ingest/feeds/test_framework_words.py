@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from drsr.backbone.scripted import ScriptedTokenizer
+from drsr.expectations.inputs import Fingerprints
 from drsr.expectations.judging import judge
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import DecisionState, Trajectory
@@ -159,6 +160,13 @@ def test_a_longer_export_of_a_run_whose_words_are_known_by_now_is_the_same_run(
     with catalog.reading() as connection:
         current = connection.execute(select(Trajectory.messages).where(Trajectory.is_current())).scalars().all()
     assert current == [15], "not a fork beside it"
+
+
+@pytest.mark.parametrize("dataset", ["trajectories", "states"])
+def test_what_was_judged_is_judged_again_when_the_file_changes(catalog: Catalog, tmp_path: Path, dataset: str) -> None:
+    before = Fingerprints(catalog).of(dataset)
+    write_text(tmp_path / "feeds.toml", f'[agents]\nmodel_says = ["{GAVE_UP}"]\n')
+    assert Fingerprints(catalog).of(dataset) != before
 
 
 def test_words_are_compared_but_for_white_space() -> None:
