@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _FOR_READING = ["trajectory_id", "blob", "has_text", "state_id", "recent_step", "of_source", "task"]
 """Columns that no rule looks at."""
 _BEHIND_ALL = 2**31
-"""What no Step's number reaches: the rule about Recent2 judges nothing there, and says so."""
+"""A number that no Step reaches: the rule about Recent2 judges nothing there, and says so."""
 
 
 def states_frames(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> Frames:
@@ -143,7 +143,7 @@ def _framework_words(
     artifacts: ArtifactStore, states: pd.DataFrame, limits: Mapping[str, Limits], kept: Kept | None
 ) -> dict[tuple[str, str], list[int]]:
     """Return where a framework's words stand as a decision, by source and run: runs that were not read again since."""
-    found = {}
+    found: dict[tuple[str, str], list[int]] = {}
     for source, of_source in states.groupby("of_source"):
         words = Words(limits_of(str(source), limits).framework_says)
         if words.entries:

@@ -1,4 +1,4 @@
-"""Formats that are known but not read, and what to export in their place: an advice that a list of keys is not."""
+"""Formats that are known but not read, and what to export in their place, which a list of keys would not say."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
         (("ts", "type", kind), "Cline's window; api_conversation_history.json beside it has what the model saw")
         for kind in ("say", "ask")
     ),
-    (("chosen", "rejected"), "pairs of preferred answers are no recorded runs; " + _CHAT),
-    (("prompt", "completion"), "single prompts with their completions are no runs with a history; " + _CHAT),
-    (("instruction", "output"), "single instructions with their outputs are no runs with a history; " + _CHAT),
+    (("chosen", "rejected"), "pairs of preferred answers are not recorded runs; " + _CHAT),
+    (("prompt", "completion"), "single prompts with their completions are not runs with a history; " + _CHAT),
+    (("instruction", "output"), "single instructions with their outputs are not runs with a history; " + _CHAT),
     (("type", "data.content"), "a LangChain message; convert_to_openai_messages gives chat messages: " + _CHAT),
     (
         ("lc", "kwargs"),
