@@ -21,12 +21,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import orjson
 from sqlalchemy import select
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
-from drsr.offline.ingest.near_duplicates import THRESHOLD, Shingles, jaccard, shingles, texts_of
+from drsr.offline.ingest.near_duplicates import THRESHOLD, Shingles, jaccard, shingles, strings_in, texts_of
 from drsr.offline.ingest.splits import Split
 from drsr.offline.ingest.trajectories import Json, Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
@@ -112,16 +111,16 @@ def sketch_of(trajectory: Trajectory) -> Sketch:
 
 
 def _opening(trajectory: Trajectory) -> int:
+    """Hash what was said until then, of a long text its length and its head."""
     calls = answers = 0
-    messages: list[Json] = trajectory.request["messages"]
-    for at, message in enumerate(messages):
-        if message["role"] == "assistant" and message.get("is_demo") is not True:
+    digest = hashlib.sha256()
+    for message in ({"content": trajectory.request.get("system")}, *trajectory.request["messages"]):
+        for text in (str(message.get("role")), *strings_in(message)):
+            digest.update(f"{len(text)} ".encode() + text[:_CHARACTERS].encode(errors="replace"))
+        if message.get("role") == "assistant" and message.get("is_demo") is not True:
             answers, calls = answers + 1, calls + _makes_calls(message)
             if calls == _CALLS or answers == _ANSWERS:
-                begun = orjson.dumps(
-                    [trajectory.request.get("system"), messages[: at + 1]], option=orjson.OPT_SORT_KEYS
-                )
-                return int.from_bytes(hashlib.sha256(begun).digest()[:8], "big")
+                return int.from_bytes(digest.digest()[:8], "big")
     return _NO_OPENING
 
 
