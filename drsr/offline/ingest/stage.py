@@ -31,11 +31,11 @@ from drsr.offline.ingest import records
 from drsr.offline.ingest.archives import PACKED_FILES
 from drsr.offline.ingest.corpus.choice import RunFacts
 from drsr.offline.ingest.corpus.task_names import TaskNames
-from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_of
+from drsr.offline.ingest.feeds.framework_words import NO_WORDS, WordsOf
+from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, Sketch, sketch_of
 from drsr.offline.ingest.feeds.redaction import Redaction
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
-from drsr.offline.ingest.near_duplicates import Shingles
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
 from drsr.offline.ingest.records import ReadFile
 from drsr.offline.ingest.splits import Split, assign_split, group_key
@@ -92,6 +92,11 @@ def _redacted(admit: Admit, redact: Redaction) -> Admit:
     return lambda source, trajectory: admit(source, redact(trajectory))
 
 
+def _marked(admit: Admit, words_of: WordsOf) -> Admit:
+    """Let `admit` see every run with a framework's words marked as history."""
+    return lambda source, trajectory: admit(source, words_of(source).marked(trajectory))
+
+
 def _looked_at(admit: Admit, look: Look | None) -> Admit:
     """Let `look` see every run that `admit` takes."""
     if look is None:
@@ -143,6 +148,7 @@ def ingest(
     admitted_by: str = "",
     look: Look | None = None,
     redact: Redaction | None = None,
+    words_of: WordsOf | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
     """Read everything at a location that is new or changed.
@@ -151,7 +157,8 @@ def ingest(
     `reader` names the format, or says it of each source; by default it is detected. `day` tells apart locations of
     one source that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or
     takes them under another task, domain or split; `admitted_by` names its tables, so that files are read again when
-    these change. `look` is shown what was understood. `redact` replaces what must not be stored.
+    these change. `look` is shown what was understood. `redact` replaces what must not be stored. `words_of` has what a
+    source's framework says in the model's place; files are read again when that changes, too.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -164,9 +171,11 @@ def ingest(
     started = time.monotonic()
     reader_of = _reader_of(reader)
     taking, conditions = admit or _as_read, f"/{admitted_by}" if admitted_by else ""
+    words_of = cache(words_of or (lambda source: NO_WORDS))
+    taking = _marked(taking, words_of)
     if redact is not None:
         conditions, taking = f"{conditions}/{redact.stamp}", _redacted(taking, redact)
-    readers = cache(lambda source: _readers_stamp(reader_of(source)) + conditions)
+    readers = cache(lambda source: _readers_stamp(reader_of(source)) + conditions + words_of(source).stamp)
     hidden = Hidden()
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts), hidden), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
@@ -325,8 +334,8 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     only_session = task is not None and admitted.task is None and trajectory.only_session
     is_alone = admitted.group is None and (task is None or only_session)
-    sketch = sketch_of(trajectory) if is_alone else None
     try:
+        sketch = sketch_of(trajectory) if is_alone else None
         if trajectory.characters < LARGE_RUN:
             artifact = Artifact.of(trajectory.to_json())
         else:
@@ -355,7 +364,7 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
 
 
 def _beside_its_like(
-    neighbours: Neighbours, trajectory: Trajectory, sketch: Shingles, group: str, split: Split
+    neighbours: Neighbours, trajectory: Trajectory, sketch: Sketch, group: str, split: Split
 ) -> tuple[str, Split]:
     """Return group and split of a run without a named task. Runs of one session keep their own group in any case."""
     near = neighbours.nearest(sketch)

@@ -88,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
+    from drsr.offline.ingest.feeds.limits import load_words
     from drsr.offline.ingest.feeds.redaction import load_redaction
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
@@ -118,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
             admitted_by=admission[1] if admission else "",
             look=samples_of,
             redact=redaction,
+            words_of=load_words(),
             progress=lambda so_far: report(so_far.files, None),
         )
     if options.json:

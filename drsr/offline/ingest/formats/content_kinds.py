@@ -68,8 +68,8 @@ def _wide_encoding(head: bytes) -> str | None:
 
 def text_advice(head: bytes) -> str | None:
     """Return what a text file is that holds no JSON, and what to do, where its first bytes tell."""
-    if head.lstrip().startswith(b"# aider chat started"):
-        return "Aider's chat history in Markdown; log its model calls through a LiteLLM callback and read that log"
+    if head.lstrip().startswith((b"# aider chat started", b"TO LLM ")):
+        return "a history that Aider wrote as text; log its model calls through a LiteLLM callback and read that log"
     first = head.partition(b"\n")[0]
     if first.count(b",") >= 2 and b"messages" in first:
         return "a CSV file; write the same rows as JSON lines or Parquet"
