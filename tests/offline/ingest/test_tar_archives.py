@@ -25,11 +25,12 @@ from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.ingest import stage
 from drsr.offline.ingest.archives import packing, tar_files
 from drsr.offline.ingest.formats import passing_bundles, records
+from drsr.offline.ingest.formats.bundles import is_event_file
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
 from drsr.offline.store import remote_files
 from drsr.offline.store.artifacts import ArtifactStore
-from drsr.offline.store.source_files import Limits
+from drsr.offline.store.source_files import Limits, SourceFile
 from tests.offline.chat_files import chat
 from tests.offline.ingest.formats.files import Items, as_json, as_lines, only_problem, opened, read_bytes
 from tests.offline.ingest.formats.miniatures import CHAT, OPENHANDS_SDK
@@ -257,6 +258,19 @@ def test_what_is_held_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     items = read_bytes(tarred({**EVENTS, "runs/1.json": RUN}), "x")
     assert ("mem/source/x!c1/events/", "too_large") in reasons(items)
     assert "x!runs/1.json#0" in ids(items)
+
+
+def test_events_that_are_held_are_not_looked_at_again_for_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+
+    def counted(file: SourceFile) -> bool:
+        looked_at.append(file.relative)
+        return is_event_file(file)
+
+    monkeypatch.setattr(passing_bundles, "is_event_file", counted)
+    monkeypatch.setattr(passing_bundles, "_HELD_TOGETHER", 0)
+    assert len(ids(read_bytes(tarred(EVENTS), "x"))) == 1
+    assert len(looked_at) <= 2 < len(EVENTS)
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------

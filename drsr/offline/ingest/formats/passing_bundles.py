@@ -48,6 +48,8 @@ class _Folder:
     held: int = 0
     is_passed: bool = False
     """True for one of other files than events, with more than is held: they are handed on as they come."""
+    is_of_events: bool = False
+    """True for one that was seen to open with an event when there was no room: it is not looked at for every file."""
     flaw: Refusal | None = None
     """Why it is not read if it holds events."""
 
@@ -95,7 +97,8 @@ class _OpenFolders:
 
     def _make_room(self) -> Iterator[SourceFile]:
         for folder in self._open:
-            if not folder.is_passed and not folder.opens_with_event():
+            folder.is_of_events = folder.is_of_events or folder.opens_with_event()
+            if not folder.is_passed and not folder.is_of_events:
                 folder.is_passed = True
                 yield from self._taken(folder)
         if self._held > self._limits.document:
