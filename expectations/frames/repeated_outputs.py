@@ -139,14 +139,16 @@ def _words_of(one: Said, artifacts: ArtifactStore) -> str:
 
 
 def _entry(words: str) -> str:
-    """Return the words as an entry of a list in TOML, long ones by their beginning."""
-    short = words if len(words) <= _SHOWN else f"{words[:_SHOWN].rstrip()}{AND_SO_ON}"
+    """Return the words as an entry of a list in TOML, long ones by their beginning. Words that end in … themselves get
+    a second one: alone, theirs would stand for anything."""
+    short = words if len(words) <= _SHOWN else words[:_SHOWN].rstrip() + AND_SO_ON
+    short = short + AND_SO_ON if words == short and words.endswith(AND_SO_ON) else short
     return json.dumps(short, ensure_ascii=False)
 
 
 def _key(source: str) -> str:
     """Return a source's name as a key in TOML."""
-    return source if _BARE_KEY.fullmatch(source) else json.dumps(one_line(source), ensure_ascii=False)
+    return source if _BARE_KEY.fullmatch(source) else json.dumps(source, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def _is_talk(message: Json) -> bool:

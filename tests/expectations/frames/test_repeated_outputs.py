@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drsr.expectations.frames.repeated_outputs import AT_WORK, IN_TALK, Output, Said, outputs_alone, repeated_outputs
+from drsr.offline.ingest.feeds.framework_words import Words
 from drsr.offline.ingest.feeds.limits import Limits
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
@@ -76,6 +78,19 @@ def test_sources_are_judged_apart_and_every_sentence_is_spelled_as_the_file_want
     accepted = {"my agents": Limits(model_says=('He said "stop": …',))}
     assert repeated_outputs(there, {"my agents": 60}, accepted, store).empty
     assert not repeated_outputs(here, {"agents": 60}, accepted, store).empty
+
+
+@pytest.mark.parametrize("source", ["a.b", 'say "when"', "it's", "a\\b", "Zürich", " a ", "a\nb", "a\x7fb", "a]b"])
+@pytest.mark.parametrize("sentence", ["Please wait…", "Please … wait", 'He said "stop" \\ and … left', "word " * 99])
+def test_what_is_printed_is_a_section_of_the_file_and_names_this_sentence_only(
+    store: ArtifactStore, source: str, sentence: str
+) -> None:
+    targets = [one._replace(source=source) for one in said(stored(store, sentence), names(3), names(3))]
+    (row,) = repeated_outputs(targets, {source: 60}, {}, store).to_dict("records")
+    section = tomllib.loads(f"[{row['source']}]\nframework_says = [{row['words']}]")[source]
+    words = Words(tuple(section["framework_says"]))
+    assert words.hold(sentence)
+    assert not words.hold(sentence[:11] + ", I said")
 
 
 def test_the_outputs_that_are_looked_at() -> None:

@@ -25,7 +25,7 @@ from sqlalchemy import Connection, func, select
 
 from drsr.errors import SettingsError
 from drsr.offline.catalog.tables import Source, SourceFile, Trajectory
-from drsr.offline.ingest.feeds.framework_words import AND_SO_ON, Words, WordsOf
+from drsr.offline.ingest.feeds.framework_words import AND_SO_ON, Words, WordsOf, one_line
 from drsr.offline.ingest.formats.mapping import load_mapping
 from drsr.offline.ingest.formats.reader import Reader
 
@@ -50,7 +50,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for words in (*self.framework_says, *self.model_says):
-            if not words.strip().removesuffix(AND_SO_ON).strip():
+            if not one_line(words).removesuffix(AND_SO_ON).strip():
                 raise SettingsError(f"{words!r} is no sentence", hint="the words as the broken rule shows them")
         if not 0 <= self.quarantined <= 1:
             raise SettingsError(f"quarantined is {self.quarantined}, which is not a share", hint="from 0 to 1")

@@ -92,11 +92,12 @@ def _add_step(chat: Chat, step: Json, is_last: bool) -> None:
 
 def _is_given_up(step: Json, response: Any) -> bool:
     """Return whether SWE-agent itself spoke: it ends a run by a thought (`Exit due to ...`) and an action (`exit_cost`)
-    that is no part of the response. A model's action is."""
+    that is no part of the response. A model's action is, unless it was a call, whose text is all of the response."""
     thought, action = step.get("thought"), step.get("action")
     if not (isinstance(response, str) and isinstance(thought, str) and isinstance(action, str)):
         return False
-    return bool(response.strip()) and response.strip() == thought.strip() and action.strip() not in response
+    is_its_own = action.strip().startswith("exit_") and action.strip() not in response
+    return is_its_own and bool(response.strip()) and response.strip() == thought.strip()
 
 
 def _thought(message: Json) -> Any:

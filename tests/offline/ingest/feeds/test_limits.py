@@ -73,7 +73,13 @@ def test_the_file_of_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     ["[a]\nshare = 1", "a = 1", "[a]\nquarantined = 2", "[a]\nruns = 0.5", "[a]\nruns = -1", "["]
-    + ['[a]\nmodel_says = "a"', "[a]\nmodel_says = [1]", '[a]\nframework_says = [" "]', '[a]\nmodel_says = ["…"]'],
+    + [
+        '[a]\nmodel_says = "a"',
+        "[a]\nmodel_says = [1]",
+        '[a]\nframework_says = [" "]',
+        '[a]\nmodel_says = ["…"]',
+        '[a]\nmodel_says = ["\\u0001…"]',
+    ],
 )
 def test_a_mistake_in_it_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError):

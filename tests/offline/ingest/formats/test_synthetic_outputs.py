@@ -55,6 +55,7 @@ ENDED: dict[str, Any] = {"role": "assistant", "content": "No money", "thought": 
         ({"content": "No money\n```\nexit_money\n```"}, [6, 8]),  # a model gave up
         ({"content": "exit_money", "thought": "exit_money"}, [6, 8]),  # all of it is the action
         ({"content": '{"command": "exit_money"}'}, [6, 8]),
+        ({"action": "submit"}, [6, 8]),  # a model's call, whose text is all of the response
         ({"action": ""}, [6, 8]),  # words alone: only a repeated sentence gives it away
     ],
 )
@@ -74,6 +75,9 @@ def test_the_same_in_a_list_of_steps() -> None:
     ended = {"action": "exit_money", "observation": "", "response": "No money", "thought": "No money", "state": "{}"}
     run = one(read_value({"environment": "main", "trajectory": [step, ended], "info": {}}))
     assert decisions(run) == [0]
+    submitted = {**ended, "action": "submit", "response": "All is well", "thought": "All is well"}
+    run = one(read_value({"environment": "main", "trajectory": [step, submitted], "info": {}}))
+    assert decisions(run) == [0, 2], "a call, whose text is all of the response"
 
 
 def demonstrated() -> list[int]:
