@@ -241,21 +241,22 @@ def _by_time(lines: list[Json]) -> list[Json]:
 
 
 def in_order(lines: list[Json]) -> list[Json]:
-    """Return the same lines; any line before its parent is moved directly after it."""
+    """Return the same lines; any line before its parent is moved directly after it, with all that follow from it."""
     places = _uuids(lines)
     waiting: dict[int, list[int]] = {}
-    ordered: list[Json] = []
+    ordered: dict[int, Json] = {}
     for index, line in enumerate(lines):
-        parent = places.get(str(line.get("parentUuid")), -1)
-        if parent > index:
+        parent = places.get(str(line.get("parentUuid")), index)
+        if parent != index and parent not in ordered:
             waiting.setdefault(parent, []).append(index)
             continue
         ready = [index]
         while ready:
             at = ready.pop()
-            ordered.append(lines[at])
+            ordered[at] = lines[at]
             ready.extend(reversed(waiting.pop(at, [])))
-    return ordered
+    ring = [line for index, line in enumerate(lines) if index not in ordered]  # and what hangs on it
+    return [*ordered.values(), *ring]
 
 
 READERS = (

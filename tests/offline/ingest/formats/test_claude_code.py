@@ -141,6 +141,13 @@ def test_lines_follow_their_parents_wherever_they_stand() -> None:
     assert sorted(map(str, in_order(ring))) == sorted(map(str, ring))
 
 
+@given(st.permutations(range(5)))
+def test_a_chain_is_put_in_order_by_its_links_alone(order: list[int]) -> None:
+    """Lines of one moment have equal times: what follows a line that waits for its parent waits, too."""
+    chain: list[Json] = [{"uuid": str(at), "parentUuid": str(at - 1) if at else None} for at in range(5)]
+    assert in_order([chain[at] for at in order]) == chain
+
+
 @given(st.permutations(range(7)))
 def test_a_session_in_another_order_of_lines_is_the_same_run(order: list[int]) -> None:
     def use(name: str) -> Json:
