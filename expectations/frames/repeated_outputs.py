@@ -115,8 +115,8 @@ def repeated_outputs(
     found = []
     for (source, _), same in alike.items():
         if _too_often(same, states[source]):
-            words = _words_of(same[0], artifacts)
-            if not Words(limits_of(source, limits).model_says).hold(words):
+            words, own = _words_of(same[0], artifacts), limits_of(source, limits)
+            if not Words(own.model_says + own.framework_says).hold(words):  # those are named run by run
                 tasks = len({one.task for one in same})
                 found.append(RepeatedOutput(_key(source), _entry(words), tasks, len(same), states[source]))
     found.sort(key=lambda row: (row.source, -row.tasks, row.words))

@@ -77,6 +77,8 @@ def test_sources_are_judged_apart_and_every_sentence_is_spelled_as_the_file_want
     assert row == {"source": '"my agents"', "words": f'"{words[:202]}…"', "tasks": 3, "states": 3, "of_states": 60}
     accepted = {"my agents": Limits(model_says=('He said "stop": …',))}
     assert repeated_outputs(there, {"my agents": 60}, accepted, store).empty
+    answered = {"my agents": Limits(framework_says=('He said "stop": …',))}
+    assert repeated_outputs(there, {"my agents": 60}, answered, store).empty, "another rule names its runs"
     assert not repeated_outputs(here, {"agents": 60}, accepted, store).empty
 
 
