@@ -34,7 +34,7 @@ from drsr.flows.stages.train import train
 from drsr.flows.summaries import leave_dashboard, leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.catalog.journal import head
-from drsr.offline.ingest.feeds.limits import feeds, load_limits, load_mappings
+from drsr.offline.ingest.feeds.limits import feeds, load_limits, load_mappings, load_redactions
 from drsr.offline.notices import failure_of, note_failure, tell_failure
 from drsr.offline.params import load_params
 from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
@@ -85,6 +85,7 @@ def nightly(
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
     load_mappings()
+    load_redactions()
     if dvc:
         require_repository(Path.cwd())
     refreshed, wishes = Refreshed(view, labeler, certified), Wishes(index, docs, dvc, ablations)

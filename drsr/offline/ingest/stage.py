@@ -14,6 +14,7 @@ import hashlib
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 import drsr
-from drsr.errors import CatalogUnreachable, InputError
+from drsr.errors import CatalogUnreachable, InputError, SettingsError
 from drsr.offline.catalog import runs
 from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
@@ -80,15 +81,22 @@ Look = Callable[[str, Trajectory, str | None], None]
 """Is shown every run that is taken: its source, what was read, and the name of its task."""
 ReaderOf = Callable[[str], Reader | None]
 """Returns the reader of a source; None where the format of every file is detected."""
+RedactOf = Callable[[str], Redaction | None]
+"""Returns the rules by which a source's runs are redacted; None where they are stored as they are."""
 
 
 def _as_read(source: str, trajectory: Trajectory) -> Admitted:
     return Admitted(trajectory)
 
 
-def _redacted(admit: Admit, redact: Redaction) -> Admit:
+def _redacted(admit: Admit, redact_of: RedactOf) -> Admit:
     """Let `admit` see every run as it will be stored."""
-    return lambda source, trajectory: admit(source, redact(trajectory))
+
+    def admit_redacted(source: str, trajectory: Trajectory) -> Admitted | None:
+        redact = redact_of(source)
+        return admit(source, trajectory if redact is None else redact(trajectory))
+
+    return admit_redacted
 
 
 def _looked_at(admit: Admit, look: Look | None) -> Admit:
@@ -141,7 +149,7 @@ def ingest(
     admit: Admit | None = None,
     admitted_by: str = "",
     look: Look | None = None,
-    redact: Redaction | None = None,
+    redact: Redaction | RedactOf | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
     """Read everything at a location that is new or changed.
@@ -150,7 +158,8 @@ def ingest(
     `reader` names the format, or says it of each source; by default it is detected. `day` tells apart locations of
     one source that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or
     takes them under another task, domain or split; `admitted_by` names its tables, so that files are read again when
-    these change. `look` is shown what was understood. `redact` replaces what must not be stored.
+    these change. `look` is shown what was understood. `redact` replaces what must not be stored: one for all sources,
+    or as it says of each.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -162,10 +171,15 @@ def ingest(
         )
     started = time.monotonic()
     reader_of = _reader_of(reader)
-    taking, conditions = admit or _as_read, f"/{admitted_by}" if admitted_by else ""
-    if redact is not None:
-        conditions, taking = f"{conditions}/{redact.stamp}", _redacted(taking, redact)
-    readers = cache(lambda source: _readers_stamp(reader_of(source)) + conditions)
+    redactions: dict[str, Redaction | None] = {}
+
+    def redact_of(source: str) -> Redaction | None:
+        if source not in redactions:
+            redactions[source] = redact if redact is None or isinstance(redact, Redaction) else redact(source)
+        return redactions[source]
+
+    taking, conditions = _redacted(admit or _as_read, redact_of), f"/{admitted_by}" if admitted_by else ""
+    readers = cache(lambda source: _readers_stamp(reader_of(source)) + conditions + _rules_stamp(redact_of(source)))
     hidden = Hidden()
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts), hidden), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
@@ -187,7 +201,8 @@ def ingest(
         lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
     summary.hidden = hidden.names
-    summary.redacted = {} if redact is None else dict(redact.counts)
+    used = {id(one): one.counts for one in redactions.values() if one is not None}
+    summary.redacted = dict(sum(used.values(), Counter()))
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
         runs.finish_run(connection, run_id, summary.to_json() | ({} if day is None else {"day": day}))
@@ -257,6 +272,10 @@ def _readers_stamp(reader: Reader | None) -> str:
     return f"{drsr.__version__}/{hashlib.sha256(tags.encode()).hexdigest()[:8]}"
 
 
+def _rules_stamp(redact: Redaction | None) -> str:
+    return "" if redact is None else f"/{redact.stamp}"
+
+
 def _changed(
     catalog: Catalog, files: list[SourceFile], readers: Callable[[str], str], lost: LostArtifacts
 ) -> list[tuple[SourceFile, ReadFile]]:
@@ -293,7 +312,7 @@ def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
     intake.recorder.begin(read)
     try:
         _take_runs(file, intake, reader)  # and let go of the last one, before its bytes are written
-    except CatalogUnreachable:  # an InputError too: catalog or store are away, and nothing is wrong with this file
+    except (CatalogUnreachable, SettingsError):  # InputErrors too, and nothing is wrong with this file
         raise
     except InputError as error:
         # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
@@ -306,8 +325,12 @@ def _take_runs(file: SourceFile, intake: _Intake, reader: Reader | None) -> None
     for item in sources.read(file, reader=reader):
         if isinstance(item, Quarantined):
             intake.read.quarantine(item)
-        elif (admitted := intake.admit(intake.read.source, item)) is not None:
+        elif not _is_erased(item, intake) and (admitted := intake.admit(intake.read.source, item)) is not None:
             _take(admitted, intake)
+
+
+def _is_erased(trajectory: Trajectory, intake: _Intake) -> bool:
+    return f"{intake.read.source}/{storable(trajectory.external_id)}" in intake.erased
 
 
 def _has_settled(file: SourceFile) -> bool:
@@ -319,7 +342,7 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     """Hand a trajectory to the recorder. External ids are unique within a file."""
     read, recorder, trajectory = intake.read, intake.recorder, admitted.trajectory
     external_id = storable(trajectory.external_id)
-    if f"{read.source}/{external_id}" in intake.erased:
+    if _is_erased(trajectory, intake):  # under the name that it has now: redaction may have changed it
         return
     task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     only_session = task is not None and admitted.task is None and trajectory.only_session

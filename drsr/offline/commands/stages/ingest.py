@@ -88,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
+    from drsr.offline.ingest.feeds.limits import load_redactions
     from drsr.offline.ingest.feeds.redaction import load_redaction
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         uri = str(folder)
     elif uri is None:
         uri, source = str(samples.CORPUS), source or "sandbox"
-    redaction = None if options.redact is None else load_redaction(options.redact)
+    redaction = load_redactions() if options.redact is None else load_redaction(options.redact)
     samples_of = Samples(1 if options.show is None else options.show)
     with opened(create=True) as place, progress("ingest", "files") as report:
         if options.uri is None and options.corpus is None:

@@ -4,6 +4,7 @@
     quarantined = 0.1        # largest share of the latest delivery that may be quarantined
     runs = 100               # fewest current runs
     mapping = "desk.toml"    # where in its JSON the messages, the task, the id and the reward are
+    redact = "redact.toml"   # what is replaced before anything is stored, by whoever reads it
 
 A feed that turns unreadable must not look like a quiet one. The latest delivery is what was read of a source on the
 last day on which anything was read. It is judged every night until it is settled: until the files are mended, or a
@@ -17,14 +18,17 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, func, select
 
 from drsr.errors import SettingsError
 from drsr.offline.catalog.tables import Source, SourceFile, Trajectory
+from drsr.offline.ingest.feeds.redaction import Redaction, load_redaction
 from drsr.offline.ingest.formats.mapping import load_mapping
 from drsr.offline.ingest.formats.reader import Reader
+
+Value = TypeVar("Value")
 
 FEEDS_FILE = "feeds.toml"
 DEFAULT = "default"
@@ -40,6 +44,8 @@ class Limits:
     runs: int = 0
     mapping: str = ""
     """A file, for `load_mapping`; by default formats are detected."""
+    redact: str = ""
+    """A file, for `load_redaction`; by default runs are stored as they are."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.quarantined <= 1:
@@ -82,7 +88,7 @@ def load_limits(path: Path | None = None) -> Mapping[str, Limits]:
 
 
 def _limits(name: str, section: Any, where: str) -> Limits:
-    kinds: dict[str, tuple[type, ...]] = {"runs": (int,), "mapping": (str,)}
+    kinds: dict[str, tuple[type, ...]] = {"runs": (int,), "mapping": (str,), "redact": (str,)}
     known = {field.name: kinds.get(field.name, (int, float)) for field in fields(Limits)}
     if not isinstance(section, dict):
         raise SettingsError(f"{name} must be a section", where=where, hint=f"[{name}], then {' and '.join(known)}")
@@ -93,16 +99,22 @@ def _limits(name: str, section: Any, where: str) -> Limits:
 
 
 def load_mappings(path: Path | None = None) -> Callable[[str], Reader | None]:
-    """Return which mapping reads a source, None for those whose formats are detected. Every file is read and checked
-    now; it lies beside `feeds.toml`, unless its path says otherwise."""
+    """Return which mapping reads a source, None for those whose formats are detected."""
+    return _by_source(path, "mapping", load_mapping)
+
+
+def load_redactions(path: Path | None = None) -> Callable[[str], Redaction | None]:
+    """Return by which rules a source is redacted, None for those that are stored as they are."""
+    return _by_source(path, "redact", load_redaction)
+
+
+def _by_source(path: Path | None, key: str, load: Callable[[Path], Value]) -> Callable[[str], Value | None]:
+    """Every file that a section names is read and checked now; it lies beside `feeds.toml`, unless its path says
+    otherwise."""
     folder = (Path(FEEDS_FILE) if path is None else path).parent
     limits = load_limits(path)
-    readers = {name: load_mapping(folder / own.mapping) for name, own in limits.items() if own.mapping}
-
-    def mapping_of(source: str) -> Reader | None:
-        return readers.get(source if source in limits else DEFAULT)
-
-    return mapping_of
+    loaded = {name: load(folder / getattr(own, key)) for name, own in limits.items() if getattr(own, key)}
+    return lambda source: loaded.get(source if source in limits else DEFAULT)
 
 
 def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:
