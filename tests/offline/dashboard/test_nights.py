@@ -44,6 +44,30 @@ def test_a_night_begins_with_ingest_or_after_a_pause() -> None:
     assert grouped([]) == []
 
 
+def test_nights_of_one_hour_are_told_apart() -> None:
+    """A feed that is read every half hour: nothing new twice, work, and a place that is away."""
+    reads = [stage_run("ingest", minute, minute + 1)._replace(subject="runs") for minute in (0, 30, 60)]
+    nights = grouped([*reads, stage_run("freeze", 61, 62), failed(90, "ingest", "nothing is there")])
+    assert [night.seconds for night in nights] == [
+        {"ingest": 60.0},
+        {"ingest": 60.0},
+        {"ingest": 60.0, "freeze": 60.0},
+        {},
+    ]
+    assert [said(night) for night in nights[1:]] == [
+        "nothing new to work on",
+        "nothing was to be published",
+        "failed in ingest: nothing is there",
+    ]
+    at_once = [stage_run("ingest", 0, 2)._replace(subject="runs"), stage_run("ingest", 1, 3)._replace(subject="runs")]
+    assert [night.seconds for night in grouped(at_once)] == [{"ingest": 180.0}]
+
+
+def test_time_between_two_runs_of_a_stage_is_not_the_stages() -> None:
+    (night,) = grouped([stage_run("label", 0, 10), stage_run("label", 5, 8), stage_run("label", 50, 51)])
+    assert (night.seconds, night.between) == ({"label": 660.0}, 2_400.0)
+
+
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
