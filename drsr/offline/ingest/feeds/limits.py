@@ -36,6 +36,14 @@ FEW = 20
 """Things that may be quarantined in any source that has no section of its own: a README beside the runs is no alarm."""
 
 
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "quarantined": ((int, float), "a number from 0 to 1"),
+    "runs": ((int,), "a whole number"),
+    "mapping": ((str,), "the name of a file"),
+    "redact": ((str,), "the name of a file"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits that a source must keep, and how it is read."""
@@ -88,14 +96,20 @@ def load_limits(path: Path | None = None) -> Mapping[str, Limits]:
 
 
 def _limits(name: str, section: Any, where: str) -> Limits:
-    kinds: dict[str, tuple[type, ...]] = {"runs": (int,), "mapping": (str,), "redact": (str,)}
-    known = {field.name: kinds.get(field.name, (int, float)) for field in fields(Limits)}
+    known = [field.name for field in fields(Limits)]
     if not isinstance(section, dict):
-        raise SettingsError(f"{name} must be a section", where=where, hint=f"[{name}], then {' and '.join(known)}")
+        hint = f"[{DEFAULT}] or the name of a source in brackets, and below it {', '.join(known)}"
+        raise SettingsError(f"{name} stands in no section", where=where, hint=hint)
     for key, value in section.items():
-        if key not in known or isinstance(value, bool) or not isinstance(value, known[key]):
-            raise SettingsError(f"[{name}] {key} = {value!r} is unknown", where=where, hint=", ".join(known))
-    return Limits(**section)
+        if key not in known:
+            raise SettingsError(f"[{name}] has no setting {key!r}", where=where, hint=f"they are {', '.join(known)}")
+        kinds, said = _KINDS[key]
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise SettingsError(f"[{name}] {key} must be {said}, not {value!r}", where=where)
+    try:
+        return Limits(**section)
+    except SettingsError as error:
+        raise SettingsError(f"[{name}] {error.what}", where=where, hint=error.hint) from None
 
 
 def load_mappings(path: Path | None = None) -> Callable[[str], Reader | None]:
