@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from drsr.cli import exit_code
+from drsr.command_line import Parser
 from drsr.errors import DrsrError, ExpectationFailed, NothingThere, ReleaseRefused, SettingsError, SourceUnreachable
 
 HOME = Path("var", "prefect")
@@ -67,7 +68,7 @@ def text(outcome: dict[str, Any]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m drsr.flows.nightly",
         description="Ingest, freeze, label, featurize, train, calibrate, evaluate, publish: on what is new, and no "
         "further than the first check that fails. Run it again to do what is left.",
