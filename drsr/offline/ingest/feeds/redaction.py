@@ -18,7 +18,6 @@ import hashlib
 import re
 import signal
 import threading
-import time
 import tomllib
 from bisect import bisect_right
 from collections import Counter
@@ -38,7 +37,7 @@ BUILT_IN = {
     "card": re.compile(r"\b[2-6](?:[ -]?\d){12,18}\b"),
 }
 SECONDS, SECONDS_PER_CHARACTER = 10.0, 1e-6
-"""For one pattern of one's own in one text. One such as (a+)+$ would search for longer than the earth is old."""
+"""Of a processor, for one pattern of one's own in one text. One such as (a+)+$ would search for years."""
 _STRUCTURE = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "call_id"})
 _DATA = frozenset({"input", "arguments", "parameters", "input_schema"})
 """What a tool is given or takes: names within are not those of messages."""
@@ -169,15 +168,13 @@ def _ending(name: str, rule: re.Pattern[str], length: int) -> Iterator[None]:
         hint = "a repetition within a repetition, such as (a+)+, tries every way to share a text: write one of them"
         raise SettingsError(f"the redaction pattern {name!r} does not come to an end", hint=hint)
 
-    before, began = signal.signal(signal.SIGALRM, end), time.monotonic()
-    left, _ = signal.setitimer(signal.ITIMER_REAL, SECONDS + SECONDS_PER_CHARACTER * length)
+    before = signal.signal(signal.SIGVTALRM, end)  # by processor time; a stage's limit is another clock's
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS + SECONDS_PER_CHARACTER * length)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if left:  # somebody else's, such as the limit of a stage
-            signal.setitimer(signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - began)))
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def load_redaction(path: str | Path) -> Redaction:
