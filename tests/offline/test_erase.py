@@ -27,6 +27,7 @@ from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.withdrawals import take_back
 from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.claims import Claims
 from drsr.offline.store.dvc_calls import with_dvc
 from drsr.offline.store.kept import Kept
 from tests.flows.dvc_repositories import new_repository
@@ -241,6 +242,21 @@ def test_it_does_not_come_back(
             find_runs(connection, task="unknown")
     with pytest.raises(InputError, match="without a reason"):
         erase(catalog, artifacts, [name], " ")
+
+
+def test_nothing_is_erased_while_somebody_is_at_work(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A night would write what it has read before, and miss files that it has stored and not named yet."""
+    for variable, value in (pipeline.settings | {"DRSR_CACHE": str(pipeline.folder / "cache")}).items():
+        monkeypatch.setenv(variable, value)
+    states, name = count(pipeline.catalog, DecisionState), run_names(pipeline.catalog)[0]
+    with Claims(pipeline.catalog, "label") as claims:
+        with pipeline.catalog.writing() as connection:
+            claims.take(connection, "a run")
+        assert main(["erase", name, "--reason", "asked for"]) == 3
+    assert "is at work on this catalog\n  hint: try again when it has ended" in capsys.readouterr().err
+    assert count(pipeline.catalog, DecisionState) == states
 
 
 def test_the_command(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
         versions_of,
     )
     from drsr.offline.erased_exports import clean, keys_of
+    from drsr.offline.store.claims import require_nobody_else
     from drsr.offline.store.kept import kept_here
     from drsr.offline.store.place import opened
 
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         runs: set[str] = set()
         states_gone: set[str] = set()
         with place.catalog.reading() as connection:
+            require_nobody_else(connection, place.catalog.location)
             named = options.runs or _listed(options.list)
             names = find_runs(connection, runs=named, source=options.source, task=options.task)
             batches = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
