@@ -88,7 +88,9 @@ def build_parser() -> argparse.ArgumentParser:
     from drsr.commands.overview import overview
     from drsr.proxy.cli import add_commands as add_proxy_commands
 
-    parser = Parser(prog="drsr", description="Frozen pruning policies for language-model agents.")
+    parser: argparse.ArgumentParser = Parser(
+        prog="drsr", description="Frozen pruning policies for language-model agents."
+    )
     parser.add_argument("--version", action="version", version=f"drsr {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
