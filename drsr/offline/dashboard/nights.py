@@ -14,6 +14,9 @@ from drsr.offline.stages import NAMES
 PAUSE = datetime.timedelta(hours=1)
 """Runs that start this long after all earlier ones have ended belong to another night."""
 
+JUDGING = datetime.timedelta(minutes=10)
+"""A failure noted so long after an ingest had ended is not about what that read."""
+
 
 class StageRun(NamedTuple):
     """A recorded run of a stage."""
@@ -133,4 +136,5 @@ def _begins(run: StageRun, night: Sequence[StageRun]) -> bool:
     if run.stage != NAMES[0] and not run.is_failed_ingest:
         return False
     read = {other.subject for other in night if run.is_after(other)} - {None}
-    return any(other.stage != NAMES[0] for other in night) or run.subject in read
+    long_ago = all(other.finished_at and run.started_at - other.finished_at > JUDGING for other in night)
+    return any(other.stage != NAMES[0] for other in night) or run.subject in read or (run.is_end and long_ago)

@@ -59,6 +59,8 @@ def test_nights_of_one_hour_are_told_apart() -> None:
         "nothing was to be published",
         "failed in ingest: nothing is there",
     ]
+    away = grouped([reads[0], failed(30, "ingest", "nothing is there")])
+    assert [said(night) for night in away] == ["nothing new to work on", "failed in ingest: nothing is there"]
     at_once = [stage_run("ingest", 0, 2)._replace(subject="runs"), stage_run("ingest", 1, 3)._replace(subject="runs")]
     assert [night.seconds for night in grouped(at_once)] == [{"ingest": 180.0}]
 
