@@ -69,7 +69,7 @@ def test_the_file_of_limits(tmp_path: Path) -> None:
     [
         ("[a]\nshare = 1", "[a] has no setting 'share'\n  hint: they are quarantined, runs, mapping, redact"),
         ("runs = 1", "runs stands in no section\n  hint: [default] or the name of a source in brackets"),
-        ("[a]\nquarantined = 2", "[a] quarantined is 2, which is no share\n  hint: from 0 to 1"),
+        ("[a]\nquarantined = 2", "[a] quarantined is 2, which is not a share\n  hint: from 0 to 1"),
         ("[a]\nruns = 0.5", "[a] runs must be a whole number, not 0.5"),
         ("[a]\nredact = 1", "[a] redact must be the name of a file, not 1"),
         ("[a]\nruns = -1", "[a] runs is -1"),
