@@ -11,9 +11,9 @@ from prefect.logging import get_run_logger
 from drsr.errors import InputError, NothingThere
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Location
-from drsr.flows.places import opened
+from drsr.flows.places import opened, patiently_opened
 from drsr.flows.stage_tasks import TIMEOUTS, run_name
-from drsr.offline.ingest.feeds.limits import load_mappings, load_redactions
+from drsr.offline.ingest.feeds.limits import load_limits, load_mappings, load_redactions, unread_sections, warning_of
 from drsr.offline.ingest.feeds.redaction import load_redaction
 from drsr.offline.ingest.stage import ingest as read_location
 from drsr.offline.status import quarantined_items
@@ -63,6 +63,10 @@ def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[
     if not found:
         first, last = places[0].uri, places[-1].uri
         raise NothingThere("none of the places holds anything", where=f"{first} to {last}", hint="check the spelling")
+    with patiently_opened() as opened_place, opened_place.catalog.reading() as connection:
+        unread = unread_sections(connection, load_limits())
+    if unread:
+        get_run_logger().warning(warning_of(unread))
     return added_up(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
-    from drsr.offline.ingest.feeds.limits import load_redactions
+    from drsr.offline.ingest.feeds.limits import load_limits, load_redactions, unread_sections, warning_of
     from drsr.offline.ingest.feeds.redaction import load_redaction
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
@@ -121,6 +122,10 @@ def run(options: argparse.Namespace) -> int:
             redact=redaction,
             progress=lambda so_far: report(so_far.files, None),
         )
+        with place.catalog.reading() as connection:
+            unread = unread_sections(connection, load_limits())
+    if unread:
+        print(f"drsr: {warning_of(unread)}", file=sys.stderr)
     if options.json:
         shown = {} if options.show is None else {"understood": [sample._asdict() for sample in samples_of.taken]}
         print(json.dumps(summary.to_json() | shown))

@@ -157,3 +157,14 @@ def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:
         found.append(Feed(name, runs.get(source_id, 0), said, read, counted, share, own.quarantined, own.runs))
     absent = sorted(set(limits) - {name for name, _ in names} - {DEFAULT})
     return found + [Feed(name, 0, "", 0, 0, 0.0, limits[name].quarantined, limits[name].runs) for name in absent]
+
+
+def unread_sections(connection: Connection, limits: Mapping[str, Limits]) -> list[str]:
+    """Return the sections that name a source of which nothing was ever read: what they say holds for nobody."""
+    known = set(connection.execute(select(Source.name)).scalars())
+    return sorted(set(limits) - known - {DEFAULT})
+
+
+def warning_of(sections: list[str]) -> str:
+    named = ", ".join(f"[{name}]" for name in sections)
+    return f"{FEEDS_FILE}: {named}: nothing was ever read of a source of that name; what stands there has no effect"

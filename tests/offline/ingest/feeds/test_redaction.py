@@ -145,7 +145,9 @@ def test_a_pattern_that_does_not_come_to_an_end_is_named(
     assert signal.getsignal(signal.SIGVTALRM) is before
 
 
-def test_rules_of_a_source_hold_for_whoever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_of_a_source_hold_for_whoever_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also for a night, and for somebody who forgets the option: read without rules, a run would be stored in full."""
     monkeypatch.chdir(tmp_path)
     for name in ("DRSR_CATALOG_URL", "DRSR_ARTIFACT_ROOT"):
@@ -165,6 +167,10 @@ def test_rules_of_a_source_hold_for_whoever_reads_it(tmp_path: Path, monkeypatch
             )
         }
     assert {source: SECRETS[0].encode() in text for source, text in texts.items()} == {"agents": False, "public": True}
+    assert capsys.readouterr().err == ""
+    write_text(tmp_path / "feeds.toml", "[agent]\nredact = 'redact.toml'")
+    assert main(["ingest", "runs"]) == 0
+    assert "feeds.toml: [agent]: nothing was ever read of a source of that name" in capsys.readouterr().err
     write_text(tmp_path / "redact.toml", "[patterns]\na = '('")
     assert main(["ingest", "runs"]) == 2
 
