@@ -196,7 +196,8 @@ def ingest(
                 recorder.summary.files += len(files)
                 recorder.summary.unchanged_files += len(files) - len(changed)
                 for file, read in fetched_ahead(changed):
-                    intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
+                    rules = redact_of(file.source)
+                    intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased, rules)
                     _read(file, intake, reader_of(file.source))
         lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
@@ -303,6 +304,8 @@ class _Intake(NamedTuple):
     admit: Admit
     erased: frozenset[str]
     """Names of runs that must not come back."""
+    redact: Redaction | None
+    """The rules of its source."""
 
 
 def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
@@ -324,7 +327,9 @@ def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
 def _take_runs(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
     for item in sources.read(file, reader=reader):
         if isinstance(item, Quarantined):
-            intake.read.quarantine(item)
+            # What is said about it may quote a key or an id of the file.
+            detail = item.detail if intake.redact is None else intake.redact.text(item.detail)
+            intake.read.quarantine(item._replace(detail=detail))
         elif not _is_erased(item, intake) and (admitted := intake.admit(intake.read.source, item)) is not None:
             _take(admitted, intake)
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from drsr.cli import main
 from drsr.errors import SettingsError
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.catalog.tables import Source
+from drsr.offline.catalog.tables import QuarantinedItem, Source
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
 from drsr.offline.erase import erase, find_runs, holding
 from drsr.offline.ingest import stage
@@ -143,6 +143,17 @@ def test_a_pattern_that_does_not_come_to_an_end_is_named(
     with pytest.raises(SettingsError, match="'slow' does not come to an end"):
         ingest(catalog, artifacts, str(tmp_path / "runs"), redact=redaction)
     assert signal.getsignal(signal.SIGVTALRM) is before
+
+
+def test_what_is_said_about_a_file_that_cannot_be_read_quotes_no_secret(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "runs" / "a.json", {SECRETS[0]: 1, "messages": 5})
+    redaction = load_redaction(write_text(tmp_path / "redact.toml", RULES))
+    ingest(catalog, artifacts, str(tmp_path / "runs"), redact=redaction)
+    with catalog.reading() as connection:
+        (detail,) = connection.execute(select(QuarantinedItem.detail)).scalars()
+    assert "an object with the keys [email-2c6ad725], messages" in detail
 
 
 def test_rules_of_a_source_hold_for_whoever_reads_it(
