@@ -79,6 +79,14 @@ def test_until_a_stage_then_the_rest_then_nothing_then_a_refusal(
     assert "admissible" in failed
 
 
+def test_a_source_is_named_as_for_a_night(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else the same folder would be two sources, `agents` of the night and `runs` of this, and each run count twice."""
+    assert main(["ingest", "runs", "--source", "agents"]) == 0
+    capsys.readouterr()
+    code, done = ran(capsys, "runs", "--source", "agents", "--until", "ingest")
+    assert (code, done["ingest"]["did"]["added"]) == (0, 0)
+
+
 def test_a_stage_that_fails_is_the_last(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
