@@ -118,12 +118,15 @@ def _waits(wanted: str) -> str | None:
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.views import DEFAULT_VIEW
     from drsr.offline.params import load_params
-    from drsr.offline.publish.refreshes import new_labels
+    from drsr.offline.publish.refreshes import new_labels, note_waiting
     from drsr.settings import load_settings
 
     with open_catalog(load_settings().catalog_url) as catalog:
         new = new_labels(catalog, DEFAULT_VIEW, "default", load_params().train.source)
-    return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
+        if new is None or not new.are_too_few(wanted):
+            return None
+        note_waiting(catalog, new.waiting(wanted))
+        return new.waiting(wanted)
 
 
 def _told(done: Done[Ended], error: BaseException | None = None) -> dict[str, dict[str, Any]]:

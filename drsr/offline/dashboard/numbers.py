@@ -227,6 +227,8 @@ def said(night: Night) -> str:
         return "nothing new to work on" if only else "nothing was to be published"
     if outcome.get("published"):
         return f"published {outcome['version']}"
+    if outcome.get("waits"):
+        return str(outcome["waits"])
     return f"the released policy stays: {outcome.get('reason', 'no reason was recorded')}"
 
 

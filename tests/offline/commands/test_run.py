@@ -71,6 +71,8 @@ def test_until_a_stage_then_the_rest_then_nothing_then_a_refusal(
     assert (code, done["label"]["did"]["states"], done["publish"]["did"]["is_new"]) == (0, 0, False)
     code, done = ran(capsys, "runs", "--skip-training-below", "1000")
     assert (code, tuple(done)) == (0, NAMES[: NAMES.index("train")])
+    assert main(["dashboard", "--json", "--no-drift"]) == 0
+    assert "wait for training, which begins with 1,000" in json.loads(capsys.readouterr().out)["nights"][-1]["said"]
     text = (place / "params.yaml").read_text()
     (place / "params.yaml").write_text(text.replace("max_mean_harm: 1.0", "max_mean_harm: -10.0"))
     code, done = ran(capsys, "runs")

@@ -76,6 +76,7 @@ def test_time_between_two_runs_of_a_stage_is_not_the_stages() -> None:
         ([stage_run("ingest", 0, 1)], "nothing new to work on"),
         ([stage_run("ingest", 0, 1), stage_run("label", 1, None)], "not finished: label"),
         ([stage_run("ingest", 0, 1), stage_run("label", 1, 2)], "nothing was to be published"),
+        (a_night(0, {"published": False, "waits": "3 states wait"}), "3 states wait"),
         (a_night(0, {"published": False, "reason": "worse"}), "the released policy stays: worse"),
         ([stage_run("ingest", 0, 1), failed(2, "ingest", "a rule is broken")], "failed in ingest: a rule is broken"),
         ([stage_run("label", 0, None), failed(2, "label", "no room")], "failed in label: no room"),
