@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Event, Keep, PlainMethod, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.lre_features import FEATURES, step_features, step_texts
 from drsr.offline.bench.comparators.token_counts import TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
@@ -92,8 +92,7 @@ class Lre(PlainMethod):
         messages = list(request.messages[: starts[0]])
         for number in [*sorted(chosen), *range(len(older), len(history.steps))]:
             messages += request.messages[starts[number] : starts[number + 1]]
-        dropped = len(older) - len(chosen)
-        return Rewrite(request.with_messages(messages), events=(Event("dropped", f"{dropped} Steps"),))
+        return Rewrite(request.with_messages(messages))
 
 
 def worth_their_tokens(probabilities: list[float], tokens: list[int], budget: int) -> list[int]:

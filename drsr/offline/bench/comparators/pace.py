@@ -98,7 +98,6 @@ class Pace:
             replaced = {ref: text if number == 0 else _SEE_FIRST for number, ref in enumerate(places)}
             if self._shorter(request, replaced):
                 texts |= replaced
-                ledger.note(form, f"Step {step.index}")
         return ledger.rewrite(with_texts(request, texts) if texts else request)
 
     def _weights(self, history: History, past: tuple[Step, ...], ledger: Ledger) -> NDArray[np.float64]:

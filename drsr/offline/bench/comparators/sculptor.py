@@ -126,7 +126,6 @@ class Sculptor:
                     self._turn(request, state, ledger, ToolCall("summarise", {"id": pieces[0].id}))
                     ask = Ask("summary", _SUMMARISE, pieces[0].text, 48)
                     state.summarise(pieces[0], ledger.paid(summariser.complete(ask)))
-                    ledger.note("summarised", pieces[0].id)
         self._restore(history, state, ledger)
         return ledger.rewrite(_written(request, state))
 
@@ -136,13 +135,11 @@ class Sculptor:
     def _fold(self, request: Request, state: ContextTools, ref: PartRef, text: str, ledger: Ledger) -> None:
         self._turn(request, state, ledger, ToolCall("fragment", {"message": ref.message}))
         pieces = state.fragment(ref, self._pieces(text))
-        ledger.note("fragmented", f"message {ref.message}")
         folded = [one for one in pieces[1:] if len(one.text) > LONGEST_MARK]
         if folded:
             self._turn(request, state, ledger, *(ToolCall("fold", {"id": one.id}) for one in folded))
             for one in folded:
                 state.fold(one)
-            ledger.note("folded", f"message {ref.message}")
 
     def _restore(self, history: History, state: ContextTools, ledger: Ledger) -> None:
         last = history.steps[-1].message if history.steps else len(history.request.messages)
@@ -152,11 +149,9 @@ class Sculptor:
             found = state.search(name)
             if found:
                 self._turn(history.request, state, ledger, ToolCall("search", {"text": name}))
-                ledger.note("searched", f"found in {len(found)} pieces")
                 self._turn(history.request, state, ledger, *(ToolCall("restore", {"id": one.id}) for one in found))
                 for one in found:
                     state.restore(one)
-                ledger.note("restored", ", ".join(one.id for one in found))
 
     def _long_results(self, history: History) -> dict[PartRef, str]:
         found: dict[PartRef, str] = {}

@@ -95,10 +95,7 @@ class SelfGc:
             if plan and self._worth_it(present, proposed):
                 state.committed |= plan
                 state.side_files |= {name: left[name].text for name, action in plan.items() if action == "fold"}
-                ledger.note("committed", ", ".join(f"{action} {name}" for name, action in plan.items()))
                 present = proposed
-            else:
-                ledger.note("rejected", f"a plan over {len(plan)} ids")
         return ledger.rewrite(present)
 
     def _listed(self, name: str, entry: Entry) -> str:
