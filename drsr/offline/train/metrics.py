@@ -75,10 +75,6 @@ class Correlations(NamedTuple):
     total: Floats
     groups: Floats
 
-    @property
-    def mean(self) -> float:
-        return _ratio(self.total.sum(), self.groups.sum())
-
 
 def spearman_within(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints) -> Correlations:
     """Rank correlation of predictions and harms within each group of three or more rows."""

@@ -26,11 +26,6 @@ class Usage(NamedTuple):
     """Tokens written to the cache."""
     output: int
 
-    @property
-    def sent(self) -> int:
-        """All tokens of the request."""
-        return self.input + self.cached + self.cache_creation
-
     def plus(self, other: Usage) -> Usage:
         """Return the tokens of two answers."""
         return Usage(*(one + more for one, more in zip(self, other, strict=True)))

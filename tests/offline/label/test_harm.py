@@ -11,8 +11,8 @@ from drsr.backbone import embedded
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.decide.candidates import DecisionState
-from drsr.offline.featurize.exclusions import ExclusionReason
-from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms, contexts_of, measure_harm, measure_states
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
+from drsr.offline.label.harm import HARM_TOLERANCE, StateHarms, contexts_of, measure_harm, measure_states
 from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.request.contracts import TokenIds
 from drsr.request.history import delete
@@ -37,7 +37,6 @@ def compare(backbone: FrozenLM, states: list[tuple[DecisionState, TokenIds]], to
         expected = list(measure_harm(backbone, state, target))
         assert [harm.deletion_set for harm in result.harms] == [harm.deletion_set for harm in expected]
         assert len(result.harms) == 2 ** len(state.candidates) - 1
-        assert {harm.target_tokens for harm in result.harms} == {len(target)}
         assert result.intact_nll == pytest.approx(expected[0].intact_nll, abs=tolerance)
         for found, wanted in zip(result.harms, expected, strict=True):
             assert found.harm == pytest.approx(wanted.harm, abs=tolerance)
