@@ -1,7 +1,5 @@
 """The tokens that the upstream counted: read from an answer as it passes through, whole or streamed, without delaying
 it.
-
-reader = UsageReader(headers) reader.add(chunk) # as it comes reader.usage() # Usage, or None if the answer does not say
 """
 
 from __future__ import annotations
