@@ -12,7 +12,7 @@ from itertools import islice
 SECONDS = {
     "tests/flows/test_team.py": 220,
     "tests/offline/test_crashes.py": 120,
-    "tests/flows/test_schedule.py": 160,
+    "tests/flows/test_schedule.py": 130,
     "tests/test_consumer.py": 65,
     "tests/flows/test_one_machine.py": 60,
     "tests/test_readme.py": 45,

@@ -1,7 +1,8 @@
-"""A schedule that fires twice, through a deployment and a worker, and the two pages that people look at afterwards.
+"""A schedule that fires three times, through a deployment and workers, and the two pages people look at afterwards.
 
-During the first night Prefect's server is started again. Between the nights one run is recorded, and a file that nobody
-can read lies beside it.
+In the first night the worker is killed alone: the night goes with it and is called crashed. The next night, on another
+worker, does the rest, and Prefect's server is started again meanwhile. Before the third, one run is recorded, and a
+file that nobody can read lies beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sqlalchemy import func, select
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import StateMeasurement
 from drsr.offline.catalog.migrations import open_catalog
-from drsr.offline.catalog.tables import DecisionState, Trajectory
+from drsr.offline.catalog.tables import DecisionState, Execution, Trajectory
 from tests.flows.background import PATIENCE_SECONDS, ROOT, Background, descendants, send, wait_for
 from tests.flows.guide import Command, commands
 from tests.flows.made_up_runs import SPLITS, write_runs
@@ -52,15 +53,22 @@ def deployed_every(seconds: int, runs: Path, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.timeout(900)  # about two minutes and a half on an idle machine
-def test_two_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) -> None:
+@pytest.mark.timeout(900)  # about three minutes on an idle machine
+def test_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) -> None:
     server, *_, on_cpu, _ = commands("In a team")
     runs = write_runs(tmp_path / "runs")
     with ExitStack() as stack:
         first_server = started(team, stack, runs, SECONDS)
+        lost = team.start(stack, on_cpu, "lost")
+        night = night_after(team, "freeze", 1)
+        below = killed_alone(lost)
         worker = team.start(stack, on_cpu, "cpu")
         nights = ends_of_nights(team, worker)
-        running = in_the_first_night(team)
+        crashed = next(nights)
+        assert (crashed["id"], crashed["state_type"]) == (night["id"], "CRASHED")
+        wait_for("the end of what the lost worker had started", lambda: not any(map(is_alive, below)))
+
+        running = night_after(team, "ingest", 2)
         lease = running["state"]["state_details"]["deployment_concurrency_lease_id"]
         first_server.stop()
         team.start(stack, server, "server-again")
@@ -70,20 +78,21 @@ def test_two_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) ->
         write_runs(runs, {"train": 1}, first=100)
         write_text(runs / POISONED, '{"messages": [{"role": "user", "content": "never closed')
 
-        first, second = next(nights), next(nights)
-        team.tell(f"/deployments/{second['deployment_id']}/pause_deployment", {})
-        for night in (first, second):
+        second, third = next(nights), next(nights)
+        team.tell(f"/deployments/{third['deployment_id']}/pause_deployment", {})
+        assert second["id"] == running["id"]
+        for night in (second, third):
             assert night["state_type"] == "COMPLETED", f"{night['state']}\n{worker.words}"
             assert night["auto_scheduled"], "started by nobody"
             assert re.fullmatch(rf"nightly \d{{4}}-\d\d-\d\d {re.escape(str(runs))}", night["name"])
             assert night["work_pool_name"] == "cpu"
-        before, after = said(team, first), said(team, second)
-        assert f"**ingest**: {sum(SPLITS.values())} runs added" in before
+        before, after = said(team, second), said(team, third)
+        assert "**freeze**: 0 trajectories frozen" in before, "the lost worker had frozen them"
         assert "**ingest**: 1 run added, 0 superseded, 1 quarantined" in after
         assert "**freeze**: 1 trajectory frozen" in after
         assert POISONED in after
         assert POISONED not in before
-        with open_catalog(f"sqlite:///{tmp_path}/catalog.sqlite") as catalog:
+        with open_catalog(team.environment["DRSR_CATALOG_URL"]) as catalog:
             assert count(catalog, Trajectory) == sum(SPLITS.values()) + 1
             assert count(catalog, DecisionState) == count(catalog, StateMeasurement) > 0
 
@@ -92,32 +101,10 @@ def test_two_nights_by_schedule(team: Team, tmp_path: Path, browser: Browser) ->
         shown = shows(browser, dashboard.as_uri(), tmp_path / "dashboard.png", NO_NETWORK)
         assert shown.count("published 2026") >= 2
         assert "truncated_json" in shown
-        page = f"{team.api.removesuffix('/api')}/runs/flow-run/{second['id']}"
+        page = f"{team.api.removesuffix('/api')}/runs/flow-run/{third['id']}"
         seen = shows(browser, page, tmp_path / "prefect.png", LOOPBACK, "--virtual-time-budget=30000")
-        assert {second["name"], "auto-scheduled", "Completed"} <= set(re.split(r"\s*<[^>]*>\s*", seen))
+        assert {third["name"], "auto-scheduled", "Completed"} <= set(re.split(r"\s*<[^>]*>\s*", seen))
         assert "1 run added, 0 superseded, 1 quarantined" in seen
-
-
-@pytest.mark.timeout(900)  # about a minute and a half on an idle machine
-def test_a_worker_that_is_killed_alone(team: Team, tmp_path: Path) -> None:
-    """Its night goes with it and is called crashed; the next one by the schedule, on another worker, does the rest."""
-    *_, on_cpu, _ = commands("In a team")
-    with ExitStack() as stack:
-        started(team, stack, write_runs(tmp_path / "runs"), SECONDS // 3)
-        lost = team.start(stack, on_cpu, "lost")
-        night = in_the_first_night(team)
-        below = descendants(lost.process.pid)
-        assert below, "the process of the night"
-        send(lost.process.pid, signal.SIGKILL)
-        lost.process.wait()
-        nights = ends_of_nights(team, team.start(stack, on_cpu, "cpu"))
-        first, second = next(nights), next(nights)
-        assert (first["id"], first["state_type"]) == (night["id"], "CRASHED")
-        assert (second["state_type"], second["auto_scheduled"]) == ("COMPLETED", True), second["state"]
-        wait_for("the end of what the lost one had started", lambda: not any(map(is_alive, below)))
-        assert "**freeze**: 0 trajectories frozen" in said(team, second)
-        with open_catalog(team.environment["DRSR_CATALOG_URL"]) as catalog:
-            assert count(catalog, DecisionState) == count(catalog, StateMeasurement) > 0
 
 
 def started(team: Team, stack: ExitStack, runs: Path, seconds: int) -> Background:
@@ -131,18 +118,28 @@ def started(team: Team, stack: ExitStack, runs: Path, seconds: int) -> Backgroun
     return server
 
 
-def in_the_first_night(team: Team) -> dict[str, Any]:
-    """The flow run of the first night, as soon as it has frozen its states."""
+def night_after(team: Team, stage: str, times: int) -> dict[str, Any]:
+    """The flow run of the night that is running, as soon as a stage has ended so many times."""
+    ends = select(func.count()).where(Execution.stage == stage, Execution.finished_at.is_not(None))
 
-    def frozen() -> bool:
+    def has_ended() -> bool:
         if not (team.folder / "catalog.sqlite").exists() or not (team.folder / "artifacts").exists():
             return False
-        with open_catalog(team.environment["DRSR_CATALOG_URL"]) as catalog:
-            return count(catalog, DecisionState) > 0
+        with open_catalog(team.environment["DRSR_CATALOG_URL"]) as catalog, catalog.reading() as connection:
+            return connection.execute(ends).scalar_one() >= times
 
-    wait_for("states of the first night", frozen)
+    wait_for(f"the end of {stage}", has_ended)
     (running,) = (night for night in team.flow_runs("nightly") if night["state_type"] == "RUNNING")
     return running
+
+
+def killed_alone(worker: Background) -> list[int]:
+    """Kill a worker in the middle of a night; return the ids of the processes it had started."""
+    below = descendants(worker.process.pid)
+    assert below, "the process of the night"
+    send(worker.process.pid, signal.SIGKILL)
+    worker.process.wait()
+    return below
 
 
 def is_alive(pid: int) -> bool:

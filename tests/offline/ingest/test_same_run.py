@@ -94,11 +94,18 @@ def test_a_late_reward_or_task_supersedes_nothing(catalog: Catalog, artifacts: A
         assert connection.execute(select(TrajectoryReward.reward)).scalars().all() == [1.0]
 
 
-def test_what_cannot_be_compared_is_a_conflict(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
+def test_what_cannot_be_compared_is_a_conflict(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRSR_CACHE", str(tmp_path / "cache"))
     write_text(tmp_path / "runs" / "b.jsonl", exported(1))
     ingest(catalog, artifacts, str(tmp_path / "runs"), source="s")
     assert artifacts.local_root is not None
     (pack,) = [path for path in artifacts.local_root.rglob("*") if path.is_file()]
+    write_json(
+        tmp_path / "runs" / "c.json", chat(1)
+    )  # which looks for its like: what that asks of the first run is kept
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="s")
     pack.write_bytes(b"damaged")
     write_text(tmp_path / "runs" / "a.jsonl", exported(2))
     assert ingest(catalog, artifacts, str(tmp_path / "runs"), source="s").quarantined == {"conflicting_id": 1}
