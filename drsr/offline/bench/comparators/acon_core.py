@@ -67,7 +67,7 @@ class AconCore:
     def rewrite(self, request: Request, state: AconMemory, summariser: Summariser) -> Rewrite:
         history, ledger = read_history(request), Ledger()
         self._observe(history, state, summariser, ledger)
-        present = with_texts(request, state.observations) if state.observations else request
+        present = with_texts(request, state.observations)
         complete = [step for step in history.steps if step.complete]
         last = complete[-1].message if complete else 0
         first = state.until or history.prefix_length

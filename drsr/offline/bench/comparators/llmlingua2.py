@@ -73,7 +73,7 @@ class LlmLingua2(PlainMethod):
         rate = max(LOWEST_RATE, 1 - (tokens - budget) / available)
         shorter, read = self._compressed(texts, rate)
         changed = {ref: text for ref, text in shorter.items() if text != texts[ref]}
-        return Rewrite(with_texts(request, changed) if changed else request, read)
+        return Rewrite(with_texts(request, changed), read)
 
     def _compressed(self, texts: dict[PartRef, str], rate: float) -> tuple[dict[PartRef, str], int]:
         """Return the texts without the words that score lowest, and the tokens that the classifier read."""

@@ -10,7 +10,7 @@ all older Steps fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -46,16 +46,7 @@ class LreModel:
         return probability
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "features": list(FEATURES),
-            "mean": list(self.mean),
-            "scale": list(self.scale),
-            "weights": list(self.weights),
-            "intercept": self.intercept,
-            "trajectories": self.trajectories,
-            "steps": self.steps,
-            "share_that_matters": self.share_that_matters,
-        }
+        return {"features": FEATURES, **asdict(self)}
 
 
 class Lre(PlainMethod):

@@ -37,7 +37,7 @@ class ObservationMasking(PlainMethod):
         ]
         old = results[: max(0, len(results) - self.outputs)]
         masked = {ref: _mask(part) for ref, part in old if not part.opaque and len(_mask(part)) < len(part.text)}
-        return Rewrite(with_texts(request, masked) if masked else request)
+        return Rewrite(with_texts(request, masked))
 
 
 def _mask(result: Result) -> str:

@@ -119,7 +119,7 @@ class Sculptor:
         for ref, text in self._long_results(history).items():
             if ref not in state.fragments:
                 self._fold(request, state, ref, text, ledger)
-        present = _written(request, state)
+        present = with_texts(request, state.written())
         if self._counts.request(present) > self._counts.share(PRESSURE):
             for pieces in state.fragments.values():
                 if pieces[0].state == "shown" and not pieces[0].summary:
@@ -127,10 +127,10 @@ class Sculptor:
                     ask = Ask("summary", _SUMMARISE, pieces[0].text, 48)
                     state.summarise(pieces[0], ledger.paid(summariser.complete(ask)))
         self._restore(history, state, ledger)
-        return ledger.rewrite(_written(request, state))
+        return ledger.rewrite(with_texts(request, state.written()))
 
     def _turn(self, request: Request, state: ContextTools, ledger: Ledger, *calls: ToolCall) -> None:
-        ledger.paid(tool_turn(self._counts, _written(request, state), *calls))
+        ledger.paid(tool_turn(self._counts, with_texts(request, state.written()), *calls))
 
     def _fold(self, request: Request, state: ContextTools, ref: PartRef, text: str, ledger: Ledger) -> None:
         self._turn(request, state, ledger, ToolCall("fragment", {"message": ref.message}))
@@ -143,7 +143,7 @@ class Sculptor:
 
     def _restore(self, history: History, state: ContextTools, ledger: Ledger) -> None:
         last = history.steps[-1].message if history.steps else len(history.request.messages)
-        shown = _written(history.request, state)
+        shown = with_texts(history.request, state.written())
         visible = conversation(shown.with_messages(shown.messages[:last]))
         for name in sorted(identifiers(newest_turn(history)) - identifiers(visible)):
             found = state.search(name)
@@ -175,8 +175,3 @@ class Sculptor:
                 pieces.append(line)
                 room = FRAGMENT_TOKENS - tokens
         return pieces
-
-
-def _written(request: Request, state: ContextTools) -> Request:
-    texts = state.written()
-    return with_texts(request, texts) if texts else request

@@ -161,5 +161,5 @@ def applied(history: History, entries: dict[str, Entry], plan: dict[str, Action]
         if len(shorter) < len(entry.text):
             texts[entry.payload] = shorter
     pruned = [block for block in dict.fromkeys(pruned) if not block.opaque]
-    request = with_texts(history.request, texts) if texts else history.request
+    request = with_texts(history.request, texts)
     return delete(read_history(request), pruned).request if pruned else request

@@ -62,7 +62,7 @@ class SwePruner(PlainMethod):
             found, tokens = self._pruned(history, step)
             texts |= found
             read += tokens
-        return Rewrite(with_texts(request, texts) if texts else request, read)
+        return Rewrite(with_texts(request, texts), read)
 
     def _pruned(self, history: History, step: Step) -> tuple[dict[PartRef, str], int]:
         """Return the shorter outputs of a Step, and the tokens that the skimmer read for them."""
