@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from drsr.backbone import embedded
+from drsr.backbone import embedded, installing
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.decide.candidates import DecisionState
@@ -57,7 +57,7 @@ def test_equals_the_direct_computation(architecture: Architecture, device: str) 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_equals_the_direct_computation_on_the_embedded_model(device: str) -> None:
-    backbone = FrozenLM.from_folder(embedded.fetch(), name=embedded.NAME, device=device)
+    backbone = FrozenLM.from_folder(installing.fetch(embedded.MODEL), name=embedded.NAME, device=device)
     results = compare(backbone, small_states(backbone), 1e-5)
     assert [len(result.harms) for result in results] == [7, 15]
     assert max(harm.harm for result in results for harm in result.harms) > HARM_TOLERANCE
